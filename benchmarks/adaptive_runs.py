@@ -28,11 +28,11 @@ from ludus.core import seeding
 from ludus.core.config import to_yaml
 from ludus.core.types import PolicyRef
 from ludus.evaluation.matches import MatchPlayer
-from ludus.evaluation.population import stored_plans, stored_tree
+from ludus.evaluation.population_exploitability import stored_plans, stored_tree
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
-from ludus.metagame.solvers.games import nash_conv
 from ludus.metagame.solvers.nash import Nash
+from ludus.metagame.solvers.normal_form import nash_conv
 from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplicatorDynamics
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
@@ -41,7 +41,7 @@ from ludus.rollout.manager import manage
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.runtime.inprocess import build_runtime
-from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
+from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.storage.stored_run import open_run
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")

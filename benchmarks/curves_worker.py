@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.live import Live
 
 from benchmarks.lines import Lines
-from ludus.apps.ui.figures import learning as figures
-from ludus.core import curves
+from ludus.apps.ui.figures import learning_curves as figures
+from ludus.core import curve_recorder
 from ludus.reporting.progress import RichProgress
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.runner import run
@@ -40,9 +40,9 @@ WARM = {
     "cartpole-dqn": ["response.decisions=2000"],
 }
 _PARTS: Sequence[tuple[Any, str]] = (
-    (curves.CurveRecorder, "add"),
-    (curves.CurveRecorder, "curve"),
-    (curves, "to_state"),
+    (curve_recorder.CurveRecorder, "add"),
+    (curve_recorder.CurveRecorder, "curve"),
+    (curve_recorder, "to_state"),
     (Store, "curve_recorded"),
     (TensorBoardWriter, "learned"),
     (TensorBoardWriter, "task_done"),
@@ -96,7 +96,11 @@ def counted(spent: Spent, parts: Iterable[tuple[Any, str]]) -> Iterator[None]:
 def left_out() -> Iterator[None]:
     """No curves at all."""
     with ExitStack() as stack:
-        for where, name in ((curves.CurveRecorder, "add"), (TensorBoardWriter, "learned"), (RichProgress, "learned")):
+        for where, name in (
+            (curve_recorder.CurveRecorder, "add"),
+            (TensorBoardWriter, "learned"),
+            (RichProgress, "learned"),
+        ):
             stack.enter_context(patch.object(where, name, lambda *_, **__: None))
         yield
 

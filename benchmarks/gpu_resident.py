@@ -52,7 +52,7 @@ def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
     from ludus.replay.episode_server import EpisodeServer
     from ludus.rollout.manager import manage
     from ludus.runtime.inprocess import InProcess
-    from ludus.training.in_place import DeviceVectors
+    from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts
 

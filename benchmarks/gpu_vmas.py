@@ -55,11 +55,11 @@ def mappo(options: Options) -> Mapping[str, float]:
     """Rounds of a task."""
     from ludus.algorithms.ppo.config import MAPPO
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
     from ludus.replay.episode_server import EpisodeServer
     from ludus.rollout.manager import manage
     from ludus.runtime.inprocess import InProcess
-    from ludus.training.in_place import DeviceVectors
+    from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.learning_task import EXPERT_FILE, LearningTask
 from ludus.algorithms.bc.clone import Cloning, clone
-from ludus.apps.episodes.trajectories import record_run_trajectories
+from ludus.apps.episodes.trajectory_export import record_run_trajectories
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.policies.file import save_policy
 from ludus.replay.parquet import read_trajectories

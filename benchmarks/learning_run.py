@@ -23,7 +23,7 @@ from benchmarks.results import in_full
 from ludus.core.config import to_yaml
 from ludus.core.errors import RunError
 from ludus.core.types import MetaSolution, Metrics
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.evaluated_run import EvaluatedRun

@@ -26,9 +26,9 @@ from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.metagame.population.agent_manager import AgentManager
-from ludus.metagame.population.matches import moments
+from ludus.metagame.population.match_log import moments
 from ludus.metagame.population.ratings.bradley_terry import BradleyTerry
-from ludus.metagame.population.ratings.results import duels, pairs
+from ludus.metagame.population.ratings.win_counts import duels, pairs
 from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from ludus.core.config import to_yaml
-from ludus.evaluation.population import population_exploitability, stored_plans, stored_tree
+from ludus.evaluation.population_exploitability import population_exploitability, stored_plans, stored_tree
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.base import GenerationRecord, NullObserver

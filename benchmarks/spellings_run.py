@@ -18,11 +18,11 @@ from benchmarks.lines import Lines
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.evaluation.evaluate import evaluate_run
-from ludus.runs.defaults import complete, spec_of
 from ludus.runs.runner import run
 from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_defaults import complete, spec_of
 from ludus.runs.scenario_files import load_scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 

@@ -79,7 +79,7 @@ def _policies(seed: int) -> list[Any]:
 
 def _ludus(kind: str, seed: int) -> Callable[[], Times]:
     """A function that holds the tournament and returns what it took."""
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
     from ludus.policies.file import digest_of
     from ludus.tournament.entrants import Entrant, EntrantPlayer, EntrantSeat, TournamentField
     from ludus.tournament.run import Options, exact_tournament, run_tournament

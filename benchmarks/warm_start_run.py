@@ -17,7 +17,7 @@ from benchmarks.lines import Lines
 from ludus.core.config import to_yaml
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import tree_of
-from ludus.evaluation.population import population_exploitability, stored_plans
+from ludus.evaluation.population_exploitability import population_exploitability, stored_plans
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader

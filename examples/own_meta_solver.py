@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import ludus
-from ludus.metagame.solvers.games import nash_conv, require_populated
+from ludus.metagame.solvers.normal_form import nash_conv, require_populated
 from ludus.testing.meta_solver import check_meta_solver
 
 

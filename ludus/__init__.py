@@ -55,13 +55,13 @@ if TYPE_CHECKING:
         TrainingTask,
     )
     from ludus.envs.base import VectorEnv
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
     from ludus.envs.registry import make_env
     from ludus.envs.tree.game_tree import compile_tree
     from ludus.evaluation.evaluate import evaluate_run
     from ludus.evaluation.exploiters import exploit_population, exploit_run
-    from ludus.evaluation.population import evaluate_population
-    from ludus.evaluation.ratings import rate_run
+    from ludus.evaluation.population_exploitability import evaluate_population
+    from ludus.evaluation.run_ratings import rate_run
     from ludus.evaluation.trained import TrainedPolicy, load_policy
     from ludus.metagame.population.base import View
     from ludus.metagame.population.payoffs import Payoffs
@@ -89,12 +89,12 @@ if TYPE_CHECKING:
         SelfPlayPSRO,
     )
     from ludus.schedulers.base import Scheduler
-    from ludus.schedulers.options import ScheduleContext
+    from ludus.schedulers.config import ScheduleContext
     from ludus.schedulers.psro import WarmStart
     from ludus.storage.base import GenerationRecord, NullObserver
     from ludus.tournament.cross_play import evaluate_against
-    from ludus.training.by_hand import StandaloneLearner, learner
     from ludus.training.callbacks import Callback
+    from ludus.training.standalone import StandaloneLearner, learner
     from ludus.training.stopping import (
         AllOf,
         AnyOf,
@@ -273,7 +273,7 @@ _HOMES = {
     "EfficientPSRO": "ludus.runs.scenario_kinds",
     "EnvError": "ludus.core.errors",
     "EnvSpec": "ludus.core.types",
-    "Environment": "ludus.envs.options",
+    "Environment": "ludus.envs.config",
     "Episodes": "ludus.training.stopping",
     "Evaluation": "ludus.runs.scenario",
     "EvaluationTask": "ludus.core.types",
@@ -331,13 +331,13 @@ _HOMES = {
     "Samples": "ludus.training.stopping",
     "Scenario": "ludus.runs.scenario",
     "ScenarioError": "ludus.core.errors",
-    "ScheduleContext": "ludus.schedulers.options",
+    "ScheduleContext": "ludus.schedulers.config",
     "Scheduler": "ludus.schedulers.base",
     "Seconds": "ludus.training.stopping",
     "SelfPlay": "ludus.runs.scenario_kinds",
     "SelfPlayPSRO": "ludus.runs.scenario_kinds",
     "SolverError": "ludus.core.errors",
-    "StandaloneLearner": "ludus.training.by_hand",
+    "StandaloneLearner": "ludus.training.standalone",
     "Steps": "ludus.training.stopping",
     "StopRequest": "ludus.runs.control",
     "Stopper": "ludus.training.stopping",
@@ -358,18 +358,18 @@ _HOMES = {
     "ZooEntry": "ludus.apps.hub.zoo",
     "compile_tree": "ludus.envs.tree.game_tree",
     "evaluate_against": "ludus.tournament.cross_play",
-    "evaluate_population": "ludus.evaluation.population",
+    "evaluate_population": "ludus.evaluation.population_exploitability",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.evaluation.exploiters",
     "exploit_run": "ludus.evaluation.exploiters",
-    "learner": "ludus.training.by_hand",
+    "learner": "ludus.training.standalone",
     "list_presets": "ludus.runs.scenario_files",
     "load_policy": "ludus.evaluation.trained",
     "load_scenario": "ludus.runs.scenario_files",
     "make_env": "ludus.envs.registry",
     "pull": "ludus.apps.hub.zoo",
     "push": "ludus.apps.hub.zoo",
-    "rate_run": "ludus.evaluation.ratings",
+    "rate_run": "ludus.evaluation.run_ratings",
     "resume": "ludus.runs.runner",
     "run": "ludus.runs.runner",
     "write_report": "ludus.apps.ui.report",

@@ -117,7 +117,7 @@ def card() -> str:
 @pytest.fixture(scope="session")
 def cartpole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two episodes of CartPole whose actions are uniform ones, as `ludus record` writes them."""
-    from ludus.apps.episodes.trajectories import record_trajectories
+    from ludus.apps.episodes.trajectory_export import record_trajectories
     from ludus.core.types import Mixture, PolicyRef, PolicySpec
     from ludus.envs.registry import make_env
     from ludus.policies.registry import build_policy

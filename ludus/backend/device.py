@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 import numpy as np
 
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import qualified_name
 from ludus.core.types import Array, DeviceChoice, Precision
+from ludus.core.user_code import qualified_name
 
 if TYPE_CHECKING:
     import torch

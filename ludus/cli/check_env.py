@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
     from ludus.envs.base import VectorEnv
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
     from ludus.testing.env import Check, Make
 
 ELSEWHERE = "other processes"
@@ -64,7 +64,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _make_once(make: Make, options: argparse.Namespace) -> None:
     """What cannot be made at all is one error; it may be a setting with a typo."""
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
 
     try:
         make(options.num_envs).close()
@@ -79,7 +79,7 @@ def _make_once(make: Make, options: argparse.Namespace) -> None:
 def _environment(id: str, assignments: list[str]) -> Environment:
     """What a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
     from ludus.core.config import override
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
 
     given = override({}, assignments)
     if wrong := sorted({"id", "num_envs"} & set(given)):

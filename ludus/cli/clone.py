@@ -18,7 +18,7 @@ from ludus.cli.command import (
     scenario_of,
 )
 from ludus.cli.output import facts
-from ludus.cli.progress import ProgressLine
+from ludus.cli.progress_line import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
 

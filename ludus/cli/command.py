@@ -56,7 +56,7 @@ class Command:
 
 def _as_a_key(given: str, argv: list[str], near: str) -> str:
     """What to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
     from ludus.runs.scenario_files import LENGTHS  # only where something is wrong
     from ludus.runs.scenario_runtime import RuntimeChoice
 

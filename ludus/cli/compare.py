@@ -52,8 +52,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
     """The comparison that these arguments ask for."""
-    from ludus.apps.ui.compared_runs import read_group
     from ludus.apps.ui.comparison import compare
+    from ludus.apps.ui.run_metrics import read_group
 
     baselines = [_baseline(text) for text in options.baseline]
     return compare([read_group(name) for name in names], metric=options.metric, baselines=baselines)
@@ -172,8 +172,8 @@ def _show_profile(comparison: Comparison) -> None:
 
 
 def _show_curves(comparison: Comparison, axis: str) -> None:
-    from ludus.apps.ui.compared_runs import AXES
     from ludus.apps.ui.comparison import at
+    from ludus.apps.ui.run_metrics import AXES
 
     budget = _budget(comparison, axis)
     if budget is None:

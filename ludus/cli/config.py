@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _execute(options: argparse.Namespace) -> int:
     from ludus.core.errors import LudusError, one_line
-    from ludus.runs.defaults import complete
+    from ludus.runs.scenario_defaults import complete
     from ludus.runs.scenario_files import read_scenario
 
     scenario, lines = read_scenario(options.scenario, changes_of(options), options.seed), list[str]()

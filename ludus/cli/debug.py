@@ -265,7 +265,7 @@ class Session:
     # ------------------------------------------------------------------------------------------ showing
 
     def _help(self) -> None:
-        from ludus.apps.episodes.conditions import NAMES
+        from ludus.apps.episodes.breakpoints import NAMES
 
         rows = [(f"{w.name}{f', {w.short}' if w.short else ''} {w.arguments}", w.summary) for w in self._words.values()]
         width = max(len(left) for left, _ in rows)

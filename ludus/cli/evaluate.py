@@ -18,7 +18,7 @@ from ludus.cli.evaluations import (
     show_ratings,
     show_responders,
 )
-from ludus.cli.progress import EpisodesProgress, ProgressLine
+from ludus.cli.progress_line import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
@@ -82,7 +82,7 @@ def _execute(options: argparse.Namespace) -> int:
     run_dir, of = _run(options)
     episodes = options.episodes or _EPISODES
     if options.rating:
-        from ludus.evaluation.ratings import rate_run
+        from ludus.evaluation.run_ratings import rate_run
 
         show_ratings(rate_run(run_dir, options.rating))
     elif options.against is not None:
@@ -142,7 +142,7 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
 
 def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> None:
     if options.exploit is None:
-        from ludus.evaluation.population import evaluate_population
+        from ludus.evaluation.population_exploitability import evaluate_population
 
         show_population(evaluate_population(run_dir, device=options.device))
         return

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
     from ludus.evaluation.exploiters import Exploiters, PopulationExploiters
-    from ludus.evaluation.population import PopulationReport
-    from ludus.evaluation.ratings import RunRatings
+    from ludus.evaluation.population_exploitability import PopulationReport
+    from ludus.evaluation.run_ratings import RunRatings
     from ludus.metagame.population.ratings.base import RatingTable
     from ludus.tournament.cross_play import Against
 

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.cli.output import facts, table, write_json
-from ludus.cli.result import FAILED
+from ludus.cli.run_command import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.reporting.progress import duration
 from ludus.runs.control import StopRequest, stop_on_signals
@@ -226,8 +226,8 @@ def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
 
 def _compared(folder: Path, *, some_finished: bool) -> Comparison | None:
     """None, and a line on standard error where there should be figures, if its runs have none."""
-    from ludus.apps.ui.compared_runs import read_group
     from ludus.apps.ui.comparison import compare
+    from ludus.apps.ui.run_metrics import read_group
 
     metric = _sought(folder)
     try:

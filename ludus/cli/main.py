@@ -23,8 +23,8 @@ from ludus.cli import (
     debug,
     doctor,
     evaluate,
-    list_,
-    live,
+    list_command,
+    live_control,
     play,
     record,
     report,
@@ -52,11 +52,11 @@ COMMANDS: dict[str, Command] = {
         sweep.COMMAND,
         resume.COMMAND,
         status.COMMAND,
-        live.PAUSE,
-        live.UNPAUSE,
-        live.THROTTLE,
-        live.CHECKPOINT,
-        live.STOP,
+        live_control.PAUSE,
+        live_control.UNPAUSE,
+        live_control.THROTTLE,
+        live_control.CHECKPOINT,
+        live_control.STOP,
         evaluate.COMMAND,
         tournament.COMMAND,
         play.COMMAND,
@@ -69,7 +69,7 @@ COMMANDS: dict[str, Command] = {
         compare.COMMAND,
         ui.COMMAND,
         runs.COMMAND,
-        list_.COMMAND,
+        list_command.COMMAND,
         config.COMMAND,
         check_env.COMMAND,
         doctor.COMMAND,
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError) as error:  # the machine refuses
         return _fail(_refusal(error), 2, own=error)
     except Exception as error:  # noqa: BLE001  a fault of ours still ends in one line
-        from ludus.core.own_code import describe_user_error
+        from ludus.core.user_code import describe_user_error
 
         if (what := describe_user_error(error)) is not None:
             return _fail(f"{what}. LUDUS_DEBUG=1 shows the whole traceback.", 1, own=error)
@@ -225,7 +225,7 @@ def _give_up_output() -> None:
 def _lines(error: BaseException | None) -> Iterator[str]:
     if error is None or (isinstance(error, LudusError) and error.__cause__ is None):
         return
-    from ludus.core.own_code import lines, user_frames
+    from ludus.core.user_code import lines, user_frames
 
     yield from lines(user_frames(error))
 

@@ -18,7 +18,7 @@ from ludus.core.packages import optional
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
-    from ludus.apps.play.tables import Table
+    from ludus.apps.play.game_sessions import Table
 
 _PERSON = "person"
 _QUIT = ("q", "quit", "exit")
@@ -88,7 +88,7 @@ def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
 
 
 def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
-    from ludus.apps.play.games import check_name
+    from ludus.apps.play.run_game import check_name
     from ludus.storage.stored_run import StoredRun
 
     with optional("the page", extra="ui"):
@@ -118,8 +118,8 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
 
 
 def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
-    from ludus.apps.play.games import RunGame
-    from ludus.apps.play.tables import Table, Wish
+    from ludus.apps.play.game_sessions import Table, Wish
+    from ludus.apps.play.run_game import RunGame
     from ludus.core.player_names import PlayerNames
 
     if _PERSON in against:
@@ -160,7 +160,7 @@ def _play(table: Table, player: int) -> bool:
 
 def _move(table: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
     """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
-    from ludus.apps.play.tables import Order
+    from ludus.apps.play.game_sessions import Order
 
     legal = {each["label"]: each["action"] for each in one["legal"]}
     legal |= dict(zip(numbers_of([*legal]), legal.values(), strict=True))

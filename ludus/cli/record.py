@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
-from ludus.cli.progress import EpisodesProgress, ProgressLine
+from ludus.cli.progress_line import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError, join_or
 from ludus.core.files import check_place
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
     from ludus.apps.episodes.recording import Recording
-    from ludus.apps.episodes.records import Replay
+    from ludus.apps.episodes.schemas import Replay
 
 _STEPS, _FPS = 1000, 15
 _PAGE, _JSON, _LINES = ".html", ".json", ".jsonl"
@@ -172,7 +172,7 @@ def _replay(options: argparse.Namespace) -> int:
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
         from ludus.apps.play.replays import FOLDER, keep
-        from ludus.core.plain import to_json
+        from ludus.core.jsonable import to_json
 
         pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, to_json(replay))}.json")))
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
@@ -207,8 +207,8 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
             )
         episode = RecordedEpisode(Path(options.run))
         return View(episode, episode.episode.policy).replay(seed=episode.episode.seed), None
-    from ludus.apps.play.games import RunGame
     from ludus.apps.play.replays import play
+    from ludus.apps.play.run_game import RunGame
     from ludus.evaluation.policies import META, split_name
 
     run_dir, named = split_name(options.run, find_run)
@@ -231,7 +231,7 @@ def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
     if path.suffix.lower() in _FILMS:
         from ludus.apps.play.replays import film
         from ludus.core.files import replace_file
-        from ludus.core.plain import to_builtins
+        from ludus.core.jsonable import to_builtins
 
         replace_file(path, film(to_builtins(replay), path.suffix.lower(), fps=fps))
         return
@@ -241,14 +241,14 @@ def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
         write_json(replay, path)
         return
     from ludus.apps.play.replays import title_of
-    from ludus.apps.ui.snapshot import Snapshot, write
-    from ludus.core.plain import to_builtins, to_json
+    from ludus.apps.ui.static_page import Snapshot, write
+    from ludus.core.jsonable import to_builtins, to_json
 
     write(path, Snapshot("replay", title_of(to_builtins(replay)), {"replay": to_json(replay)}))
 
 
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
-    from ludus.apps.episodes.trajectories import check_file, record_run_trajectories
+    from ludus.apps.episodes.trajectory_export import check_file, record_run_trajectories
 
     path: Path = options.trajectories
     check_file(path)

@@ -42,7 +42,7 @@ def _execute(options: argparse.Namespace) -> int:
     if options.parallel is not None:
         raise ConfigError(f"--parallel is for experiments, and {options.run!r} is none.")
     run_dir = find_run(options.run, zoo=False)
-    from ludus.cli.result import execute
+    from ludus.cli.run_command import execute
     from ludus.runs.runner import resume
 
     return execute(

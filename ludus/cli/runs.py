@@ -79,10 +79,10 @@ def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
 
 
 def _state(run_dir: Path, state: str) -> str:
-    from ludus.storage import live
+    from ludus.storage import live_files
 
-    status = live.read_status(run_dir) if state == "running" else None
-    return state if status is None else live.state_of(status)
+    status = live_files.read_status(run_dir) if state == "running" else None
+    return state if status is None else live_files.state_of(status)
 
 
 # ---------------------------------------------------------------------------------------------- changing

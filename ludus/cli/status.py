@@ -18,8 +18,8 @@ import numpy as np
 from ludus.cli.command import Command
 from ludus.cli.output import facts, stream, table
 from ludus.core.errors import RunError
-from ludus.storage import live
-from ludus.storage.live import Status
+from ludus.storage import live_files
+from ludus.storage.live_files import Status
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def _show_experiment(folder: Path) -> bool:
     rows, standings = [], experiment.standings()
     for standing in standings:
         does, state = standing.why, standing.state
-        if standing.state == "running" and (status := live.read_status(standing.folder)) is not None:
+        if standing.state == "running" and (status := live_files.read_status(standing.folder)) is not None:
             share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
             limit = "" if status.generations is None else f" of {status.generations}"
-            does, state = f"generation {status.generation}{limit}, {status.doing}{share}", live.state_of(status)
+            does, state = f"generation {status.generation}{limit}, {status.doing}{share}", live_files.state_of(status)
         rows.append((standing.name, state, _after(standing.folder), does))
     done = sum(standing.is_done for standing in standings)
     title = f"{run_name(folder)}: {done} of {len(standings)} runs are done"
@@ -137,7 +137,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
         counted = [*_warned(reader), *_counted(reader)]
     limit = "" if info.generations is None else f" of {info.generations}"
-    status = live.read_status(folder) if summary is None else None
+    status = live_files.read_status(folder) if summary is None else None
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
     if summary is not None:
         pairs = [("state", f"{run_state(folder, summary)}: {summary.stopped_by}")]
@@ -185,7 +185,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     from ludus.reporting.progress import duration
 
     lives, here = is_running(folder), status.host == socket.gethostname()
-    state = live.state_of(status)
+    state = live_files.state_of(status)
     if lives and (status.paused or status.speed < 1):
         state += f", for {duration(status.seconds)}"
     if not lives:

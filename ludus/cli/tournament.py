@@ -24,14 +24,14 @@ from ludus.cli.command import (
     whole_number,
 )
 from ludus.cli.output import mean_cells, rating_cell, rating_column, statistics_table, stream, table, write, write_json
-from ludus.cli.progress import EpisodesProgress
+from ludus.cli.progress_line import EpisodesProgress
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.core.types import NamedStatistics
-    from ludus.tournament.orders import Orders
-    from ludus.tournament.report import EntrantStanding, TournamentReport
+    from ludus.tournament.ranking_decisions import Orders
+    from ludus.tournament.tournament_report import EntrantStanding, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
 _ENVS = 64  # of a game that no run plays, where stepping many together gains little
@@ -106,8 +106,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.envs.options import Environment
-    from ludus.evaluation.ratings import parse_ratings
+    from ludus.envs.config import Environment
+    from ludus.evaluation.run_ratings import parse_ratings
     from ludus.tournament.entrants import read_field
     from ludus.tournament.run import Options, run_tournament
 

@@ -56,7 +56,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
-    from ludus.cli.result import execute
+    from ludus.cli.run_command import execute
 
     scenario = scenario_of(options, *runtime_overrides(options))
     if options.seeds is not None:

@@ -43,6 +43,40 @@ _MOVES: Final = tuple(
         (rf"envs\.adapters\.({_CONTRIB_ENVS})", r"contrib.envs.\1"),
     )
 )
+_RENAMED: Final = {
+    f"ludus.{package}.{before}": f"ludus.{package}.{now}"
+    for package, modules in (
+        ("algorithms.common", "around=delegating acting=device_policy states=information_states"),
+        ("algorithms.common", "replayed=replay_learner restricted=restricted_learner teams=joint_steps"),
+        ("algorithms.common", "spaces=space_checks diversity=behavioral_diversity options=config"),
+        ("algorithms.mmd", "tabular=tabular_learner"),
+        ("algorithms.on_policy", "teams=multi_agent models=autograd_model"),
+        ("algorithms.qmix", "diversity=cds"),
+        ("apps.episodes", "trajectories=trajectory_export records=schemas checks=validation"),
+        ("apps.episodes", "person=human_policy conditions=breakpoints"),
+        ("contrib.algorithms.sequential", "teams=team_rows"),
+        ("contrib.football", "statistics=match_statistics rewards=shaping observations=encoders"),
+        ("core", "own_code=user_code plain=jsonable curves=curve_recorder"),
+        ("envs", "resident=device_vector python_loop=python_vector options=config"),
+        ("envs.adapters", "teams=agent_seats zoo=pettingzoo_vector answers=step_checks"),
+        ("envs.adapters", "own=custom"),
+        ("envs.functional", "making=factory"),
+        ("envs.tree", "arrays=tree_arrays restricted=restricted_game"),
+        ("envs.wrappers", "teams=player_groups resident=device_joint_state"),
+        ("evaluation", "population=population_exploitability ratings=run_ratings"),
+        ("metagame.population", "matches=match_log"),
+        ("metagame.population.ratings", "results=win_counts"),
+        ("metagame.solvers", "games=normal_form"),
+        ("rollout", "bots=bot_players in_place=ondevice"),
+        ("runs", "stored_run=resumable_run player_names=numbered_players defaults=scenario_defaults"),
+        ("schedulers", "options=config diversity=response_diversity match_selection=payoff_tasks"),
+        ("schedulers", "queue=planning"),
+        ("storage", "zoo=zoo_files live=live_files orders=control_requests"),
+        ("training", "in_place=ondevice_collector remote=remote_trainer by_hand=standalone"),
+    )
+    for before, now in (pair.split("=") for pair in modules.split())
+}
+"""Modules that have another name in their package than the table above leads to."""
 
 
 @lru_cache(1024)
@@ -57,5 +91,7 @@ def present_name(name: str) -> str:
     """
     for before, now in _MOVES:
         if match := before.match(name):
-            return match.expand(now) + name[match.end() :]
-    return name
+            name = match.expand(now) + name[match.end() :]
+            break
+    module, colon, rest = name.partition(":")
+    return _RENAMED.get(module, module) + colon + rest

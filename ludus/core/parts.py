@@ -17,7 +17,7 @@ from ludus.core.config import explain
 from ludus.core.errors import ConfigError, UnknownName, article, nearest
 from ludus.core.former_names import present_name
 from ludus.core.packages import is_known, missing_package
-from ludus.core.user_code import users_code
+from ludus.core.process_settings import users_code
 
 # --------------------------------------------------------------------------------------------------------------------
 # Names to classes, without import side effects: a table of `module:Class` strings per kind of part.

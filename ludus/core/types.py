@@ -314,7 +314,7 @@ Opponents: TypeAlias = Mixture | AdaptiveMixture
 
 @dataclass(frozen=True, slots=True)
 class Diversity:
-    """That a policy shall act unlike the nearest of `members` (`ludus.algorithms.common.diversity`), beside earning what it can.
+    """That a policy shall act unlike the nearest of `members` (`ludus.algorithms.common.behavioral_diversity`), beside earning what it can.
 
     weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them. smoothing: share of the uniform policy that
     the members are mixed with.
@@ -508,7 +508,7 @@ class Exploitability:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """How a training went, in few points (`ludus.core.curves`); each is what its iterations came to together.
+    """How a training went, in few points (`ludus.core.curve_recorder`); each is what its iterations came to together.
 
     columns: names of the columns of values float64[k, len(columns)]. First what was counted since the task began, at the point's end:
     iterations, env_steps, decisions, episodes, samples, updates. Then of the learner's episodes that ended in it: n, and mean, m2 (sum of

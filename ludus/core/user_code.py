@@ -1,311 +1,163 @@
-"""What code of the user's, an environment above all, sets for the whole process: kept apart from what Ludus works with.
+"""Code of the user's own: where it raised, and whether what it answered can be used.
 
-    before = enter() -> what such code left the last time is set again -> the code runs -> leave(before): Ludus's own is set again
-
-An environment may change the working directory, torch's default dtype or gradients: it finds them changed in its next step, and nobody
-else does. What it sets for things that it does not need later (signals, warnings, threads …) is put back, and stays so.
+A run calls solvers, stoppers, raters, rules, bots and more that anybody may have written. What they raise is reported with class and
+method, file and line; what they answer is checked where it enters, by name, with what was given and what was wanted.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["EVERYTHING", "enter", "leave", "standard_settings", "users_code"]
+from ludus.core.errors import ScenarioError
+from ludus.core.types import PolicySpec
 
-Values = Mapping[str, Any]
-"""Settings by name."""
-
-
-class _Setting(NamedTuple):
-    """lasting: code that set it finds it so again. fresh: what it is where torch has just been loaded; None: as it was then."""
-
-    read: Callable[[], Any]
-    write: Callable[[Any], None]
-    lasting: bool = False
-    fresh: Callable[[], Any] | None = None
+_LUDUS = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_REMOTE = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
+_SHOWN = 3
+_CODE = re.compile(r"(?!ludus\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-class _Absent:
-    """What is set in torch where torch is not loaded."""
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of a traceback. name: of the function, with its class where that is known."""
+
+    file: str
+    line: int
+    name: str
+
+    @property
+    def is_ludus(self) -> bool:
+        return self.file.startswith(_LUDUS)
+
+    @property
+    def is_own(self) -> bool:
+        """Neither Ludus's nor a library's (whose compiled parts name no whole path)."""
+        library = self.file.startswith(_LIBRARIES) or "site-packages" in self.file
+        return os.path.isabs(self.file) and not (self.is_ludus or library)
 
 
-_ABSENT = _Absent()
-_modules = sys.modules
+def user_frames(error: BaseException) -> tuple[Frame, ...]:
+    """The user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within them."""
+    seen = set[int]()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        frames = [frame for frame in _frames(at) if frame.is_ludus or frame.is_own]
+        own = list[Frame]()
+        while frames and frames[-1].is_own:
+            own.insert(0, frames.pop())
+        if own and (frames or at is not error):  # with no frame of Ludus's it did not call this
+            return tuple(own)
+        at = at.__cause__
+    return ()
 
 
-def _of_torch(
-    read: Callable[[Any], Any],
-    write: Callable[[Any, Any], None],
-    *,
-    fresh: Callable[[Any], Any] | None = None,
-    lasting: bool = False,
-) -> _Setting:
-    def now() -> Any:
-        torch = _modules.get("torch")
-        return _ABSENT if torch is None or not hasattr(torch, "get_default_dtype") else read(torch)
-
-    return _Setting(
-        now,
-        lambda value: write(_modules["torch"], value),
-        lasting,
-        None if fresh is None else lambda: fresh(_modules["torch"]),
-    )
-
-
-def _directory() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was deleted
+def describe_user_error(error: BaseException) -> str | None:
+    """What raised what, and where, of an error of the user's code; None for others."""
+    frames = user_frames(error)
+    if not frames:
         return None
+    last, text = frames[-1], f": {error}" if str(error) else ""
+    return f"{last.name} raised {type(error).__name__}{text} ({last.file}, line {last.line})"
 
 
-def _go_to(directory: str | None) -> None:
-    if directory is not None and os.path.isdir(directory):
-        os.chdir(directory)
+def place(error: BaseException) -> str:
+    """Where the code stood that was called by whom the error reached: " (file, line n)", or "" if that is not known."""
+    _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
+    return f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
 
 
-def _signals() -> Any:
-    """Handlers that Python can put back; only the main thread may."""
-    if threading.current_thread() is not threading.main_thread():
-        return ()
-    held = ((number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM))
-    return tuple((number, handler) for number, handler in held if handler is not None)
+def describe_error(error: BaseException) -> str:
+    """What it was and where, to end a sentence with."""
+    return f"{type(error).__name__}: {str(error).rstrip('.')}{place(error)}"
 
 
-def _handle(handlers: Any) -> None:
-    for number, handler in handlers:
-        signal.signal(number, handler)
+def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
+    """The last of them as Python shows them, with their source."""
+    for frame in frames[-_SHOWN:]:
+        yield f'  File "{frame.file}", line {frame.line}, in {frame.name}'
+        if source := _source(frame):
+            yield f"    {source}"
 
 
-def _filters() -> Any:
-    """Those that are for all warnings."""
-    return tuple(entry for entry in warnings.filters if entry[1] is None and entry[2] is Warning and entry[3] is None)
+def _frames(error: BaseException) -> list[Frame]:
+    """Of this process; of another one, as Ray tells them in a text."""
+    found = list(_walked(error.__traceback__))
+    return found or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
 
 
-def _filter(entries: Any) -> None:
-    rest = [entry for entry in warnings.filters if entry not in _filters() or entry in entries]
-    warnings.filters[:] = [*(entry for entry in entries if entry not in rest), *rest]  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
+def _walked(at: TracebackType | None) -> Iterator[Frame]:
+    while at is not None:
+        code = at.tb_frame.f_code
+        yield Frame(code.co_filename, at.tb_lineno, code.co_qualname)
+        at = at.tb_next
 
 
-_ERRORS: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
-"""Where NumPy keeps what `np.seterr` sets; reading that with `np.geterr` takes longer than a step may."""
-
-
-_read_errors: Callable[[], Any] = _ERRORS.get if _ERRORS is not None else np.geterr
-
-
-def _set_errors(value: Any) -> None:
-    np.seterr(**value)
-
-
-def _determinism(torch: Any) -> Any:
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def _cudnn(torch: Any) -> Any:
-    return torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
-
-
-def _set_cudnn(torch: Any, value: Any) -> None:
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = value
-
-
-def _set_device(torch: Any, value: Any) -> None:
-    torch.set_default_device(None if value == torch.device("cpu") else value)  # a default costs time with each call
-
-
-_SETTINGS: Mapping[str, _Setting] = {
-    "dtype": _of_torch(
-        lambda torch: torch.get_default_dtype(),
-        lambda torch, value: torch.set_default_dtype(value),
-        fresh=lambda torch: torch.float32,
-        lasting=True,
-    ),
-    "gradients": _of_torch(
-        lambda torch: torch.is_grad_enabled(),
-        lambda torch, value: torch.set_grad_enabled(value),
-        fresh=lambda _: True,
-        lasting=True,
-    ),
-    "errors": _Setting(_read_errors, _ERRORS.set if _ERRORS is not None else _set_errors, lasting=True),
-    "directory": _Setting(_directory, _go_to, lasting=True),
-    "device": _of_torch(
-        lambda torch: torch.get_default_device(), _set_device, fresh=lambda torch: torch.device("cpu"), lasting=True
-    ),
-    "determinism": _of_torch(
-        _determinism,
-        lambda torch, value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
-        fresh=lambda _: (False, False),
-    ),
-    "cudnn": _of_torch(_cudnn, _set_cudnn),
-    "precision": _of_torch(
-        lambda torch: torch.get_float32_matmul_precision(),
-        lambda torch, value: torch.set_float32_matmul_precision(value),
-        fresh=lambda _: "highest",
-    ),
-    "anomalies": _of_torch(
-        lambda torch: torch.is_anomaly_enabled(),
-        lambda torch, value: torch.autograd.set_detect_anomaly(value),
-        fresh=lambda _: False,
-    ),
-    "threads": _of_torch(lambda torch: torch.get_num_threads(), lambda torch, value: torch.set_num_threads(value)),
-    "timeout": _Setting(socket.getdefaulttimeout, socket.setdefaulttimeout),
-    "signals": _Setting(_signals, _handle),
-    "warnings": _Setting(_filters, _filter),
-}
-STEP = ("dtype", "gradients", "errors")
-"""What is looked at after each step: that which the next update of a learner would trip over."""
-EVERYTHING = tuple(_SETTINGS)
-
-_settings_of_code: dict[str, Any] = {}
-"""What such code has set, where that is not what Ludus has."""
-
-
-Quick: TypeAlias = tuple[Any, Any, Any]
-"""Of the settings in `STEP`, where nothing was ever changed."""
-
-
-def enter(names: tuple[str, ...] = STEP) -> Values | Quick:
-    """Begin with code of the user's.
-
-    Args:
-        names: Of the settings that are looked at when it is done, besides those that it has changed before. `STEP` takes half a
-            microsecond, and is looked at after each step of a vector; in the first one after `users_code`, where environments make what
-            they did not make before, and seldom after it, everything is.
-
-    Returns:
-        What Ludus has, for `leave`.
-    """
-    if names is STEP and not _home.steps % _RARELY:
-        names = EVERYTHING
-    if not _settings_of_code:
-        return _quick() if names is STEP else {name: _SETTINGS[name].read() for name in names}
-    before = {name: _SETTINGS[name].read() for name in (*names, *_settings_of_code)}
-    for name, value in _settings_of_code.items():
-        _write(name, value)
-    return before
-
-
-def leave(before: Values | Quick) -> None:
-    """The code is done: set again what Ludus had, and keep what the code set, for the next time."""
-    if before.__class__ is not tuple or before != _quick():
-        for name, former in before.items() if isinstance(before, Mapping) else zip(STEP, before, strict=True):
-            now = _SETTINGS[name].read()
-            if now is not former or name in _settings_of_code:
-                _put_back(name, former, now)
-    _home.steps += 1
-    if not _home.steps % _SELDOM:
-        _home.look()
-
-
-_SELDOM = 64  # steps, between two looks at the directory
-_RARELY = 1024  # and at everything, which takes 70 microseconds
-
-
-class _Home:
-    """The working directory of a run that this process drives, and which nobody but code of the user's leaves. Asking the system for it
-    takes longer than a step may, so that it is looked at seldom.
-
-    directory: None while there is no run. steps: that were made since `users_code` ran.
-    """
-
-    def __init__(self) -> None:
-        self.directory: str | None = None
-        self.steps = 0
-
-    def look(self) -> None:
-        """Go back to it."""
-        if self.directory is not None and (now := _directory()) != self.directory:
-            _put_back("directory", self.directory, now)
-
-
-_home = _Home()
-
-
-def _quick() -> Quick:
-    if not _OF_TORCH:
-        torch = _modules.get("torch")
-        if torch is None or not hasattr(torch, "get_default_dtype"):
-            return _ABSENT, _ABSENT, _read_errors()
-        _OF_TORCH.extend((torch.get_default_dtype, torch.is_grad_enabled))
-    dtype, gradients = _OF_TORCH
-    return dtype(), gradients(), _read_errors()
-
-
-_OF_TORCH: list[Callable[[], Any]] = []  # once it is loaded: finding them again takes as long as calling them
-
-
-def _put_back(name: str, former: Any, now: Any) -> None:
-    setting = _SETTINGS[name]
-    if former is _ABSENT and now is not _ABSENT:
-        former = now if setting.fresh is None else setting.fresh()
-    if now == former:
-        _settings_of_code.pop(name, None)
-        return
-    if setting.lasting:
-        _settings_of_code[name] = now
-    _write(name, former)
-
-
-def _write(name: str, value: Any) -> None:
-    if value is not _ABSENT:
-        _SETTINGS[name].write(value)
-
-
-@contextmanager
-def users_code() -> Iterator[None]:
-    """While this is open, code of the user's runs, and everything is looked at."""
-    _home.look()  # what a step has left
-    before = enter(EVERYTHING)
+def _source(frame: Frame) -> str:
     try:
-        yield
-    finally:
-        leave(before)
-        _home.look()
-        _home.steps = 0
+        return Path(frame.file).read_text(encoding="utf-8", errors="replace").splitlines()[frame.line - 1].strip()
+    except (OSError, IndexError):
+        return ""
 
 
-_USUAL = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}  # NumPy's own
+# --------------------------------------------------------------------------------------------------------------------
+# What was answered.
 
 
-@contextmanager
-def standard_settings() -> Iterator[None]:
-    """While this is open, Ludus has what it computes with: float32, gradients, the CPU where no device is named, and NumPy's own way with
-    overflows; and it stays in its working directory. What the caller had set is set for environments, and comes back at the end, whatever
-    these have left behind."""
-    before = {name: _SETTINGS[name].read() for name in ("dtype", "gradients", "device", "errors")}
-    rest = {name: setting.read() for name, setting in _SETTINGS.items() if not setting.lasting}
-    usual = {name: _SETTINGS[name].fresh for name in before}
-    loaded = {name: fresh for name, fresh in usual.items() if fresh is not None and before[name] is not _ABSENT}
-    other = [name for name, fresh in loaded.items() if before[name] != fresh()]
-    for name in other:
-        _settings_of_code.setdefault(name, before[name])
-        _write(name, usual[name]())  # type: ignore[misc]
-    if np.geterr() != _USUAL:
-        other.append("errors")
-        _settings_of_code.setdefault("errors", before["errors"])
-    outer, _home.directory = _home.directory, _directory()
-    try:
-        with np.errstate(**_USUAL):  # type: ignore[arg-type]
-            yield
-    finally:
-        _home.look()
-        _home.directory = outer
-        for name, former in rest.items():
-            if (now := _SETTINGS[name].read()) != former:
-                _put_back(name, former, now)
-        for name in other:
-            _write(name, before[name])
-            if _settings_of_code.get(name) == before[name]:
-                del _settings_of_code[name]
+def qualified_name(part: object) -> str:
+    """How a message names a part: its class, `module:Class` unless it is one of Ludus's."""
+    cls = part if isinstance(part, type) else type(part)
+    return cls.__qualname__ if cls.__module__.partition(".")[0] == "ludus" else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def short_repr(value: Any) -> str:
+    """What was given, in a message."""
+    text = " ".join((str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)).split())
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def wrong_distribution(probs: Any, shape: tuple[int, ...]) -> str:
+    """What keeps `probs` from being float64[shape] that sums to 1, as the end of a sentence; "" if nothing does."""
+    if not isinstance(probs, np.ndarray):
+        return f"{short_repr(probs)}, a {type(probs).__name__}; expected an array of float64{list(shape)}"
+    if probs.dtype != np.float64:
+        return f"an array of dtype {probs.dtype}; expected float64"
+    if probs.shape != shape:
+        return f"an array of shape {list(probs.shape)}; expected {list(shape)}"
+    if not (np.isfinite(probs).all() and (probs >= 0.0).all()):
+        return f"{short_repr(probs)}; expected finite numbers >= 0 that sum to 1"
+    if abs(float(probs.sum()) - 1.0) >= 1e-9:
+        return f"{short_repr(probs)}, which sums to {float(probs.sum())!r}; expected 1"
+    return ""
+
+
+def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:
+    """`probs`, which a part answered. Raises ScenarioError, which begins with `what`, unless it is float64[size] that sums to 1."""
+    if wrong := wrong_distribution(probs, (size,)):
+        raise ScenarioError(f"{what} answered {wrong}.")
+    return np.asarray(probs)
+
+
+def code_in(spec: PolicySpec) -> str:
+    """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
+
+    def found(value: Any) -> Iterator[str]:
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            yield value
+        elif isinstance(value, Mapping | list | tuple):
+            for item in value.values() if isinstance(value, Mapping) else value:
+                yield from found(item)
+
+    return next(found([spec.kind, spec.config]), "")

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
 from ludus.core.packages import extra_of, missing_package
+from ludus.core.process_settings import users_code
 from ludus.core.types import EnvSpec
-from ludus.core.user_code import users_code
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
 
@@ -185,10 +185,10 @@ def _make(
 ) -> VectorEnv:
     """One vector in this process. A function of plain data, so that a subprocess can be told to call it."""
     if not family:
-        from ludus.envs.adapters import own
+        from ludus.envs.adapters import custom
 
         with users_code():
-            return own.make(name, source, num_envs=num_envs, restarts=restarts, agent_order=agent_order, **options)
+            return custom.make(name, source, num_envs=num_envs, restarts=restarts, agent_order=agent_order, **options)
     if FAMILIES[family].orders_agents:
         options = {**options, "agent_order": agent_order}
     if FAMILIES[family].python:

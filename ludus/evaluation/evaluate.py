@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError
+from ludus.core.process_settings import standard_settings
 from ludus.core.types import Exploitability, NamedStatistics
-from ludus.core.user_code import standard_settings
 from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, Tell, facts_of
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
-from ludus.metagame.population.matches import statistics_of
+from ludus.metagame.population.match_log import statistics_of
 from ludus.metagame.solvers.confidence import student
 from ludus.rollout.manager import ProgressCallback
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import PartDied
 from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
-from ludus.metagame.population.matches import moments, statistics_of
+from ludus.metagame.population.match_log import moments, statistics_of
 from ludus.policies.base import Policy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
 from ludus.rollout.manager import Pending, ProgressCallback, RolloutManager

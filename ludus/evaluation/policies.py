@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, join_or, nearest
-from ludus.core.own_code import short_repr
 from ludus.core.types import EnvSpec, MetaSolution, Mixture, OpponentFactor, PolicyRef
-from ludus.envs.options import NEVER_SEEN, UNSEEN, Environment
+from ludus.core.user_code import short_repr
+from ludus.envs.config import NEVER_SEEN, UNSEEN, Environment
 from ludus.envs.spaces import Choices
 from ludus.metagame.population.base import PolicyRecord, seats_in
 from ludus.policies.base import Policy, team_size_of, teams_for

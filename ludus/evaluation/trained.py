@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, PolicyError
+from ludus.core.process_settings import standard_settings
 from ludus.core.types import Array, Enumeration, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec, Weights
-from ludus.core.user_code import standard_settings
-from ludus.envs.adapters.teams import Sides
+from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.evaluation.policies import FORMS, Drawn, drawn_of, misfit, shares_of, take_apart
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.bots import BotPolicy

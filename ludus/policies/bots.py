@@ -1,7 +1,8 @@
 """Bots: what plays a game by search or by a script, one decision at a time; by name, and as members of populations.
 
-A bot is no `Policy`: it is asked beside the environments, slot by slot (`ludus.rollout.bots`), in training, evaluation and tournaments
-alike. In a population `BotPolicy` stands for it. A script that plays flat batches is a `Policy` of the user's own, named in the same way.
+A bot is no `Policy`: it is asked beside the environments, slot by slot (`ludus.rollout.bot_players`), in training, evaluation and
+tournaments alike. In a population `BotPolicy` stands for it. A script that plays flat batches is a `Policy` of the user's own, named in
+the same way.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pydantic import Field
 
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
-from ludus.core.own_code import describe_user_error
 from ludus.core.packages import install_command, is_installed
 from ludus.core.parts import build_part, resolve_name
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
+from ludus.core.user_code import describe_user_error
 from ludus.policies.checks import entry
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from ludus.backend.device import Placement, multiplications
 from ludus.backend.mlp import as_rows
 from ludus.core.errors import PolicyError
-from ludus.core.own_code import describe_error
 from ludus.core.parts import resolve_name
 from ludus.core.types import Array, PolicyOutput, PolicySpec, Weights
+from ludus.core.user_code import describe_error
 from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import (

@@ -20,9 +20,9 @@ from pydantic import Field, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
-from ludus.core.own_code import describe_error, qualified_name, short_repr
 from ludus.core.parts import build_part, resolve_name
 from ludus.core.types import Array, EnvSpec, SegmentEnd
+from ludus.core.user_code import describe_error, qualified_name, short_repr
 from ludus.replay.base import Processed, ProcessesTrajectories
 from ludus.replay.trajectories import OF_ROWS, Trajectories, join
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ludus.core.curves import per_second
+from ludus.core.curve_recorder import per_second
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact, learner_of, newest, picture, told
 from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary

@@ -150,7 +150,7 @@ class EpisodeResults:
 class EpisodeSums:
     """What finished episodes came to for the learner, of those that were played on a device: how many, the mean, M2 (sum of squared
     deviations), least and greatest of its returns, their mean length, and the share that it won
-    (`ludus.metagame.population.matches.won`)."""
+    (`ludus.metagame.population.match_log.won`)."""
 
     count: int
     mean: float

@@ -26,7 +26,7 @@ from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings, BotSpec, require_fit, what_raised
 from ludus.policies.registry import build_policy
-from ludus.rollout.bots import BotPlayers, BotPool, BotRequests, BotStatusCallback, LoadedBot, unwatched
+from ludus.rollout.bot_players import BotPlayers, BotPool, BotRequests, BotStatusCallback, LoadedBot, unwatched
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised
 
 _NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many

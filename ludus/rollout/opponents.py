@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.own_code import distribution, qualified_name
 from ludus.core.parts import build_part
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, Opponents, PolicyRef, State
+from ludus.core.user_code import distribution, qualified_name
 from ludus.rollout.base import EpisodeResults
 from ludus.rollout.opponent_rules import RULES, NoRegret, OpponentResults, PerGroup, Rule
 

@@ -38,7 +38,7 @@ from ludus.replay.processing import processed
 from ludus.replay.trajectories import Trajectories, select
 from ludus.rollout import writer
 from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
-from ludus.rollout.bots import BotBank, BotPlayers, BotPool
+from ludus.rollout.bot_players import BotBank, BotPlayers, BotPool
 from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
 from ludus.rollout.shards import Shard, whole
 from ludus.rollout.writer import EnvironmentCounters, EnvironmentStates, RecurrentMemory, TrajectoryWriter

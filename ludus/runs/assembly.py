@@ -36,8 +36,8 @@ from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver
-from ludus.training.in_place import DeviceVectors
-from ludus.training.remote import Trainers
+from ludus.training.ondevice_collector import DeviceVectors
+from ludus.training.remote_trainer import Trainers
 from ludus.training.training import TrainingParts
 
 

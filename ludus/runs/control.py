@@ -27,9 +27,9 @@ from ludus import __version__
 from ludus.core.machine import signals_handled
 from ludus.core.types import Metrics, Task
 from ludus.runtime.base import PartState
-from ludus.storage import live
+from ludus.storage import live_files
 from ludus.storage.base import ActiveTasks, NullObserver, Observer, RunInfo
-from ludus.storage.live import LiveOrder, Status
+from ludus.storage.live_files import LiveOrder, Status
 
 # --------------------------------------------------------------------------------------------------------------------
 # Stopping a run from outside: the first Ctrl-C asks, the second one does not.
@@ -156,9 +156,9 @@ class Control(NullObserver):
         self._played = 0.0  # at the last check
         self._look_at = -math.inf
         self._tell_at = self._tasks_at = self._since
-        live.remove(folder)
+        live_files.remove(folder)
         with suppress(OSError):  # a run goes on where nobody can steer it
-            live.write(folder, self._order)
+            live_files.write(folder, self._order)
         self._write(self._since)
 
     def check(self, played: float = 0.0, *, checkpoint: Callable[[], None] | None = None) -> None:
@@ -201,7 +201,7 @@ class Control(NullObserver):
     def close(self) -> None:
         """The session is over, and nobody need be told."""
         self._parts = tuple  # which leads back to here
-        live.remove(self._folder)
+        live_files.remove(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders
 
@@ -219,7 +219,7 @@ class Control(NullObserver):
             return
         self._look_at = now + LOOK
         try:
-            content = live.read(self._folder / live.CONTROL)
+            content = live_files.read(self._folder / live_files.CONTROL)
         except OSError:  # it was removed, say: the last order stands
             content = self._seen
         except ValueError:  # too long to be one
@@ -232,9 +232,9 @@ class Control(NullObserver):
 
     def _take(self, content: bytes, now: float) -> None:
         try:
-            order = live.parse_order(content)
+            order = live_files.parse_order(content)
         except ValueError as error:
-            self._observer.message(f"{live.CONTROL} cannot be used and is ignored: {error}")
+            self._observer.message(f"{live_files.CONTROL} cannot be used and is ignored: {error}")
             return
         before = self._order
         if order == before or order.session != before.session:
@@ -279,7 +279,7 @@ class Control(NullObserver):
             parts=self._known_parts(),
         )
         with suppress(OSError):  # a full disk will be told by who needs it
-            live.write(self._folder, self._status)
+            live_files.write(self._folder, self._status)
 
     def _known_parts(self) -> tuple[PartState, ...]:
         """The driver first, then as many as a reader takes, those before the others that say nothing."""
@@ -293,4 +293,4 @@ def pace_of(order: LiveOrder) -> str:
     """In a few words; empty at full speed."""
     if order.paused:
         return "paused"
-    return f"at {live.percent(order.speed)} of full speed" if order.speed < 1.0 else ""
+    return f"at {live_files.percent(order.speed)} of full speed" if order.speed < 1.0 else ""

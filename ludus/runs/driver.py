@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ludus.algorithms.common.registry import COMPUTED
-from ludus.core import curves
+from ludus.core import curve_recorder
 from ludus.core.errors import ScenarioError
 from ludus.core.machine import reserve_stack
-from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.types import (
     AdaptiveMixture,
     Array,
@@ -40,18 +39,19 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
+from ludus.core.user_code import qualified_name, short_repr
 from ludus.metagame.population.agent_manager import AgentManager
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.confidence import indistinct
-from ludus.metagame.solvers.games import values_against
 from ludus.metagame.solvers.limits import watched
 from ludus.metagame.solvers.match_selection import impute_missing
+from ludus.metagame.solvers.normal_form import values_against
 from ludus.rollout.opponents import live_refs
 from ludus.runs.control import LOOK, Control, StopRequest
 from ludus.runs.scenario import Scenario
 from ludus.runs.task_runner import TaskRunner
 from ludus.schedulers.base import Concludes, Scheduler
-from ludus.schedulers.queue import pack_mixture, unpack_mixture
+from ludus.schedulers.planning import pack_mixture, unpack_mixture
 from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
 from ludus.storage.policy_files import PolicyFiles
@@ -68,7 +68,7 @@ from ludus.training.training import TrainingParts
 class History:
     """What the run's progress record is made of."""
 
-    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(curves.PROGRESS, 0))
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(curve_recorder.PROGRESS, 0))
     generations: int = 0
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
@@ -423,7 +423,7 @@ class Driver:
             task.id,
             task.policy,
             counters,
-            curve or curves.EMPTY,
+            curve or curve_recorder.EMPTY,
             truncated=int(truncated),
             num_envs=rollouts.num_envs,
             over=over,
@@ -514,7 +514,7 @@ class Driver:
     def _checkpoint(self, trainings: Mapping[str, State]) -> None:
         self.store.check_place()
         self.history.checkpoints += 1
-        found = {task: curves.of_state(training.get("curve")) for task, training in trainings.items()}
+        found = {task: curve_recorder.of_state(training.get("curve")) for task, training in trainings.items()}
         self._diagnose_in_progress(trainings, found)
         self.files.sync()
         state = {

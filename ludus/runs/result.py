@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.plain import to_builtins
+from ludus.core.jsonable import to_builtins
 from ludus.core.types import NamedStatistics
 from ludus.evaluation.policies import Drawn
 from ludus.evaluation.trained import TrainedPolicy

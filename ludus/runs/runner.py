@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import ludus
-from ludus.algorithms.common.spaces import discrete, one_space
+from ludus.algorithms.common.space_checks import discrete, one_space
 from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
 from ludus.core.files import replace_file
 from ludus.core.machine import deterministic_algorithms, files_allowed, out_of_memory, thread_limits
 from ludus.core.parts import missing
+from ludus.core.process_settings import standard_settings
 from ludus.core.types import EnvSpec, PolicySpec, State
-from ludus.core.user_code import standard_settings
 from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.policies.specs import random_spec
@@ -35,13 +35,13 @@ from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History
 from ludus.runs.imported_policies import ImportedPolicies, read_given, with_files
 from ludus.runs.result import Result, read_result
+from ludus.runs.resumable_run import SCENARIO, ResumableRun, read_run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import unfollowed
 from ludus.runs.scenario_files import preset_names, to_scenario
-from ludus.runs.stored_run import SCENARIO, ResumableRun, read_run
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
-from ludus.storage import live
+from ludus.storage import live_files
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
@@ -402,7 +402,7 @@ def _closed_here(driver: Driver, runtime: Runtime) -> Iterator[None]:
 def _finished(stored: ResumableRun, *, report: bool) -> Result:
     """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
     assert stored.summary is not None
-    live.remove(stored.folder)
+    live_files.remove(stored.folder)
     stored.tidy()
     path = stored.folder / "report.html"
     if report and not path.exists():

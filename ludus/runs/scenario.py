@@ -14,15 +14,15 @@ from ludus.core.config import Config, is_stored, to_yaml
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import build_part, dump_part, resolve_name
 from ludus.core.types import EnvSpec
-from ludus.envs.options import Environment, Switch, with_import
+from ludus.envs.config import Environment, Switch, with_import
 from ludus.metagame.population.base import populations_of, seats_of
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.match_selection import Goal, ResponseGraph
 from ludus.policies.specs import tabulates
 from ludus.runs.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.schedulers.base import Scheduler
-from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
-from ludus.schedulers.options import ScheduleContext, ScheduleOptions
+from ludus.schedulers.config import ScheduleContext, ScheduleOptions
+from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.storage.run_dirs import is_run_name
 from ludus.training.callbacks import dump_callback, parse_callbacks
 from ludus.training.stopping import dump_stopper, parse_stopper
@@ -278,7 +278,9 @@ class Scenario(ScheduleOptions):
     def to_yaml(self) -> str:
         """The scenario as YAML; `load_scenario` of it gives an equal one. In full if `load_scenario` or a run completed it; else without
         what follows from the environment."""
-        missing_settings = resolve_name("function", "ludus.runs.defaults:missing_settings", {})  # which knows all kinds
+        missing_settings = resolve_name(
+            "function", "ludus.runs.scenario_defaults:missing_settings", {}
+        )  # which knows all kinds
 
         data = self.model_dump(mode="json")
         for *parents, key in missing_settings(self):

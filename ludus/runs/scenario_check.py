@@ -8,23 +8,23 @@ from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ludus.algorithms.common.acting import learns_in_place
 from ludus.algorithms.common.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
+from ludus.algorithms.common.device_policy import learns_in_place
 from ludus.algorithms.common.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.algorithms.common.schedule import Schedule
 from ludus.backend.device import HasPlacement, cards, describe_device
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
-from ludus.core.own_code import qualified_name
 from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
+from ludus.core.user_code import qualified_name
 from ludus.envs.families import GivenObject
 from ludus.envs.tree.game_tree import tree_of
 from ludus.policies.specs import searches
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
-from ludus.schedulers.options import ScheduleContext
-from ludus.training.in_place import ELSEWHERE, refused, why_not_on_device
+from ludus.schedulers.config import ScheduleContext
+from ludus.training.ondevice_collector import ELSEWHERE, refused, why_not_on_device
 from ludus.training.stopping import check_response, check_stop, limit_in_unit, training_budget
 
 if TYPE_CHECKING:

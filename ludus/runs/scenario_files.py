@@ -18,10 +18,10 @@ from ludus.algorithms.common.schedule import Schedule
 from ludus.core.config import from_yaml, is_stored, override
 from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
 from ludus.core.parts import resolve_name
+from ludus.envs.config import Environment, with_import
 from ludus.envs.families import FAMILIES, is_openspiel_game
-from ludus.envs.options import Environment, with_import
-from ludus.runs.defaults import changed, complete, spec_of
 from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_defaults import changed, complete, spec_of
 from ludus.runs.scenario_kinds import SCENARIOS
 
 
@@ -29,8 +29,8 @@ def load_scenario(
     name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
 ) -> Scenario:
     """A preset, a YAML file, or the scenario that `first_scenario` makes for the id of an environment; with `key=value` overrides, and
-    with values of keys as objects or data. What nobody gives follows from the environment (`ludus.runs.defaults`). Raises ConfigError
-    with the nearest right name, and what making the environment raises."""
+    with values of keys as objects or data. What nobody gives follows from the environment (`ludus.runs.scenario_defaults`). Raises
+    ConfigError with the nearest right name, and what making the environment raises."""
     return complete(read_scenario(name_or_path, overrides, seed, **changes))
 
 

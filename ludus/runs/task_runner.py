@@ -15,9 +15,8 @@ import numpy as np
 from ludus.algorithms.common.base import Algorithm, ComputedOracle, Response, SolvesRestricted
 from ludus.algorithms.common.conditioned import on_rows
 from ludus.algorithms.common.registry import COMPUTED, Algorithms
-from ludus.algorithms.common.restricted import in_restricted_game
+from ludus.algorithms.common.restricted_learner import in_restricted_game
 from ludus.core.errors import RunError, ScenarioError
-from ludus.core.own_code import qualified_name
 from ludus.core.parts import with_options
 from ludus.core.types import (
     Array,
@@ -35,6 +34,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
+from ludus.core.user_code import qualified_name
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
 from ludus.metagame.population.agent_manager import AgentManager

@@ -26,8 +26,8 @@ from contextlib import suppress
 from typing import Any
 
 from ludus.core.machine import ignore_termination_signals
-from ludus.runtime.carried import THREADS
-from ludus.runtime.wires import ConnectionLoop
+from ludus.runtime.connections import ConnectionLoop
+from ludus.runtime.exceptions import THREADS
 
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK = 1000  # milliseconds between two looks whether the driver is there

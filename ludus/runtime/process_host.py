@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from ludus.core.errors import RunError
 from ludus.core.machine import reserve_stack
+from ludus.runtime.connections import BEGIN, CALL, DONE, PULSE, RAISED, ConnectionLoop, FrameConnection
 from ludus.runtime.process_peers import ProcessContext, RemoteRef, raised, register_actor
 from ludus.runtime.shared_values import Value, pack
-from ludus.runtime.wires import BEGIN, CALL, DONE, PULSE, RAISED, ConnectionLoop, FrameConnection
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.carried import RemoteTraceback, pack_exception, unpack
+from ludus.runtime.connections import CALL, FETCH, RAISED, ConnectionLoop, FrameConnection, Outcome, connect
+from ludus.runtime.exceptions import RemoteTraceback, pack_exception, unpack
 from ludus.runtime.shared_values import Value, pack
-from ludus.runtime.wires import CALL, FETCH, RAISED, ConnectionLoop, FrameConnection, Outcome, connect
 
 # --------------------------------------------------------------------------------------------------------------------
 # What came of a question.

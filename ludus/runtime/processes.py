@@ -43,12 +43,7 @@ from ludus.runtime.base import (
     restart_message,
     state_of,
 )
-from ludus.runtime.carried import RemoteTraceback
-from ludus.runtime.fork_server import ForkServer
-from ludus.runtime.process_host import Order
-from ludus.runtime.process_peers import ProcessPeer, RemoteRef, packed_call, raised, value_of
-from ludus.runtime.shared_values import Value, note, pack
-from ludus.runtime.wires import (
+from ludus.runtime.connections import (
     BEGIN,
     CALL,
     DONE,
@@ -60,6 +55,11 @@ from ludus.runtime.wires import (
     Outcome,
     listener,
 )
+from ludus.runtime.exceptions import RemoteTraceback
+from ludus.runtime.fork_server import ForkServer
+from ludus.runtime.process_host import Order
+from ludus.runtime.process_peers import ProcessPeer, RemoteRef, packed_call, raised, value_of
+from ludus.runtime.shared_values import Value, note, pack
 
 _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
 _MOST_WORDS = 1 << 24  # bytes that are kept of what a part prints

@@ -14,7 +14,7 @@ from ray.exceptions import RaySystemError
 from threadpoolctl import threadpool_limits
 
 from ludus.core.machine import reserve_stack
-from ludus.runtime.carried import THREADS, PackedException, pack_exception
+from ludus.runtime.exceptions import THREADS, PackedException, pack_exception
 
 
 class Host:

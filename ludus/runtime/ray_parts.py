@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of, state_of
-from ludus.runtime.carried import PackedException, RemoteTraceback, unpack
+from ludus.runtime.exceptions import PackedException, RemoteTraceback, unpack
 from ludus.runtime.ray_host import Host, loading_error
 
 # --------------------------------------------------------------------------------------------------------------------

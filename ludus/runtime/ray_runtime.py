@@ -27,7 +27,7 @@ from ludus.runtime.base import (
     require_mine,
     restart_message,
 )
-from ludus.runtime.carried import RemoteTraceback
+from ludus.runtime.exceptions import RemoteTraceback
 from ludus.runtime.ray_parts import (
     ROOM,
     UNSENT,

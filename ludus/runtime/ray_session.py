@@ -27,7 +27,7 @@ from ray._private.internal_api import get_memory_info_reply
 from ludus.core.errors import RunError
 from ludus.core.machine import signals_handled
 from ludus.runtime import ray_janitor
-from ludus.runtime.carried import THREADS
+from ludus.runtime.exceptions import THREADS
 
 CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""

@@ -22,9 +22,9 @@ from ludus.metagame.population.base import View
 from ludus.metagame.population.payoffs import Places
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.match_selection import PolicyProfile
-from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
-from ludus.schedulers.options import PlayMode, ScheduleContext, ScheduleOptions
-from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
+from ludus.schedulers.config import PlayMode, ScheduleContext, ScheduleOptions
+from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
+from ludus.schedulers.planning import PlanningScheduler, announcement, one_task_per_group
 from ludus.schedulers.win_rates import spans_of
 
 Start = PolicyRef | str | None

@@ -40,8 +40,8 @@ from ludus.core.types import (
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.anytime import MeanMixtures, MovedMixtureOptions, weight_for_new_policies
+from ludus.schedulers.planning import announcement, one_task_per_group, require_two_players
 from ludus.schedulers.psro import ResponseScheduler
-from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
 
 
 class EfficientPSROOptions(MovedMixtureOptions):

@@ -15,9 +15,9 @@ from ludus.metagame.population.base import View
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
-from ludus.schedulers.match_selection import MatchSelection
-from ludus.schedulers.options import PlayMode
-from ludus.schedulers.queue import one_task_per_group, pack_mixture, unpack_mixture
+from ludus.schedulers.config import PlayMode
+from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.planning import one_task_per_group, pack_mixture, unpack_mixture
 
 
 def _several(value: Any) -> Any:

@@ -21,13 +21,13 @@ from ludus.core.parts import build_part, dump_part
 from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.population.payoffs import Places
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.metagame.solvers.pfsp import Weighting, pfsp
 from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
-from ludus.schedulers.match_selection import MatchSelection
-from ludus.schedulers.options import ScheduleContext, Solver
+from ludus.schedulers.config import ScheduleContext, Solver
+from ludus.schedulers.payoff_tasks import MatchSelection
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -388,12 +388,12 @@ class LeagueScheduler(ChunkedScheduler):
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(
-                games.spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
+                normal_form.spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
                 for k in self.population
             )
             return MetaSolution(marginals, np.nan)
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        return games.lifted(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
+        return normal_form.lifted(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
         """Checkpoints of main agents and their newest snapshots."""

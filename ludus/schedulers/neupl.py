@@ -41,12 +41,12 @@ from ludus.core.types import (
 )
 from ludus.metagame.population.base import View
 from ludus.metagame.population.payoffs import Payoffs, Places
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import refuse_changes
-from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
-from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group
+from ludus.schedulers.config import ScheduleContext, ScheduleOptions, Solver
+from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
+from ludus.schedulers.planning import PlanningScheduler, announcement, one_task_per_group
 
 Array = NDArray[np.float64]
 
@@ -154,7 +154,7 @@ class NeuPLScheduler(PlanningScheduler):
             below = {k: places[k][: view.first(k) + row] for k in self.populations}
             found = self._solution(payoffs.part(below), row)
             self._graph.append([np.asarray(probs, np.float64) for probs in found.strategies])
-        return games.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
+        return normal_form.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
 
     def _solution(self, payoffs: Payoffs, row: int) -> MetaSolution:
         rng = seeding.generator(self.options.seed, "solve", self.generation, row)

@@ -34,10 +34,10 @@ from ludus.core.types import MetaSolution, State, Task
 from ludus.metagame.population.base import View
 from ludus.metagame.population.payoffs import Payoffs, Places
 from ludus.schedulers.anytime import weight_for_new_policies
-from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
-from ludus.schedulers.options import ScheduleContext
+from ludus.schedulers.config import ScheduleContext
+from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
+from ludus.schedulers.planning import announcement, one_task_per_group, require_two_players
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
-from ludus.schedulers.queue import announcement, one_task_per_group, require_two_players
 from ludus.schedulers.responses import opponents
 
 Array = NDArray[np.float64]

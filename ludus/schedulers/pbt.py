@@ -22,11 +22,11 @@ from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part, with_options
 from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.metagame.population.base import View
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
-from ludus.schedulers.match_selection import MatchSelection
-from ludus.schedulers.options import ScheduleContext
+from ludus.schedulers.config import ScheduleContext
+from ludus.schedulers.payoff_tasks import MatchSelection
 from ludus.schedulers.win_rates import Member, WinRates
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class PBTScheduler(ChunkedScheduler):
         best = dict.fromkeys(self.populations, 0)
         if self.chunk:
             best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
-        marginals = (games.spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
+        marginals = (normal_form.spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
         return MetaSolution(tuple(marginals), np.nan)
 
     # ------------------------------------------------------------------------------------------ tasks

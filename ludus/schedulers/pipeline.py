@@ -20,12 +20,12 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Diversity, MetaSolution, PolicyRef, State, TrainingResult, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.population.payoffs import Places
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.registry import solve
 from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
-from ludus.schedulers.diversity import DiversityField, check_diversity
-from ludus.schedulers.match_selection import MatchSelection
-from ludus.schedulers.options import ScheduleContext, Solver
+from ludus.schedulers.config import ScheduleContext, Solver
+from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.response_diversity import DiversityField, check_diversity
 from ludus.schedulers.responses import opponents
 
 
@@ -131,7 +131,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
         part = self.payoffs.completed(view.payoffs).part(places)
-        return games.lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
+        return normal_form.lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
@@ -139,9 +139,9 @@ class PipelinePSROScheduler(ChunkedScheduler):
         part = self.payoffs.completed(view.payoffs).part(places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
-        solution = games.lifted(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
+        solution = normal_form.lifted(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
         return tuple(
-            float(np.mean([games.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
+            float(np.mean([normal_form.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
             for k in self.populations
         )
 

@@ -24,12 +24,23 @@ from ludus.core.ties import TIE, best_index
 from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, TrainingResult, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.games import against, payoff_range, symmetrised
+from ludus.metagame.solvers.normal_form import against, payoff_range, symmetrised
 from ludus.metagame.solvers.registry import META_SOLVERS, solve
-from ludus.schedulers.diversity import DiversityField, check_diversity, diversified_opponents, training_objective
-from ludus.schedulers.match_selection import MatchSelection, PayoffTasks
-from ludus.schedulers.options import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.queue import PlanningScheduler, announcement, one_task_per_group, pack_solution, unpack_solution
+from ludus.schedulers.config import ScheduleContext, ScheduleOptions, Solver
+from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
+from ludus.schedulers.planning import (
+    PlanningScheduler,
+    announcement,
+    one_task_per_group,
+    pack_solution,
+    unpack_solution,
+)
+from ludus.schedulers.response_diversity import (
+    DiversityField,
+    check_diversity,
+    diversified_opponents,
+    training_objective,
+)
 from ludus.schedulers.responses import (
     RESPONSES,
     BestResponse,

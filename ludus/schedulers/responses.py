@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, ScenarioError, SolverError
-from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution, Mixture, PolicyRef
+from ludus.core.user_code import qualified_name, short_repr
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
-from ludus.metagame.solvers.games import distribution, payoff_range, shared
+from ludus.metagame.solvers import normal_form
+from ludus.metagame.solvers.normal_form import distribution, payoff_range, shared
 from ludus.metagame.solvers.registry import wrong_solution
 
 Array = NDArray[np.float64]
@@ -87,7 +87,7 @@ class BestResponse:
 
     def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
-        scores = games.against(payoffs.mean[seats[0]], solution, seats[0])
+        scores = normal_form.against(payoffs.mean[seats[0]], solution, seats[0])
         return (Target(seats, solution, scores),) * self.count
 
 
@@ -124,12 +124,12 @@ class RecommendedResponse:
             for strategy in supported(whole / whole.sum(), least=self.least, most=self.most):
                 other = both[strategy] / whole[strategy]
                 told = MetaSolution((other, other), np.nan)
-                out.append(Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])))
+                out.append(Target(seats, told, normal_form.against(payoffs.mean[seats[0]], told, seats[0])))
             return tuple(out)
         (seat,) = seats
         for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
             told = MetaSolution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
-            out.append(Target(seats, told, games.against(payoffs.mean[seat], told, seat)))
+            out.append(Target(seats, told, normal_form.against(payoffs.mean[seat], told, seat)))
         return tuple(out)
 
 
@@ -156,7 +156,7 @@ class RectifiedResponse:
             against = rectified(payoffs.mean, strategies, player=player, strategy=strategy)
             marginals = (against, against) if len(seats) == 2 else _placed(strategies, other, against)
             told = MetaSolution(marginals, np.nan)
-            out.append(Target(seats, told, games.against(payoffs.mean[player], told, player), improves=strategy))
+            out.append(Target(seats, told, normal_form.against(payoffs.mean[player], told, player), improves=strategy))
         return tuple(out)
 
 
@@ -193,10 +193,10 @@ class SequentialLeague:
         (default: one)."""
         sizes, began = payoffs.sizes, initial or (1,) * len(payoffs.sizes)
         if self._main(sizes[seats[0]] - began[seats[0]]):
-            return (Target(seats, solution, games.against(payoffs.mean[seats[0]], solution, seats[0])),)
+            return (Target(seats, solution, normal_form.against(payoffs.mean[seats[0]], solution, seats[0])),)
         newest = (max(i for i in range(n) if self._main(i - m)) for n, m in zip(sizes, began, strict=True))
         told = MetaSolution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
-        return (Target(seats, told, games.against(payoffs.mean[seats[0]], told, seats[0])),)
+        return (Target(seats, told, normal_form.against(payoffs.mean[seats[0]], told, seats[0])),)
 
     def _main(self, made: int) -> bool:
         """Whether the policy that is the `made`-th to be trained, counted from 0, is a main agent. -1: the last one from the start."""
@@ -208,7 +208,7 @@ def targets_of(
 ) -> tuple[Target, ...]:
     """What the rule answers, which a run can train. initial: how many policies each player's population began with (default: one). Raises
     SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
-    payoffs = replace(payoffs, mean=games.symmetrised(payoffs))  # a response plays every seat of its population
+    payoffs = replace(payoffs, mean=normal_form.symmetrised(payoffs))  # a response plays every seat of its population
     if isinstance(rule, SequentialLeague):
         targets = rule.targets(payoffs, solution, seats, initial=initial)
     else:

@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from ludus.algorithms.common.base import Algorithm
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import distribution, qualified_name
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import Mixture, PolicyRef, State, TrainingResult, TrainingTask
+from ludus.core.user_code import distribution, qualified_name
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.fixed import Last, LastK, Uniform
@@ -29,9 +29,9 @@ from ludus.metagame.solvers.pfsp import Weighting, pfsp
 from ludus.metagame.solvers.registry import solve
 from ludus.policies.specs import Modes
 from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
-from ludus.schedulers.match_selection import MatchSelection
-from ludus.schedulers.options import ScheduleContext, Solver
-from ludus.schedulers.queue import one_task_per_group
+from ludus.schedulers.config import ScheduleContext, Solver
+from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.planning import one_task_per_group
 from ludus.schedulers.win_rates import Member, WinRates
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.own_code import code_in
 from ludus.core.types import PolicySpec
+from ludus.core.user_code import code_in
 from ludus.envs.game_facts import GameFacts
 from ludus.storage.base import RunInfo
 from ludus.storage.database import APPLICATION_ID, TABLES, VERSION

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import RunError
 from ludus.core.types import Curve, Match, NamedStatistics
-from ludus.metagame.population.matches import statistics_by_policy
+from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, version_of

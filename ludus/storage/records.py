@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curves import FIXED
+from ludus.core.curve_recorder import FIXED
 from ludus.core.types import Curve, Match, NamedStatistics, PolicyRef, PolicySpec
 from ludus.envs.game_facts import GameFacts
 from ludus.metagame.population.base import Lineage, PolicyRecord

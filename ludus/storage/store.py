@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curves import FIXED
+from ludus.core.curve_recorder import FIXED
 from ludus.core.errors import RunError
 from ludus.core.types import (
     AdaptiveMixture,

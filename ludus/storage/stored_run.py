@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.own_code import code_in
 from ludus.core.parts import resolve_name
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import MetaSolution, PolicyRef, PolicySpec
-from ludus.envs.options import Environment
+from ludus.core.user_code import code_in
+from ludus.envs.config import Environment
 from ludus.metagame.population.base import PolicyRecord, seats_in
-from ludus.metagame.solvers.games import others
+from ludus.metagame.solvers.normal_form import others
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.storage.base import GenerationRecord

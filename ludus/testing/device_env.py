@@ -1,5 +1,5 @@
-"""A fake of vectors on devices: any `VectorEnv`, seen through the contract of `ludus.envs.resident` by copying to and fro. What lives on a
-device is compared with it, and collectors are tried on games of all shapes."""
+"""A fake of vectors on devices: any `VectorEnv`, seen through the contract of `ludus.envs.device_vector` by copying to and fro. What
+lives on a device is compared with it, and collectors are tried on games of all shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.backend.device import to_device, to_numpy
 from ludus.core import seeding
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.resident import DeviceSlots, DeviceTimestep
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
 
 __all__ = ["CopiedEnv"]
 

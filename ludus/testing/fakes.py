@@ -27,7 +27,7 @@ from ludus.core.types import (
     Weights,
 )
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 
 __all__ = [
     "COINS",

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ludus.core.errors import SolverError
-from ludus.core.own_code import wrong_distribution
 from ludus.core.parts import missing
+from ludus.core.user_code import wrong_distribution
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolution, MetaSolver
-from ludus.metagame.solvers.games import deviation_gains, symmetrised
+from ludus.metagame.solvers.normal_form import deviation_gains, symmetrised
 
 NEEDS = frozenset({"two_player", "zero_sum", "symmetric"})
 CLOSE = 0.01

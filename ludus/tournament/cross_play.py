@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
-from ludus.core.user_code import standard_settings
+from ludus.core.process_settings import standard_settings
 from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
-from ludus.evaluation.ratings import cell_variance, half_width
+from ludus.evaluation.run_ratings import cell_variance, half_width
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.nash import Nash
 from ludus.storage.stored_run import open_run
 from ludus.tournament.entrants import TournamentField, read_field, run_at
@@ -54,7 +54,7 @@ def population_performance(
     tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
     among these profiles and for other games.
     """
-    games.require_two_player_zero_sum(
+    normal_form.require_two_player_zero_sum(
         payoffs, "relative population performance", advice="a tournament compares policies of any game"
     )
     for player, chosen in enumerate((first, second)):
@@ -63,7 +63,7 @@ def population_performance(
                 f"relative population performance: policies {list(chosen)} of player {player} were given; expected at least one of "
                 f"0 to {payoffs.sizes[player] - 1}."
             )
-    apart = replace(payoffs, mean=games.symmetrised(payoffs), population=(0, 1))
+    apart = replace(payoffs, mean=normal_form.symmetrised(payoffs), population=(0, 1))
     part = apart.part({0: first, 1: second})
     solution = Nash(tolerance=tolerance).solve(part, rng=seeding.generator(0, "rpp"))
     row, column = solution.strategies
@@ -71,7 +71,7 @@ def population_performance(
     noisy = weight > 0  # what nobody plays may have an infinite variance
     variance, spread = (noise[np.ix_(first, second)][noisy] for noise in _noise(payoffs))
     return Performance(
-        value=float(row @ games.zero_sum_matrix(part) @ column),
+        value=float(row @ normal_form.zero_sum_matrix(part) @ column),
         variance=float(weight[noisy] @ variance),
         spread=float(weight[noisy] ** 2 @ spread),
         first=tuple(first),
@@ -85,7 +85,7 @@ def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     over its degrees of freedom; 0 where exact, infinite after one episode."""
     variance = cell_variance(payoffs, 0)
     spread = variance**2 / np.maximum(payoffs.count - 1.0, 1.0)
-    if games.shared(payoffs):
+    if normal_form.shared(payoffs):
         return (variance + variance.T) / 4, (spread + spread.T) / 8  # not 16: one meeting's deals are in both orders
     return variance, spread
 

@@ -17,7 +17,7 @@ from typing import Any
 from ludus.core.errors import ConfigError, PolicyError, RunError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.evaluation.policies import (
     Drawn,
     FindRun,

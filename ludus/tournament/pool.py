@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 
 from ludus.core.types import PolicyRef
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
+from ludus.rollout.bot_players import BotPool, BotStatusCallback
 from ludus.rollout.bot_process import BotProcess
-from ludus.rollout.bots import BotPool, BotStatusCallback
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker

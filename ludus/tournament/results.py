@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import EnvSpec, Match
-from ludus.metagame.population.matches import Moments, merge, merge_statistics
+from ludus.metagame.population.match_log import Moments, merge, merge_statistics
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.confidence import student
 from ludus.tournament.meetings import Meeting
-from ludus.tournament.store import Played
+from ludus.tournament.tournament_store import Played
 
 _MOST_CELLS = 10_000_000
 _PARTS = 20

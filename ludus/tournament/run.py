@@ -2,7 +2,7 @@
 
 entrants -> meetings -> what is not stored yet, in pieces -> [ policies: rollout workers, thousands at once
                                                             | bots: processes that can be ended            ] -> store -> report
-With a budget the pieces come in rounds, and each depends on what is stored (`ludus.tournament.orders`).
+With a budget the pieces come in rounds, and each depends on what is stored (`ludus.tournament.ranking_decisions`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EnvSpec, PolicyRef
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.tree.game_tree import GameTree, tree_of
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.exact import tree_on
 from ludus.evaluation.matches import MatchPlayer, outcomes
 from ludus.evaluation.policies import FindRun
-from ludus.evaluation.ratings import parse_ratings
-from ludus.metagame.population.matches import Moments, moments, statistics_of
+from ludus.evaluation.run_ratings import parse_ratings
+from ludus.metagame.population.match_log import Moments, moments, statistics_of
 from ludus.metagame.population.ratings.base import Rater
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy
@@ -38,11 +38,11 @@ from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
 from ludus.tournament.meetings import Meeting, Piece, cut, luck, missing
-from ludus.tournament.orders import Rounds, orders_of
 from ludus.tournament.pool import ProcessPool, Setup
-from ludus.tournament.report import TournamentReport, report_of
+from ludus.tournament.ranking_decisions import Rounds, orders_of
 from ludus.tournament.results import MeetingResult, pooled
-from ludus.tournament.store import Played, TournamentStore, match_of_seating
+from ludus.tournament.tournament_report import TournamentReport, report_of
+from ludus.tournament.tournament_store import Played, TournamentStore, match_of_seating
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
@@ -57,7 +57,7 @@ class Options:
     and to think about a move. workers: processes in which bots play, and policies too, where `runtime` has any. num_envs: environments
     stepped together (None: by the kind of game).
     budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
-    `confidence` (see `ludus.tournament.orders`)."""
+    `confidence` (see `ludus.tournament.ranking_decisions`)."""
 
     episodes: int = 100
     seed: int = 0

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ludus.core.errors import CallbackError, ConfigError, nearest
-from ludus.core.own_code import place
 from ludus.core.parts import build_part
 from ludus.core.types import Metrics, TaskResult, TrainingTask
+from ludus.core.user_code import place
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
 
 if TYPE_CHECKING:

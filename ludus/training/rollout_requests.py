@@ -9,10 +9,10 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from ludus.algorithms.common.base import Collect
-from ludus.core import curves, seeding
+from ludus.core import curve_recorder, seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, condition_mode
-from ludus.metagame.population.matches import won
+from ludus.metagame.population.match_log import won
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
@@ -69,7 +69,7 @@ class TrainingCounts:
     @property
     def totals(self) -> Mapping[str, int]:
         """What was counted since the task began, by name."""
-        return {name: getattr(self, name) for name in curves.PROGRESS}
+        return {name: getattr(self, name) for name in curve_recorder.PROGRESS}
 
     def progress(self, seconds: float) -> Progress:
         """What stoppers look at."""

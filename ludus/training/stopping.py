@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 import numpy as np
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
-from ludus.core import curves
+from ludus.core import curve_recorder
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
-from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.parts import build_from_class, require, resolve_name
+from ludus.core.user_code import qualified_name, short_repr
 
 # --------------------------------------------------------------------------------------------------------------------
 # The progress record that stoppers, schedules and displays read. Counters are separate and named (invariant 9).
@@ -426,7 +426,7 @@ class AllOf(_Setting):
 # Which stoppers could ever fire where they stand: one that cannot would let a response go on for ever (invariant
 # 10).
 
-RESPONSE = frozenset(curves.PROGRESS) | {"seconds", "scores", "win_rates"}
+RESPONSE = frozenset(curve_recorder.PROGRESS) | {"seconds", "scores", "win_rates"}
 """The fields of `Progress` that grow during a training task."""
 RUN = frozenset({"seconds", "generations", "gains"})
 """Those that grow during every run; counters too if its algorithm learns, nash_conv too where exploitability is computed."""
@@ -459,7 +459,7 @@ def check_response(stopper: Stopper | None) -> None:
 
 def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
     """Raises ScenarioError if it could never end a run. learns: whether the algorithm does. exploitability: whether it is computed."""
-    grows = RUN | (set(curves.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
+    grows = RUN | (set(curve_recorder.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
     if stopper is not None and (field := missing_measures(stopper, grows)):
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ludus.algorithms.common.acting import SupportsOnDevice, learns_in_place
 from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of, tell_version
+from ludus.algorithms.common.device_policy import SupportsOnDevice, learns_in_place
 from ludus.backend.device import HasPlacement, Placement, describe_device, placement_for_table
 from ludus.core.arrays import read_only
 from ludus.core.errors import Deadlock, ScenarioError, TrainingError, join_or
 from ludus.core.machine import out_of_memory
-from ludus.core.own_code import qualified_name, short_repr
 from ludus.core.timings import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
+from ludus.core.user_code import qualified_name, short_repr
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, TableSpec

@@ -14,8 +14,8 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Protocol
 
 from ludus.algorithms.common.base import Algorithm, LearnerContext
-from ludus.algorithms.common.diversity import diversity_targets
-from ludus.core import curves, seeding
+from ludus.algorithms.common.behavioral_diversity import diversity_targets
+from ludus.core import curve_recorder, seeding
 from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
 from ludus.core.types import (
@@ -38,8 +38,8 @@ from ludus.rollout.shards import merge
 from ludus.storage.base import NullObserver, Observer
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
 from ludus.training.collecting import AsyncCollector, Collected, Collector, Policies, SyncCollector
-from ludus.training.in_place import DeviceVectors, OnDeviceCollector, select_collector
-from ludus.training.remote import RemoteTrainer, Trainers
+from ludus.training.ondevice_collector import DeviceVectors, OnDeviceCollector, select_collector
+from ludus.training.remote_trainer import RemoteTrainer, Trainers
 from ludus.training.rollout_requests import RequestMaker, TrainingCounts
 from ludus.training.stopping import Progress, Stopper, fraction_done, limit_in_unit, stop_reason, training_budget
 from ludus.training.trainer import HOST_REPLAY, BatchPlacement, LearnResult, Trainer, TrainerSpec
@@ -134,7 +134,7 @@ class Training:
             else parts.trainers.begin(spec, task_slot=task_slot)
         )
         self._count = TrainingCounts()
-        self._curve = curves.CurveRecorder()
+        self._curve = curve_recorder.CurveRecorder()
         self._first = 1  # version; 0 is that of the member that comes of it
         if goes_on is not None:
             self._trainer.load_state_dict(goes_on["trainer"])
@@ -244,7 +244,7 @@ class Training:
                 lengths=rollout.episodes.length,
                 metrics=learned.metrics,
                 statistics=rollout.episodes.counted(self._parts.rollouts.spec.statistics),
-                sums=() if rollout.sums is None else astuple(rollout.sums)[: len(curves.RETURNS)],
+                sums=() if rollout.sums is None else astuple(rollout.sums)[: len(curve_recorder.RETURNS)],
             )
             self._parts.observer.learned(self.task, self._curve.curve)
             if learned.failure is not None:
@@ -426,7 +426,7 @@ class Training:
             "opponents": self._requests.opponents.state_dict(),
             "failure": self._failure,
             "counts": {**self._count.state_dict(), "seconds": self._seconds},
-            "curve": curves.to_state(self._curve.settle()),
+            "curve": curve_recorder.to_state(self._curve.settle()),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -434,6 +434,6 @@ class Training:
         self._requests.opponents.load_state_dict(state["opponents"])
         self._failure = state["failure"]
         self._count = TrainingCounts.of(state["counts"])
-        self._curve = curves.CurveRecorder(curves.of_state(state.get("curve")))
+        self._curve = curve_recorder.CurveRecorder(curve_recorder.of_state(state.get("curve")))
         self._started = self._parts.clock()
         self._publish()

@@ -29,7 +29,7 @@ from ludus.contrib.algorithms.imitation.discriminator import (
 from ludus.contrib.algorithms.imitation.expert import steps_in
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import SegmentEnd
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import Recorded, TrajectoryFile, TrajectoryOrigin, read_trajectories
 from ludus.replay.trajectories import select

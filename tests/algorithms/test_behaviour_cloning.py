@@ -19,7 +19,7 @@ from ludus.algorithms.common.losses import CategoricalDistribution, MultiCategor
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.ppo.config import PPO
-from ludus.apps.episodes.trajectories import record_trajectories
+from ludus.apps.episodes.trajectory_export import record_trajectories
 from ludus.core.errors import ConfigError, DataError, PolicyError, TrainingError
 from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env

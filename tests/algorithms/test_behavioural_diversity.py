@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import entropy
 
 from ludus.algorithms.common.base import DiversityTargets, LearnerContext
-from ludus.algorithms.common.diversity import Divergence, diversity_targets, log_member, log_ratios, nearest
+from ludus.algorithms.common.behavioral_diversity import Divergence, diversity_targets, log_member, log_ratios, nearest
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Diversity, Mixture, PolicyRef, PolicySpec, Weights

@@ -16,7 +16,7 @@ from test_ranks import compare
 
 from ludus.algorithms.common.base import Collect, LearnerContext
 from ludus.algorithms.on_policy.config import A2C, Reinforce
-from ludus.algorithms.on_policy.teams import critic_states, team_rewards
+from ludus.algorithms.on_policy.multi_agent import critic_states, team_rewards
 from ludus.algorithms.ppo.config import MAPPO, PPO
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.core.types import SegmentEnd

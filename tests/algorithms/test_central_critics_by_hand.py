@@ -12,7 +12,7 @@ from test_central_critics import SMALL, by_hand, make, one_episode
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import Batch, unpadded
-from ludus.algorithms.on_policy.teams import team_rewards
+from ludus.algorithms.on_policy.multi_agent import team_rewards
 from ludus.policies.actor_critic import agents_of, make_network, member_spec
 from ludus.replay.base import Sample
 

@@ -16,7 +16,7 @@ from torch import nn
 from ludus.algorithms.bc.clone import Cloning, _Training, clone
 from ludus.algorithms.bc.demonstrations import Demonstrations, demonstrations, split
 from ludus.algorithms.bc.models import model_of
-from ludus.algorithms.common.states import StateTable
+from ludus.algorithms.common.information_states import StateTable
 from ludus.algorithms.on_policy.config import A2C, OnPolicy
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.types import CPU, EnvSpec

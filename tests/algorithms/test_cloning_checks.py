@@ -14,7 +14,7 @@ from ludus.algorithms.bc.clone import clone
 from ludus.algorithms.bc.demonstrations import check_environment
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError, DataError
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.replay.parquet import Recorded, TrajectoryOrigin
 
 SEEN = Box(-1, 1, (2,), np.float32)

@@ -10,7 +10,7 @@ from made_up_teams import rollout_of, team_env
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.config import A2C, IMPALA
-from ludus.algorithms.on_policy.teams import team_rewards
+from ludus.algorithms.on_policy.multi_agent import team_rewards
 from ludus.algorithms.ppo.config import MAPPO
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import SegmentEnd

@@ -9,8 +9,7 @@ import pytest
 from gymnasium.spaces import Discrete
 from team_games import in_two, learner_of, team_env, team_rollout
 
-from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
-from ludus.algorithms.common.teams import (
+from ludus.algorithms.common.joint_steps import (
     RewardStatistics,
     TeamRewards,
     joint_items,
@@ -20,6 +19,7 @@ from ludus.algorithms.common.teams import (
     views,
     whole,
 )
+from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
 from ludus.algorithms.qmix.config import QMIX
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef

@@ -12,7 +12,7 @@ from ludus.algorithms.common import losses
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, RNaD
 from ludus.algorithms.mmd.losses import log_policy, log_uniform, policy_losses, regularised
-from ludus.algorithms.mmd.tabular import mirror_step
+from ludus.algorithms.mmd.tabular_learner import mirror_step
 from ludus.algorithms.on_policy.kernels import compress
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.policies.registry import build_policy

@@ -14,7 +14,7 @@ from off_policy_tools import AUTOGRAD, SMALL, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
 from ludus.algorithms.common.base import LearnerContext, priorities_of
-from ludus.algorithms.common.replayed import Ensemble
+from ludus.algorithms.common.replay_learner import Ensemble
 from ludus.algorithms.ddpg.config import DDPG, TD3
 from ludus.algorithms.off_policy.learner import Critics, regression
 from ludus.algorithms.sac.config import SAC, SACDiscrete

@@ -13,7 +13,7 @@ from made_up_teams import SIZE, identify, learner_and_sample, rollout_of, team_e
 import ludus
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.config import A2C
-from ludus.algorithms.on_policy.teams import check_ids
+from ludus.algorithms.on_policy.multi_agent import check_ids
 from ludus.algorithms.ppo.config import MAPPO, PPO
 from ludus.algorithms.ppo.kernels import WrittenPPO
 from ludus.apps.experiments.experiment import new_experiment

@@ -22,7 +22,7 @@ from ludus.contrib.algorithms.sequential.losses import (
     preceding_advantages,
     trust_region_surrogate,
 )
-from ludus.contrib.algorithms.sequential.teams import TeamRows
+from ludus.contrib.algorithms.sequential.team_rows import TeamRows
 
 
 def logs(*ratios):

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text
 
 from ludus.algorithms.common.base import AlgorithmInfo, LearnerContext
 from ludus.algorithms.common.registry import ALGORITHMS, check_fits, serving
-from ludus.algorithms.common.spaces import box, discrete, reward_scale
+from ludus.algorithms.common.space_checks import box, discrete, reward_scale
 from ludus.algorithms.ddpg.config import DDPG
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.exact.oracle import ExactBestResponse

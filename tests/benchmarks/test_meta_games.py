@@ -10,7 +10,7 @@ from benchmarks import meta_solvers, meta_solvers_worker
 from benchmarks.contestants import Repetition
 from benchmarks.harness import Medians
 from benchmarks.peers import meta_games
-from ludus.metagame.solvers.games import deviation_gains
+from ludus.metagame.solvers.normal_form import deviation_gains
 
 
 def test_games_are_the_same_everywhere() -> None:

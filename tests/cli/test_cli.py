@@ -44,7 +44,7 @@ class Called:
         monkeypatch.setattr("ludus.runs.scenario_files.list_presets", lambda: {"leduc": "PSRO on Leduc poker"})
         monkeypatch.setattr("ludus.runs.runner.run", self.run)
         monkeypatch.setattr("ludus.runs.runner.resume", self.resume)
-        monkeypatch.setattr("ludus.cli.result._in_training", lambda *_: "")  # which looks into the run's database
+        monkeypatch.setattr("ludus.cli.run_command._in_training", lambda *_: "")  # which looks into the run's database
 
     def load(self, name: str, overrides: list[str], seed: int | None) -> SimpleNamespace:
         if name != "leduc":

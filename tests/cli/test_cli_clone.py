@@ -104,7 +104,7 @@ def test_what_players_do_not_see_makes_no_difference(runs: Path, capsys: pytest.
 @pytest.fixture
 def tensors(runs: Path) -> Path:
     """Trajectories of a game that was not compiled, from a program that said nothing of its settings."""
-    from ludus.apps.episodes.trajectories import record_trajectories
+    from ludus.apps.episodes.trajectory_export import record_trajectories
     from ludus.core.types import Mixture, PolicyRef, PolicySpec
     from ludus.envs.registry import make_env
     from ludus.policies.registry import build_policy
@@ -225,7 +225,7 @@ def test_games_are_recorded_by_the_workers_of_the_run(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most as many as there are environments."""
-    from ludus.envs.options import Environment
+    from ludus.envs.config import Environment
 
     made, make = [], Environment.make
 

@@ -19,7 +19,7 @@ from ludus.cli.main import main
 from ludus.core.errors import ConfigError
 from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 

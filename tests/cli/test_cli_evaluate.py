@@ -16,10 +16,10 @@ from ludus.cli import output
 from ludus.cli.main import main
 from ludus.core.types import Exploitability
 from ludus.evaluation import evaluate, exploiters
-from ludus.evaluation import population as run_population
+from ludus.evaluation import population_exploitability as run_population
 from ludus.evaluation.evaluate import EvaluationReport, HeadToHead
 from ludus.evaluation.exploiters import PopulationExploiters
-from ludus.evaluation.population import PopulationExploitability, PopulationReport
+from ludus.evaluation.population_exploitability import PopulationExploitability, PopulationReport
 
 
 def _table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:

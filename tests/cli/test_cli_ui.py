@@ -23,8 +23,8 @@ import synthetic_run as synthetic
 from ludus.apps.ui.server import serving
 from ludus.apps.ui.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 from ludus.cli import ui
+from ludus.cli.background_page import page_beside
 from ludus.cli.main import main
-from ludus.cli.page_beside import page_beside
 from ludus.core.errors import ConfigError
 from ludus.storage.base import NullObserver
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.storage import live
+from ludus.storage import live_files
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 def wait_for_progress(process: subprocess.Popen[str], run_dir: Path) -> None:
     """Until a task of this very process has come some way."""
     while process.poll() is None:
-        status = live.read_status(run_dir) if run_dir.is_dir() else None
+        status = live_files.read_status(run_dir) if run_dir.is_dir() else None
         if status is not None and status.pid == process.pid and status.fraction:
             return
         time.sleep(0.02)

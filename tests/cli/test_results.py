@@ -12,7 +12,7 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.cli.main import main
-from ludus.cli.result import show_next, show_result
+from ludus.cli.run_command import show_next, show_result
 from ludus.core.types import PolicySpec
 from ludus.metagame.population.base import PolicyRecord
 from ludus.runs.result import Result, read_result

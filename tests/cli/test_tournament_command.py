@@ -13,7 +13,7 @@ from run_tools import always
 import ludus
 from ludus.cli import tournament
 from ludus.cli.main import main
-from ludus.cli.progress import EpisodesProgress
+from ludus.cli.progress_line import EpisodesProgress
 
 BOTS = Path(__file__).parents[1] / "evaluation"
 

@@ -20,7 +20,7 @@ from ludus.core.parts import build_part, resolve_name
     [
         ("ludus.learners.ppo.options:PPO", "ludus.algorithms.ppo.config:PPO"),
         ("ludus.learners.sequential.options:HAPPO", "ludus.contrib.algorithms.sequential.config:HAPPO"),
-        ("ludus.learners.options:ReplayOptions", "ludus.algorithms.common.options:ReplayOptions"),
+        ("ludus.learners.options:ReplayOptions", "ludus.algorithms.common.config:ReplayOptions"),
         ("ludus.solvers.nash:Nash", "ludus.metagame.solvers.nash:Nash"),
         ("ludus.population.ratings.elo:Elo", "ludus.metagame.population.ratings.elo:Elo"),
         ("ludus.driver.scenario_kinds:PSRO", "ludus.runs.scenario_kinds:PSRO"),

@@ -11,14 +11,14 @@ import pytest
 from ludus.cli.main import main
 from ludus.core.config import Config
 from ludus.core.errors import LudusError, ScenarioError, SolverError
-from ludus.core.own_code import describe_user_error, user_frames
 from ludus.core.types import AdaptiveMixture, Array, EvaluationTask, MetaSolution, Mixture, PolicyRef, State
-from ludus.evaluation.ratings import rate
+from ludus.core.user_code import describe_user_error, user_frames
+from ludus.evaluation.run_ratings import rate
 from ludus.metagame.population.ratings.base import RatingTable
 from ludus.metagame.solvers.registry import solve
 from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.runs.driver import tasks_of
-from ludus.schedulers.diversity import diversified_opponents, training_objective
+from ludus.schedulers.response_diversity import diversified_opponents, training_objective
 from ludus.schedulers.responses import Target, targets_of
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, fraction_done, limit_in_unit, stop_reason
@@ -238,7 +238,7 @@ def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         [1.0, 2.0, 3.0, 4.0],
         RatingTable("own", "points", (1, 3), *[np.zeros(3)] * 3, np.zeros(3, np.int64)),
     ):
-        monkeypatch.setattr("ludus.evaluation.ratings.rater", lambda name, answer=answer: Answers(answer))
+        monkeypatch.setattr("ludus.evaluation.run_ratings.rater", lambda name, answer=answer: Answers(answer))
         with pytest.raises(ScenarioError, match=f"rating {HERE}:Answers answered"):
             rate("own", VIEW)
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from ludus.core.plain import to_builtins, to_json
+from ludus.core.jsonable import to_builtins, to_json
 
 
 @dataclass(frozen=True, slots=True)

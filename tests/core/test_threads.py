@@ -37,7 +37,7 @@ print([*inside, torch.get_num_threads()])
 """
 TRAINER = """
 import torch
-from ludus.training.remote import RankSpec, TrainerHost
+from ludus.training.remote_trainer import RankSpec, TrainerHost
 
 found = []
 for threads in (1, 2):

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.core import user_code
-from ludus.core.user_code import enter, leave, standard_settings, users_code
+from ludus.core import process_settings
+from ludus.core.process_settings import enter, leave, standard_settings, users_code
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that other tests have left, and nothing that is left to them."""
-    monkeypatch.setattr(user_code, "_settings_of_code", {})
-    before = enter(user_code.EVERYTHING)
+    monkeypatch.setattr(process_settings, "_settings_of_code", {})
+    before = enter(process_settings.EVERYTHING)
     yield
-    user_code._settings_of_code.clear()
+    process_settings._settings_of_code.clear()
     leave(before)
 
 
@@ -73,7 +73,7 @@ def test_each_setting_is_put_back(name: str, tmp_path: Path) -> None:
     assert now() == former
 
 
-@pytest.mark.parametrize("name", user_code.STEP)
+@pytest.mark.parametrize("name", process_settings.STEP)
 def test_what_a_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> None:
     change, now = LASTING[name]
     former = now()
@@ -115,7 +115,7 @@ def test_who_sets_it_back_is_done_with_it(tmp_path: Path) -> None:
     before = enter()
     torch.set_default_dtype(torch.float32)
     leave(before)
-    assert not user_code._settings_of_code
+    assert not process_settings._settings_of_code
 
 
 def test_it_is_put_back_after_an_error() -> None:
@@ -188,6 +188,6 @@ def test_ludus_computes_with_its_own_settings() -> None:
         assert torch.get_default_dtype() is torch.float64
         assert not torch.is_grad_enabled()
         assert set(np.geterr().values()) == {"raise"}
-        assert not user_code._settings_of_code
+        assert not process_settings._settings_of_code
     finally:
         np.seterr(**errors)

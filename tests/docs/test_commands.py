@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pages
 import pytest
 
-from ludus.cli.list_ import KINDS
+from ludus.cli.list_command import KINDS
 from ludus.cli.main import COMMANDS
 from ludus.runs.scenario_files import list_presets, load_scenario
 

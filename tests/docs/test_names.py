@@ -22,10 +22,10 @@ from ludus.core import errors
 from ludus.core.packages import EXTRAS
 from ludus.core.parts import resolve_name
 from ludus.core.timings import PARTS
+from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
-from ludus.envs.options import Environment
 from ludus.envs.wrappers.registry import WRAPPERS
-from ludus.evaluation.ratings import RATINGS
+from ludus.evaluation.run_ratings import RATINGS
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
@@ -36,10 +36,10 @@ from ludus.runs.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenar
 from ludus.runs.scenario_files import list_presets, load_scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runs.scenario_runtime import RuntimeChoice
-from ludus.schedulers.diversity import DIVERSITIES
 from ludus.schedulers.league import LEAGUE_RULES
 from ludus.schedulers.pbt import TUNING_RULES
 from ludus.schedulers.psro import WarmStart
+from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
 from ludus.schedulers.self_play import PASTS
 from ludus.storage.database import TABLES as SCHEMA

@@ -6,7 +6,7 @@ from math import acos, dist, hypot, pi
 
 import numpy as np
 
-from ludus.contrib.football.observations import legal, off_side_line
+from ludus.contrib.football.encoders import legal, off_side_line
 from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, View, opposite
 
 __all__ = ["central", "features"]

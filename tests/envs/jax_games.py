@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from ludus.core.types import Array
-from ludus.envs.adapters.teams import Sides
+from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.game import Earned, Program, Seen
 from ludus.envs.functional.vector import JaxVectorEnv, no_actions

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Happened
+from ludus.envs.python_vector import Happened
 
 BOX = Box(-10, 10, (2,), np.float32)
 

@@ -20,7 +20,7 @@ from python_games import Team, Turns, spec
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, Timestep
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 
 
 def teams(num_envs: int) -> PythonVectorEnv:

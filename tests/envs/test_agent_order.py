@@ -9,7 +9,7 @@ import pytest
 import unsteady_games as games
 
 from ludus.core.errors import EnvError
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 
 

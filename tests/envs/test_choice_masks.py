@@ -19,17 +19,17 @@ from ludus.core.errors import ConfigError, EnvError, PolicyError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
 from ludus.envs import wrappers as w
+from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.adapters.native import native_env
+from ludus.envs.adapters.pettingzoo_vector import zoo_vector
 from ludus.envs.adapters.single import one_agent, single_env
-from ludus.envs.adapters.teams import Sides
-from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.spaces import Choices
 from ludus.evaluation.policies import misfit
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.rollout.bots import LegalMoves
+from ludus.rollout.bot_players import LegalMoves
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "locks", count=2)

@@ -17,7 +17,7 @@ from ludus.contrib.envs.dmc import ControlTask
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw
+from ludus.envs.python_vector import Flaw
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
+from ludus.envs.config import Environment
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
-from ludus.envs.options import Environment
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.tree.vector import TreeVectorEnv
 

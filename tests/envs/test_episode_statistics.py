@@ -14,10 +14,10 @@ from ludus.core.errors import EnvError
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.wrappers.base import Wrapper
+from ludus.envs.wrappers.player_groups import group_players
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, time_limit
-from ludus.envs.wrappers.teams import group_players
 from ludus.rollout.base import EpisodeResults, RolloutRequest
 from ludus.rollout.manager import manage
 from ludus.runtime.inprocess import InProcess

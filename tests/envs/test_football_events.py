@@ -11,7 +11,7 @@ import pytest
 from football_scenes import kicked, seen
 
 from ludus.contrib.football.events import Body, Events, Follower
-from ludus.contrib.football.statistics import NAMES, MatchStatistics
+from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
 from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, Mode, View
 
 Step = dict[str, Any]

@@ -13,10 +13,9 @@ import pytest
 from football_scenes import raw
 
 from ludus.contrib.football import frames, match
+from ludus.contrib.football.encoders import encoder, legal
 from ludus.contrib.football.frames import Frames
 from ludus.contrib.football.match import Match, Plan
-from ludus.contrib.football.observations import encoder, legal
-from ludus.contrib.football.rewards import Rewards
 from ludus.contrib.football.scenarios import (
     Body,
     Controls,
@@ -27,6 +26,7 @@ from ludus.contrib.football.scenarios import (
     role_names,
     with_rules,
 )
+from ludus.contrib.football.shaping import Rewards
 from ludus.contrib.football.view import LEFT, RIGHT, Action, View
 from ludus.core.errors import EnvError
 from ludus.envs.publisher import TERMINATED

@@ -9,8 +9,8 @@ import pytest
 from football_reference import central, features
 from football_scenes import raw, seen
 
+from ludus.contrib.football.encoders import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
 from ludus.contrib.football.observation_kernels import write_features, write_mask, write_state
-from ludus.contrib.football.observations import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
 from ludus.contrib.football.view import LEFT, RIGHT, Action, Mode, View, opposite
 from ludus.core.errors import ConfigError, UnknownName
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from football_scenes import seen
 
-from ludus.contrib.football.observations import ENCODERS, MASKS, encoder
-from ludus.contrib.football.rewards import TERMS
-from ludus.contrib.football.statistics import NAMES
+from ludus.contrib.football.encoders import ENCODERS, MASKS, encoder
+from ludus.contrib.football.match_statistics import NAMES
+from ludus.contrib.football.shaping import TERMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "envs" / "football-observations.md").read_text(encoding="utf-8")
 

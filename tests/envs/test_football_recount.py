@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ludus.contrib.football.statistics import NAMES, MatchStatistics
+from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
 from ludus.contrib.football.view import LEFT, METRES, OWN, RIGHT, Action, View, side_view
 
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
-from ludus.contrib.football.rewards import TERMS, ZERO_SUM, Rewards
+from ludus.contrib.football.shaping import TERMS, ZERO_SUM, Rewards
 from ludus.contrib.football.view import LEFT, RIGHT, Mode
 from ludus.core.errors import ConfigError, UnknownName
 

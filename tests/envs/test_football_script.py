@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
-from ludus.contrib.football.observations import encoder
+from ludus.contrib.football.encoders import encoder
 from ludus.contrib.football.script import Tactics, play
 from ludus.contrib.football.sights import views
 from ludus.contrib.football.view import LEFT, METRES, NOBODY, OWN, RIGHT, THEIR, Action, Mode, View

@@ -12,10 +12,10 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import SyncVectorEnv
 
 import ludus
+from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.adapters.native import native_env
+from ludus.envs.adapters.pettingzoo_vector import zoo_vector
 from ludus.envs.adapters.single import single_env
-from ludus.envs.adapters.teams import Sides
-from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
 

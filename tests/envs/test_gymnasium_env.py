@@ -18,7 +18,7 @@ from ludus.core.seeding import keys
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.single import single_env
 from ludus.envs.base import Renders
-from ludus.envs.python_loop import PythonVectorEnv, SingleAgentVectorEnv
+from ludus.envs.python_vector import PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.spaces import observation_space
 from ludus.testing.env import check_env

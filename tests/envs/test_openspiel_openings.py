@@ -7,9 +7,9 @@ import pyspiel
 import pytest
 
 from ludus.core.errors import ConfigError
+from ludus.envs.config import Environment
 from ludus.envs.openspiel.states import Luck, OpenSpielGame, moves_of
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
-from ludus.envs.options import Environment
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env
 

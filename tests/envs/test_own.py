@@ -14,9 +14,9 @@ from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
-from ludus.envs.adapters.teams import Sides
+from ludus.envs.adapters.agent_seats import Sides
+from ludus.envs.adapters.pettingzoo_vector import zoo_vector
 from ludus.envs.adapters.tuple_env import tuple_vector
-from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env

@@ -12,11 +12,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ludus.core.errors import EnvError
+from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.adapters.native import native_env
+from ludus.envs.adapters.pettingzoo_vector import zoo_vector
 from ludus.envs.adapters.single import single_env
-from ludus.envs.adapters.teams import Sides
 from ludus.envs.adapters.tuple_env import tuple_vector
-from ludus.envs.adapters.zoo import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
 

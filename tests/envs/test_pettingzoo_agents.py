@@ -10,8 +10,8 @@ from zoo_games import Relay, Shift
 
 from ludus.core.errors import EnvError
 from ludus.core.types import Timestep
-from ludus.envs.adapters.teams import Sides
-from ludus.envs.adapters.zoo import zoo_vector
+from ludus.envs.adapters.agent_seats import Sides
+from ludus.envs.adapters.pettingzoo_vector import zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.testing.env import check_env
 

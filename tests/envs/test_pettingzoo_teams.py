@@ -9,8 +9,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.envs.adapters.teams import Sides, players_of, role_of, seat_agents, split_options
-from ludus.envs.options import Environment
+from ludus.envs.adapters.agent_seats import Sides, players_of, role_of, seat_agents, split_options
+from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 
 WOLVES = ["wolf_0", "wolf_1", "sheep_0"]
@@ -32,7 +32,7 @@ def test_roles() -> None:
         (lambda agent: 0 if agent == "sheep_0" else 1, [["sheep_0"], ["wolf_0", "wolf_1"]]),
         (lambda agent: np.int64(agent[-1]), [["wolf_0", "sheep_0"], ["wolf_1"]]),
         (role_of, [["wolf_0", "wolf_1"], ["sheep_0"]]),
-        ("ludus.envs.adapters.teams:role_of", [["wolf_0", "wolf_1"], ["sheep_0"]]),
+        ("ludus.envs.adapters.agent_seats:role_of", [["wolf_0", "wolf_1"], ["sheep_0"]]),
     ],
 )
 def test_players(teams: Any, players: list[list[str]]) -> None:
@@ -142,7 +142,7 @@ def test_a_team_with_a_leader_who_may_say_more() -> None:
 
 def test_a_function_in_a_scenario_is_kept_by_its_name() -> None:
     env = Environment(id="mpe2/simple_tag_v3", num_envs=1, options={"teams": role_of, "max_cycles": 5})
-    assert env.options == {"teams": "ludus.envs.adapters.teams:role_of", "max_cycles": 5}
+    assert env.options == {"teams": "ludus.envs.adapters.agent_seats:role_of", "max_cycles": 5}
     assert [agent.player for agent in env.make().spec.agents] == [0, 0, 0, 1]
     with pytest.raises(ConfigError, match="a function that no file can name"):
         Environment(id="mpe2/simple_tag_v3", options={"teams": lambda agent: agent})

@@ -14,7 +14,7 @@ from python_games import Team, Turns, spec
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "python_loop", count=2)

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from ludus.core.errors import ScenarioError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.envs.tree.restricted import Choices, choices_of, solve_restricted
+from ludus.envs.tree.restricted_game import Choices, choices_of, solve_restricted
 
 RPS = [[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]  # rock, paper, scissors
 

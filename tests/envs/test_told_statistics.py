@@ -10,7 +10,7 @@ from own_games import Corridor
 from zoo_games import Relay, Shift
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.envs.adapters.own import make
+from ludus.envs.adapters.custom import make
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env

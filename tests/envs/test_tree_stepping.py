@@ -13,7 +13,7 @@ from tree_toy import PayingGame
 
 from ludus.backend.device import no_compiler
 from ludus.core.errors import EnvError, PolicyError
-from ludus.envs.resident import DeviceTimestep, OffersDevice
+from ludus.envs.device_vector import DeviceTimestep, OffersDevice
 from ludus.envs.tree import stepping
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.envs.tree.stepping import TreeDeviceEnv, TreeGames

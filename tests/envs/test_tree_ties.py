@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ludus.core.ties import TIE, best_index
-from ludus.envs.tree.arrays import _merge
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 from ludus.envs.tree.tensors import PlacedTree, TreeTensors
+from ludus.envs.tree.tree_arrays import _merge
 
 NOISES = 12  # of one unit in the last place, in random directions
 

@@ -14,8 +14,8 @@ from installed import require
 from ludus.contrib.envs.vmas import VmasVectorEnv
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
+from ludus.envs.device_vector import OffersDevice
 from ludus.envs.registry import list_envs, make_env
-from ludus.envs.resident import OffersDevice
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Ledger, play, same

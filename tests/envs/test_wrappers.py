@@ -16,7 +16,7 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env
 

@@ -13,7 +13,7 @@ from wrapped_games import SEEDS, Wrap, poker, screens, teams, turns
 from ludus.core.errors import ConfigError, EnvError
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.python_vector import PythonVectorEnv
 from ludus.envs.registry import make_env
 
 

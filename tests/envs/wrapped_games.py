@@ -14,7 +14,7 @@ from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 
 SEEDS = keys(1, "wrappers", count=2)
 Wrap = Callable[[VectorEnv], VectorEnv]

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ludus.apps.episodes.person import Person
+from ludus.apps.episodes.human_policy import Person
 from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.apps.episodes.recording import one_environment
-from ludus.apps.play.games import RunGame
-from ludus.apps.play.tables import Order, Table, Wish
+from ludus.apps.play.game_sessions import Order, Table, Wish
+from ludus.apps.play.run_game import RunGame
 from ludus.core.types import PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.wrappers.registry import wrap
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy

@@ -14,9 +14,9 @@ from ludus.evaluation.exact import ExactEvaluator
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
 from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.metagame.solvers.confidence import payoff_bounds
-from ludus.metagame.solvers.games import nash_conv, symmetrised
 from ludus.metagame.solvers.match_selection import AdaptiveEvaluation
 from ludus.metagame.solvers.nash import Nash
+from ludus.metagame.solvers.normal_form import nash_conv, symmetrised
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.apps.episodes.conditions import NAMES, Known, StepScope, parse_condition
+from ludus.apps.episodes.breakpoints import NAMES, Known, StepScope, parse_condition
 from ludus.core.errors import ConfigError
 
 KNOWN = Known(players=2, observation=3, columns=("x", "y", "speed"))

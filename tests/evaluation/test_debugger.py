@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError, EnvError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.actor_critic import arrays_of, make_network
 from ludus.policies.base import Policy

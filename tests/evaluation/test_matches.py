@@ -14,11 +14,11 @@ from scipy import stats
 import ludus
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
 from ludus.evaluation.matches import MatchPlayer, MatchProfile, outcomes
-from ludus.metagame.population.matches import won
+from ludus.metagame.population.match_log import won
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from ludus.core.types import PolicyRef
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.evaluation.matches import MatchPlayer, MatchProfile
-from ludus.metagame.population.matches import same_match
+from ludus.metagame.population.match_log import same_match
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.testing.fakes import COINS, FixedPolicy, coins
-from ludus.tournament.report import TournamentReport
 from ludus.tournament.run import Options, play_tournament
-from ludus.tournament.store import FILE
+from ludus.tournament.tournament_report import TournamentReport
+from ludus.tournament.tournament_store import FILE
 
 ENV = Environment(id="ludus.testing.fakes:coins", num_envs=4)
 TAKES, LEAVES = PolicyRef(0, "takes"), PolicyRef(0, "leaves")

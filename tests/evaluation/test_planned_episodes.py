@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.evaluation.matches import MatchPlayer
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy

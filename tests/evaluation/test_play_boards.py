@@ -7,9 +7,9 @@ from typing import Any
 import pyspiel
 import pytest
 
-from ludus.apps.episodes.records import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
+from ludus.apps.episodes.schemas import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
 from ludus.apps.play.boards import board_of, dealt, hides, legal_of, shows_moves
-from ludus.core.plain import to_builtins
+from ludus.core.jsonable import to_builtins
 
 
 def after(name: str, *actions: int | list[int]) -> Any:

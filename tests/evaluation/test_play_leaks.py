@@ -13,10 +13,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, openspiel, people
 
-from ludus.apps.play.tables import Order, Table
+from ludus.apps.play.game_sessions import Order, Table
 from ludus.apps.play.views import _as_picture, _planes, hides_state
 from ludus.core.types import AgentSpec, EnvSpec
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 
 _GAMES = 16
 HIDDEN = {

@@ -21,8 +21,8 @@ from ludus.apps.episodes.drawing import BoardDrawer
 from ludus.apps.play.replays import film, is_kept, keep, kept, play, read, safe_name
 from ludus.apps.play.views import View, png
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.plain import to_builtins, to_json
-from ludus.envs.options import Environment
+from ludus.core.jsonable import to_builtins, to_json
+from ludus.envs.config import Environment
 
 
 def test_a_replay_shows_everything_and_what_each_seat_saw() -> None:

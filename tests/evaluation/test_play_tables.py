@@ -15,17 +15,17 @@ from play_games import AnyGame, choose, openspiel, people, ref
 
 from ludus.algorithms.common.team_specs import state_width
 from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
-from ludus.apps.episodes.records import FrameDecision
+from ludus.apps.episodes.schemas import FrameDecision
 from ludus.apps.play.controls import action_names_of, keys_of
+from ludus.apps.play.game_sessions import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.apps.play.hints import Advisor
 from ludus.apps.play.replays import title_of
-from ludus.apps.play.tables import FinishedGame, Kept, Order, Table, Tables, Wish
 from ludus.core.errors import ConfigError, EnvError, PlayError, PolicyError, TooManySessionsError, WrongTurnError
-from ludus.core.plain import to_builtins
+from ludus.core.jsonable import to_builtins
 from ludus.core.types import AgentSpec, EnvSpec, MetaSolution, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.options import Environment
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.config import Environment
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.base import Values
 from ludus.policies.bots import BotSettings

@@ -16,9 +16,9 @@ from ludus.apps.episodes.recording import Pictures, Recording, _rendering, recor
 from ludus.core.errors import ConfigError, EnvError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 

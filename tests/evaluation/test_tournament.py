@@ -19,7 +19,7 @@ from scipy import stats
 import ludus
 from ludus.core.errors import ConfigError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match
-from ludus.envs.options import UNSEEN, Environment
+from ludus.envs.config import UNSEEN, Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.policies import Wanted, identity, require_same_game
 from ludus.policies.actor_critic import initial_weights
@@ -27,9 +27,9 @@ from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
 from ludus.tournament import run as tournament_run
 from ludus.tournament.entrants import _common_game, read_field, run_at
-from ludus.tournament.report import TournamentReport
 from ludus.tournament.run import Options, exact_tournament, play_tournament, run_tournament
-from ludus.tournament.store import FILE, TournamentStore
+from ludus.tournament.tournament_report import TournamentReport
+from ludus.tournament.tournament_store import FILE, TournamentStore
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 pytestmark = pytest.mark.usefixtures("bots_here")

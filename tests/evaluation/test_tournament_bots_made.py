@@ -9,13 +9,13 @@ from bots_here import BotsHere
 from gymnasium.spaces import Discrete
 
 from ludus.core.errors import LudusError, PartDied, PolicyError
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.policies.file import save_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout import bot_process
-from ludus.tournament.report import TournamentReport
 from ludus.tournament.run import Options, play_tournament
-from ludus.tournament.store import FILE
+from ludus.tournament.tournament_report import TournamentReport
+from ludus.tournament.tournament_store import FILE
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 

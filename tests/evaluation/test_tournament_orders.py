@@ -12,17 +12,17 @@ import pytest
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
-from ludus.envs.options import Environment
+from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
 from ludus.tournament.entrants import TournamentField, read_field, run_at
 from ludus.tournament.meetings import Meeting
-from ludus.tournament.orders import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
-from ludus.tournament.report import TournamentReport
+from ludus.tournament.ranking_decisions import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
 from ludus.tournament.results import MeetingResult
 from ludus.tournament.run import Options, play_tournament, run_tournament
-from ludus.tournament.store import Played
+from ludus.tournament.tournament_report import TournamentReport
+from ludus.tournament.tournament_store import Played
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)

@@ -8,12 +8,12 @@ import pytest
 from ludus.core.errors import DataError, SolverError
 from ludus.core.types import EnvSpec
 from ludus.evaluation.matches import outcomes
-from ludus.evaluation.ratings import mirrored, parse_ratings
-from ludus.metagame.population.matches import moments
+from ludus.evaluation.run_ratings import mirrored, parse_ratings
+from ludus.metagame.population.match_log import moments
 from ludus.tournament.meetings import Meeting
-from ludus.tournament.report import TournamentReport, report_of
 from ludus.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
-from ludus.tournament.store import match_of_seating
+from ludus.tournament.tournament_report import TournamentReport, report_of
+from ludus.tournament.tournament_store import match_of_seating
 
 
 def game(most: float, *, players: int = 2, least: float | None = None) -> EnvSpec:

@@ -15,9 +15,9 @@ import pytest
 
 from ludus.core.errors import DataError, RunError
 from ludus.core.types import Match
-from ludus.metagame.population.matches import Moments
+from ludus.metagame.population.match_log import Moments
 from ludus.tournament.meetings import Meeting
-from ludus.tournament.store import FILE, Played, TournamentStore, match_of_seating
+from ludus.tournament.tournament_store import FILE, Played, TournamentStore, match_of_seating
 
 ENTRANTS = {"a": ("1" * 64, "first"), "b": ("2" * 64, "second"), "c": ("3" * 64, "third")}
 
@@ -130,7 +130,7 @@ def test_one_command_at_a_time(tmp_path: Path) -> None:
 def test_a_command_that_was_killed_blocks_nobody(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, signal
-from ludus.tournament.store import TournamentStore
+from ludus.tournament.tournament_store import TournamentStore
 TournamentStore(pathlib.Path({str(tmp_path)!r}), game="G", seed=0, entrants={{}})
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyarrow.parquet")
 
-from ludus.apps.episodes.trajectories import _others, _parts, record_trajectories
+from ludus.apps.episodes.trajectory_export import _others, _parts, record_trajectories
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env

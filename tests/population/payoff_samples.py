@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ludus.core.types import Match, PolicyRef
-from ludus.metagame.population.matches import moments
+from ludus.metagame.population.match_log import moments
 from ludus.metagame.population.payoff_table import PayoffTable
 
 

@@ -10,7 +10,13 @@ from payoff_samples import match, table
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match, NamedStatistics
-from ludus.metagame.population.matches import merge_statistics, pack_matches, same_match, statistics_of, unpack_matches
+from ludus.metagame.population.match_log import (
+    merge_statistics,
+    pack_matches,
+    same_match,
+    statistics_of,
+    unpack_matches,
+)
 
 NAMES = ("goals", "shots")
 SAMPLES = np.array([[[1, 4], [0, 2]], [[3, np.nan], [0, 6]], [[2, np.nan], [0, np.nan]]], float)

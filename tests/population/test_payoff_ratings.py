@@ -9,7 +9,7 @@ from payoff_samples import match, table
 
 from ludus.core.errors import ConfigError, DataError, SolverError
 from ludus.core.types import MetaSolution
-from ludus.evaluation.ratings import rate
+from ludus.evaluation.run_ratings import rate
 from ludus.metagame.population.ratings.open_skill import _spread
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])

@@ -10,7 +10,7 @@ from payoff_samples import logs, match, same, table
 
 from ludus.core.errors import DataError
 from ludus.core.types import PolicyRef
-from ludus.metagame.population.matches import Moments, merge, moments
+from ludus.metagame.population.match_log import Moments, merge, moments
 from ludus.metagame.population.payoff_table import CellArrays, PayoffTable
 
 # ---------------------------------------------------------------------------------------------- statistics

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
 from ludus.core.errors import DataError
-from ludus.metagame.population.matches import decayed, moments
+from ludus.metagame.population.match_log import decayed, moments
 
 # ---------------------------------------------------------------------------------------------- exact cells
 

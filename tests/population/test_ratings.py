@@ -11,11 +11,11 @@ from payoff_samples import match, table
 from scipy.optimize import minimize
 
 from ludus.core.errors import ConfigError, DataError, UnknownName
-from ludus.evaluation.ratings import RATINGS, rate, rater
+from ludus.evaluation.run_ratings import RATINGS, rate, rater
 from ludus.metagame.population.ratings.base import Rater
 from ludus.metagame.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximise
 from ludus.metagame.population.ratings.elo import OnlineElo
-from ludus.metagame.population.ratings.results import Pairs, duels, pairs
+from ludus.metagame.population.ratings.win_counts import Pairs, duels, pairs
 
 
 def duel(name, profile, won, drawn, lost, population=(0, 0)):

@@ -23,8 +23,8 @@ from ludus.envs.registry import make_env
 from ludus.policies.bots import BotPolicy, BotSettings, parse_bot, require_fit
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import RolloutRequest
+from ludus.rollout.bot_players import BotPlayers, BotPool, BotRequests, CopiedGames, FollowedGames, LegalMoves
 from ludus.rollout.bot_process import bot_players
-from ludus.rollout.bots import BotPlayers, BotPool, BotRequests, CopiedGames, FollowedGames, LegalMoves
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.worker import RolloutWorker

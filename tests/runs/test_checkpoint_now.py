@@ -10,7 +10,7 @@ import run_tools as tools
 from ludus.core.types import Metrics, Task, TaskResult
 from ludus.runs import control
 from ludus.runs.runner import run
-from ludus.storage import live, orders
+from ludus.storage import control_requests, live_files
 from ludus.storage.base import NullObserver
 
 NAMES = ("adaptive", "by_player", "exact", "self_play")
@@ -23,9 +23,9 @@ class Asking(NullObserver):
         self.run_dir = run_dir
 
     def _ask(self) -> None:
-        status = live.read_status(self.run_dir)
+        status = live_files.read_status(self.run_dir)
         assert status is not None
-        orders.write_request(self.run_dir, orders.checkpoint_now(status).change)
+        control_requests.write_request(self.run_dir, control_requests.checkpoint_now(status).change)
 
     def task_started(self, task: Task) -> None:
         self._ask()

@@ -18,7 +18,7 @@ from ludus.algorithms.common.registry import ALGORITHMS, check_fits
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name
-from ludus.runs.defaults import complete, missing_settings, spec_of
+from ludus.runs.scenario_defaults import complete, missing_settings, spec_of
 from ludus.runs.scenario_files import list_presets, load_scenario, parse_scenario
 from ludus.testing import fakes
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.core.curves import joined
+from ludus.core.curve_recorder import joined
 from ludus.core.errors import RunError
 from ludus.core.types import ActionRequests, MetaSolution, PolicyOutput, PolicyRef
 from ludus.envs.registry import make_env

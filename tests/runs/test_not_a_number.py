@@ -23,7 +23,7 @@ CONSTANT = {
 """Schedules that do not depend on the length of the training, so that a shorter one shows what the good weights were."""
 PLACE = {
     "ppo": ("ludus.algorithms.common.returns.gae", 1, 4),
-    "dqn": ("ludus.algorithms.common.replayed.n_step", 0, 4),
+    "dqn": ("ludus.algorithms.common.replay_learner.n_step", 0, 4),
     "tabular_q": ("ludus.contrib.algorithms.tabular_q.learner.n_step", 0, 4),
 }
 """Where rewards pass through: a function, which of its answers to spoil, and at which call."""

@@ -15,7 +15,7 @@ import pytest
 import run_tools as tools
 import torch
 
-from ludus.algorithms.on_policy.models import FamilyModel
+from ludus.algorithms.on_policy.autograd_model import FamilyModel
 from ludus.core.errors import PolicyError, RunError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.rollout.inference.local import LocalBank

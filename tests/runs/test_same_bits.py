@@ -20,7 +20,7 @@ from ludus.policies.file import load_policy
 from ludus.rollout.inference.server import InferenceServer, ServerSpec
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_runtime import RuntimeChoice
-from ludus.training.remote import RankSpec, TrainerHost
+from ludus.training.remote_trainer import RankSpec, TrainerHost
 from ludus.training.trainer import TrainerSpec
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

@@ -14,7 +14,7 @@ import torch
 from gymnasium.vector import SyncVectorEnv
 
 import ludus
-from ludus.core import user_code
+from ludus.core import process_settings
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import single_env
 
@@ -64,7 +64,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(user_code, "_settings_of_code", {})
+    monkeypatch.setattr(process_settings, "_settings_of_code", {})
     return tmp_path / "there"
 
 
@@ -76,7 +76,7 @@ def settings() -> Any:
 @pytest.mark.parametrize("kind", ["single", "vector"])
 def test_a_vector_puts_back_what_its_environments_set(kind: str, when: str, there: Path) -> None:
     before = settings()
-    with user_code.users_code():  # as `make_env` makes them
+    with process_settings.users_code():  # as `make_env` makes them
         made = Wide(str(there), when)
     if kind == "single":
         env = single_env(lambda: made, 1, id="wide")

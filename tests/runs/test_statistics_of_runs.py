@@ -17,8 +17,8 @@ from ludus.cli.main import main
 from ludus.cli.output import statistics_table
 from ludus.core.types import Match
 from ludus.evaluation.evaluate import evaluate_run
-from ludus.evaluation.ratings import rate_run
-from ludus.metagame.population.matches import same_match, statistics_by_policy, statistics_of
+from ludus.evaluation.run_ratings import rate_run
+from ludus.metagame.population.match_log import same_match, statistics_by_policy, statistics_of
 from ludus.runs.result import Result
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario

@@ -12,7 +12,7 @@ import run_tools as tools
 from ludus.cli.main import main
 from ludus.core.config import as_stored
 from ludus.core.errors import ConfigError, RunError, ScenarioError
-from ludus.evaluation import ratings
+from ludus.evaluation import run_ratings
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.storage.base import GenerationRecord, NullObserver
@@ -89,8 +89,8 @@ def test_a_run_that_goes_on_is_read_as_it_was_when_it_was_opened(
     before = StoredRun(tmp_path / "run")
     resume(tmp_path / "run", ["generations=2"], report=False)
     assert before.solution_after(2) is None
-    monkeypatch.setattr(ratings, "open_run", lambda _: before)
-    found = ratings.rate_run(tmp_path / "run", ["mean_payoff"])
+    monkeypatch.setattr(run_ratings, "open_run", lambda _: before)
+    found = run_ratings.rate_run(tmp_path / "run", ["mean_payoff"])
     assert [len(names) for names in found.names] == [len(members) for members in before.members.values()]
     assert len(found.tables["mean_payoff"].rating) == sum(map(len, found.names))
 

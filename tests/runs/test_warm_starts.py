@@ -12,7 +12,7 @@ import ludus
 from ludus.core.errors import PolicyError
 from ludus.core.ties import best_index
 from ludus.core.types import Weights
-from ludus.metagame.solvers.games import values_against
+from ludus.metagame.solvers.normal_form import values_against
 from ludus.storage.reader import Reader
 
 STILL = {"kind": "ppo", "batch": 20, "hidden": [6], "epochs": 1, "learning_rate": 0.0}

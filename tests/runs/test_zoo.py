@@ -28,7 +28,7 @@ from ludus.storage.manifest import Counted, Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, MANIFEST, find_run, zoo_entries
 from ludus.storage.stored_run import StoredRun, open_run
-from ludus.storage.zoo import content_of, write_entry
+from ludus.storage.zoo_files import content_of, write_entry
 from ludus.tournament.entrants import read_field
 
 KUHN = "openspiel/kuhn_poker"

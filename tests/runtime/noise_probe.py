@@ -58,7 +58,7 @@ def everywhere(runtimes):
     for kind in runtimes:
         with closing(build_runtime(kind)) as runtime:
             yield kind, runtime.get(runtime.call(runtime.spawn(Probe, 0), "answers"))
-    line = "import ludus.cli.page_beside, json, noise_probe; print(json.dumps(noise_probe.answers()))"
+    line = "import ludus.cli.background_page, json, noise_probe; print(json.dumps(noise_probe.answers()))"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     yield "command", json.loads(done.stdout)  # and the page's server, which is one
 

@@ -17,7 +17,7 @@ import pytest
 from parts_made_apart import Drawing, Faulty, Reader, Seeing, Talking, Worker, fails, mapped_file
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime import fork_server, processes, shared_values, wires
+from ludus.runtime import connections, fork_server, processes, shared_values
 from ludus.runtime.process_peers import RemoteRef
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
@@ -151,10 +151,10 @@ def test_what_the_system_does_not_send_is_lost_and_not_waited_for():
         def __getattr__(self, name):
             return getattr(ends, name)
 
-    made = wires.ConnectionLoop(lambda *_: None, lost.append)
+    made = connections.ConnectionLoop(lambda *_: None, lost.append)
     with other:
         wire = made.add(Full())
-        outcome = wire.ask(wires.CALL, pack(1))
+        outcome = wire.ask(connections.CALL, pack(1))
         assert made.wait(lambda: bool(outcome.kind), 10)
         assert outcome.kind == outcome.LOST
         assert lost == [wire]
@@ -162,12 +162,12 @@ def test_what_the_system_does_not_send_is_lost_and_not_waited_for():
 
 
 def test_another_user_is_not_listened_to(shared, monkeypatch):
-    address, listens = wires.listener()
+    address, listens = connections.listener()
     with listens:
-        wires.connect(address).close()
-        monkeypatch.setattr(wires.os, "geteuid", lambda: os.getuid() + 1)
+        connections.connect(address).close()
+        monkeypatch.setattr(connections.os, "geteuid", lambda: os.getuid() + 1)
         with pytest.raises(PermissionError, match="another user"):
-            wires.connect(address)
+            connections.connect(address)
 
 
 def test_a_fault_of_the_wires_is_said(alone):

@@ -13,7 +13,7 @@ from scheduler_tools import answered
 from ludus.core.errors import ConfigError
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef, TrainingTask
 from ludus.envs.tree.game_tree import compile_tree
-from ludus.evaluation.population import population_exploitability
+from ludus.evaluation.population_exploitability import population_exploitability
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.rollout.opponent_rules import OpponentResults, RegretMatchingPlusRule
@@ -23,7 +23,7 @@ from ludus.schedulers.anytime import (
     SelfPlayPSROOptions,
     SelfPlayPSROScheduler,
 )
-from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.planning import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

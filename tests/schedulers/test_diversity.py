@@ -17,7 +17,9 @@ from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash
 from ludus.rollout.opponents import AdaptiveOpponents
-from ludus.schedulers.diversity import (
+from ludus.schedulers.planning import pack_task, unpack_task
+from ludus.schedulers.psro import PSROOptions, PSROScheduler
+from ludus.schedulers.response_diversity import (
     RULE,
     BehaviouralDiversity,
     DiversityRule,
@@ -25,8 +27,6 @@ from ludus.schedulers.diversity import (
     check_diversity,
     rows_of,
 )
-from ludus.schedulers.psro import PSROOptions, PSROScheduler
-from ludus.schedulers.queue import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

@@ -24,10 +24,10 @@ from ludus.metagame.solvers.fixed import Uniform
 from ludus.rollout.opponent_rules import Hedge, OpponentResults
 from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
-from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.efficient import EfficientPSROOptions, EfficientPSROScheduler
+from ludus.schedulers.planning import pack_task, unpack_task
 from ludus.schedulers.psro import WarmStart
-from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.response_diversity import BehaviouralDiversity
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

@@ -14,7 +14,7 @@ from ludus.core.types import Mixture, OpponentFactor, PolicyRef, PolicySpec, Tra
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.neupl import NeuPLOptions, NeuPLScheduler
-from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.planning import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

@@ -13,7 +13,7 @@ from ludus.core.types import OpponentFactor, PolicyRef
 from ludus.metagame.population.base import View
 from ludus.schedulers.league import LeagueRules
 from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
-from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.planning import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

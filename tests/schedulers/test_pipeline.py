@@ -11,8 +11,8 @@ from ludus.core.types import Diversity, PolicyRef, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash
-from ludus.schedulers.diversity import BehaviouralDiversity
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.response_diversity import BehaviouralDiversity
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.types import MetaSolution, PolicyRef
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
 from ludus.schedulers.pbt import Range, TuningRules, copies, explored
 from ludus.schedulers.responses import conditional, opponents, rectified, supported
@@ -78,11 +78,11 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
     marginals = tuple(rng.dirichlet(np.ones(len(places[k]))) for k in population)
     joint = rng.dirichlet(np.ones(part.exact.size)).reshape(part.sizes)
     for solution in (MetaSolution(marginals, 0.0), MetaSolution(None, 0.0, joint=joint)):
-        whole = games.lifted(solution, payoffs, places)
+        whole = normal_form.lifted(solution, payoffs, places)
         for player, k in enumerate(population):
             np.testing.assert_allclose(
-                games.against(payoffs.mean[player], whole, player)[places[k]],
-                games.against(part.mean[player], solution, player),
+                normal_form.against(payoffs.mean[player], whole, player)[places[k]],
+                normal_form.against(part.mean[player], solution, player),
             )
 
 

@@ -14,7 +14,7 @@ from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
-from ludus.schedulers.match_selection import AdaptiveSelection, AllMissing, MatchSelection
+from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler

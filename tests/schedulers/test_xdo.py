@@ -29,9 +29,9 @@ from ludus.core.types import (
     TrainingResult,
 )
 from ludus.metagame.population.base import View
-from ludus.schedulers.diversity import BehaviouralDiversity
-from ludus.schedulers.options import ScheduleContext
-from ludus.schedulers.queue import pack_task, unpack_task
+from ludus.schedulers.config import ScheduleContext
+from ludus.schedulers.planning import pack_task, unpack_task
+from ludus.schedulers.response_diversity import BehaviouralDiversity
 from ludus.schedulers.xdo import XDOOptions, XDOScheduler
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler

@@ -31,7 +31,7 @@ from ludus.cli import main as cli
 from ludus.core.parts import resolve_name
 from ludus.envs.families import FAMILIES
 from ludus.envs.wrappers.registry import WRAPPERS
-from ludus.evaluation.ratings import RATINGS
+from ludus.evaluation.run_ratings import RATINGS
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
@@ -43,11 +43,11 @@ from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_files import list_presets, read_scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runtime.inprocess import RUNTIMES
-from ludus.schedulers.diversity import DIVERSITIES
+from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
 from ludus.schedulers.self_play import PASTS
 from ludus.storage import database
-from ludus.tournament.store import _TABLES as TOURNAMENT
+from ludus.tournament.tournament_store import _TABLES as TOURNAMENT
 from ludus.training.stopping import STOPPERS
 
 HERE = Path(__file__).parent

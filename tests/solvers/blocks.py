@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ludus.metagame.population.matches import Moments, merge
+from ludus.metagame.population.match_log import Moments, merge
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers.games import seat_orders
+from ludus.metagame.solvers.normal_form import seat_orders
 
 
 class BlockTable:

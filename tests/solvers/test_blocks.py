@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ludus.metagame.solvers.games import seat_orders
 from ludus.metagame.solvers.match_selection import first_of_orbit, mirrored, over_orders
+from ludus.metagame.solvers.normal_form import seat_orders
 
 
 def test_orders_of_seats():

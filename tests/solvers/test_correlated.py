@@ -12,7 +12,13 @@ from scipy.optimize import linprog, minimize
 
 from ludus.metagame.solvers import correlated
 from ludus.metagame.solvers.correlated import CoarseCorrelated, Correlated, only_equilibrium, zero_sum_supports
-from ludus.metagame.solvers.games import coarse_rows, correlated_rows, deviation_gains, joint_gains, symmetric_joint
+from ludus.metagame.solvers.normal_form import (
+    coarse_rows,
+    correlated_rows,
+    deviation_gains,
+    joint_gains,
+    symmetric_joint,
+)
 from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 

@@ -13,7 +13,7 @@ from open_spiel.python.algorithms import projected_replicator_dynamics as opensp
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.parts import build_part, dump_part, resolve_name
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.dynamics import contract, mix_rows, own_axis_last, padded_uniform
 from ludus.metagame.solvers.fictitious_play import FictitiousPlay
 from ludus.metagame.solvers.fixed import Last, Uniform
@@ -108,7 +108,7 @@ def test_replicator_goes_to_the_dominant_strategy():
     "solver", [FictitiousPlay(iterations=500), ProjectedReplicatorDynamics(iterations=500, dt=0.05)], ids=str
 )
 def test_three_players_of_one_population_get_one_strategy(solver):
-    mean = games.symmetrised(exact_view(random_game((3, 3, 3), seed=2), zero_sum=False, population=(0, 0, 0)))
+    mean = normal_form.symmetrised(exact_view(random_game((3, 3, 3), seed=2), zero_sum=False, population=(0, 0, 0)))
     noisy = exact_view(mean, zero_sum=False, population=(0, 0, 0))
     a, b, c = solver.solve(noisy, rng=RNG).marginals
     np.testing.assert_array_equal(a, b)
@@ -161,7 +161,7 @@ def test_deviation_gains_by_hand():
     mean = np.zeros((3, 2, 2, 2))
     mean[2, :, :, 1] = 1.0
     half = np.array([0.5, 0.5])
-    np.testing.assert_allclose(games.deviation_gains(mean, (half, half, np.array([0.75, 0.25]))), [0, 0, 0.75])
+    np.testing.assert_allclose(normal_form.deviation_gains(mean, (half, half, np.array([0.75, 0.25]))), [0, 0, 0.75])
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,7 +171,7 @@ def test_deviation_gains_against_enumeration(sizes, seed):
     rng = np.random.default_rng(seed)
     mean = rng.normal(size=(len(sizes), *sizes))
     marginals = [rng.dirichlet(np.ones(n)) for n in sizes]
-    gains = games.deviation_gains(mean, marginals)
+    gains = normal_form.deviation_gains(mean, marginals)
     for player in range(len(sizes)):
         values = np.zeros(sizes[player])
         for profile in np.ndindex(*sizes):
@@ -182,7 +182,7 @@ def test_deviation_gains_against_enumeration(sizes, seed):
 
 def test_symmetrised_three_players_by_enumeration():
     mean = random_game((2, 2, 2), seed=9)
-    pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=(0, 1, 0)))
+    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=(0, 1, 0)))
     for a, b, c in np.ndindex(2, 2, 2):  # players 0 and 2 share: swap them
         assert pooled[0, a, b, c] == pytest.approx((mean[0, a, b, c] + mean[2, c, b, a]) / 2)
         assert pooled[1, a, b, c] == pytest.approx((mean[1, a, b, c] + mean[1, c, b, a]) / 2)
@@ -195,21 +195,21 @@ def test_symmetrised_is_the_mean_over_all_orders_of_the_seats(population):
     mean = random_game((3,) * players, seed=4)
     every = itertools.permutations(range(players))
     orders = [order for order in every if all(population[order[p]] == population[p] for p in range(players))]
-    assert games.seat_orders(population) == orders
+    assert normal_form.seat_orders(population) == orders
     expected = [np.mean([mean[order[p]].transpose(order) for order in orders], axis=0) for p in range(players)]
-    pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=population))
+    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=population))
     np.testing.assert_allclose(pooled, expected, atol=1e-12)
     joint = np.mean([mean[0].transpose(order) for order in orders], axis=0)
-    np.testing.assert_allclose(games.symmetric_joint(mean[0], population), joint, atol=1e-12)
+    np.testing.assert_allclose(normal_form.symmetric_joint(mean[0], population), joint, atol=1e-12)
     most = np.max([mean[0].transpose(order) for order in orders], axis=0)
     np.testing.assert_array_equal(over_orders(np.maximum, mean[0], population), most)
 
 
 def test_symmetrised_of_ten_players():
     """There are 3,628,800 orders of their seats; and one, where they have a population each."""
-    assert games.seat_orders(range(20)) == [tuple(range(20))]
+    assert normal_form.seat_orders(range(20)) == [tuple(range(20))]
     mean = np.arange(10.0).reshape(10, *[1] * 10)
-    pooled = games.symmetrised(exact_view(mean, zero_sum=False, population=(0,) * 10))
+    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=(0,) * 10))
     np.testing.assert_allclose(pooled.ravel(), 4.5)
 
 
@@ -242,7 +242,7 @@ def test_contract_is_the_payoff_against_the_others(sizes, seed):
     for player in range(len(sizes)):
         values = np.empty(sizes[player])
         contract(own_axis_last(mean)[player], strategies, np.array(sizes), player, values)
-        np.testing.assert_allclose(values, games.values_against(mean, marginals, player), atol=1e-13)
+        np.testing.assert_allclose(values, normal_form.values_against(mean, marginals, player), atol=1e-13)
 
 
 def test_projection_by_hand():

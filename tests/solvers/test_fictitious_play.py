@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ludus.metagame.solvers.fictitious_play as module
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.dynamics import own_axis_last, padded_uniform
 from ludus.metagame.solvers.fictitious_play import FictitiousPlay, fictitious_play, gained
 from ludus.testing.meta_solver import exact_view, zero_sum_view
@@ -20,7 +20,7 @@ def naive(mean, iterations):
     for step in range(iterations):
         responses = []
         for player in range(len(mean)):
-            values = games.values_against(mean, averages, player)
+            values = normal_form.values_against(mean, averages, player)
             best = values >= values.max() - 1e-12 * max(1.0, np.abs(values).max())
             responses.append(best / best.sum())
         averages = [a + (r - a) / (step + 2) for a, r in zip(averages, responses, strict=True)]
@@ -69,7 +69,7 @@ def test_shapleys_game_does_not_converge():
         counts[0] = [1.0, 0.0, 0.0]
         fictitious_play(own_axis_last(mean), np.array([3, 3]), counts, 1.0, iterations)
         averages = counts / counts.sum(axis=1, keepdims=True)
-        gaps.append(games.deviation_gains(mean, tuple(averages)).sum())
+        gaps.append(normal_form.deviation_gains(mean, tuple(averages)).sum())
     assert min(gaps) > 0.1
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from ludus.core.errors import SolverError
-from ludus.metagame.solvers import games, logit
+from ludus.metagame.solvers import logit, normal_form
 from ludus.metagame.solvers.logit import Logit, QuantalResponse
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
@@ -19,8 +19,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 def distance(view, rationality):
     """How far the answer is from the softmax of its own payoffs."""
     marginals = Logit(rationality=rationality).solve(view, rng=RNG).marginals
-    mean = games.symmetrised(view)
-    responses = [softmax(rationality * games.values_against(mean, marginals, p)) for p in range(len(mean))]
+    mean = normal_form.symmetrised(view)
+    responses = [softmax(rationality * normal_form.values_against(mean, marginals, p)) for p in range(len(mean))]
     return max(float(np.abs(a - b).max()) for a, b in zip(marginals, responses, strict=True))
 
 
@@ -118,7 +118,7 @@ def test_derivatives(sizes, seed, shared):
         sizes = [sizes[0]] * len(sizes)
     population = (0,) * len(sizes) if shared else tuple(range(len(sizes)))
     view = exact_view(rng.normal(size=(len(sizes), *sizes)), zero_sum=False, population=population)
-    game = QuantalResponse(games.symmetrised(view), population)
+    game = QuantalResponse(normal_form.symmetrised(view), population)
     y, rationality, step = rng.normal(size=sum(game.sizes)) - 1.0, 1.3, 1e-6
     value, by_y, by_rationality = game.evaluate(y, rationality)
     for i in range(len(y)):

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.errors import SolverError
-from ludus.metagame.solvers.games import deviation_gains
 from ludus.metagame.solvers.nash import Nash
 from ludus.metagame.solvers.nash_bimatrix import NashBimatrix, pairs_of_supports, paths
+from ludus.metagame.solvers.normal_form import deviation_gains
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)

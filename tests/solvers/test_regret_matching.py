@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from open_spiel.python.algorithms import regret_matching as openspiel_rm
 
-from ludus.metagame.solvers.games import deviation_gains
 from ludus.metagame.solvers.nash import Nash
+from ludus.metagame.solvers.normal_form import deviation_gains
 from ludus.metagame.solvers.regret_matching import RegretMatching, RegretMatchingPlus
 from ludus.testing.meta_solver import BIASED_PENNIES, exact_view, zero_sum_view
 

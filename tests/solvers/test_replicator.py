@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from open_spiel.python.algorithms import projected_replicator_dynamics as openspiel_prd
 
 from ludus.metagame.solvers.dynamics import own_axis_last, padded_uniform
-from ludus.metagame.solvers.games import deviation_gains
+from ludus.metagame.solvers.normal_form import deviation_gains
 from ludus.metagame.solvers.projected_replicator_dynamics import (
     ProjectedReplicatorDynamics,
     ReplicatorCurve,

@@ -29,7 +29,7 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.metagame.population.base import Recorder
-from ludus.metagame.population.matches import same_match
+from ludus.metagame.population.match_log import same_match
 from ludus.storage.base import RunSummary
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import is_running

@@ -17,7 +17,7 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import PolicyRef
 from ludus.policies.file import save_policy
 from ludus.policies.specs import random_spec
-from ludus.storage import zoo
+from ludus.storage import zoo_files
 from ludus.storage.manifest import Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import MANIFEST, find_run, zoo_entries
@@ -92,7 +92,7 @@ def manifest(tmp_path: Path, **changes: Any) -> tuple[Manifest, bytes]:
 
 def write(folder: Path, **changes: Any) -> Path:
     made, content = manifest(folder.parent, **changes)
-    zoo.write_entry(folder, made, lambda member: content, replace=False)
+    zoo_files.write_entry(folder, made, lambda member: content, replace=False)
     return folder
 
 
@@ -210,7 +210,7 @@ def test_a_manifest_that_cannot_be_used(tmp_path: Path, change: Callable[[str], 
         read_manifest(folder)
     with pytest.raises(RunError, match=words):
         StoredRun(folder)
-    ((there, error),) = zoo.list_entries(tmp_path)
+    ((there, error),) = zoo_files.list_entries(tmp_path)
     assert (there, type(error)) == (folder, RunError)
 
 
@@ -219,23 +219,23 @@ def test_a_manifest_that_cannot_be_used(tmp_path: Path, change: Callable[[str], 
 )
 def test_names_are_safe(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot name an entry of a zoo"):
-        zoo.check_name(name)
-    zoo.check_name("Leduc_5-a.b")
+        zoo_files.check_name(name)
+    zoo_files.check_name("Leduc_5-a.b")
 
 
 def test_a_file_of_a_policy_is_what_was_signed(tmp_path: Path) -> None:
     folder = write(tmp_path / "pair")
     first, second = read_manifest(folder).policies
-    assert zoo.content_of(folder, first) == (folder / first.file).read_bytes()
+    assert zoo_files.content_of(folder, first) == (folder / first.file).read_bytes()
     with (folder / first.file).open("ab") as file:
         file.write(b"x")
     with pytest.raises(RunError, match="was changed or damaged: its SHA-256 is"):
-        zoo.content_of(folder, first)
+        zoo_files.content_of(folder, first)
     with pytest.raises(RunError, match="was changed or damaged"):
         StoredRun(folder).policy(PolicyRef(0, "0-1"))
     (folder / second.file).unlink()
     with pytest.raises(RunError, match=r"cannot be read \(No such file or directory\), and the manifest names it"):
-        zoo.content_of(folder, second)
+        zoo_files.content_of(folder, second)
 
 
 def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / member.file).parent.mkdir(parents=True)
     (tmp_path / member.file).write_bytes(content)
     with pytest.raises(RunError, match="names code, 'os:System', which is not run from a zoo"):
-        zoo.content_of(tmp_path, member)
+        zoo_files.content_of(tmp_path, member)
 
 
 # ---------------------------------------------------------------------------------------------- how it is written
@@ -292,11 +292,11 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
     before = contents(folder)
     made, content = manifest(tmp_path, note="another")
     with pytest.raises(RunError, match=r"there is an entry .* already, and nothing was changed"):
-        zoo.write_entry(folder, made, lambda member: content, replace=False)
+        zoo_files.write_entry(folder, made, lambda member: content, replace=False)
     assert contents(folder) == before
     alone = {"policies": made.policies[:1], "meta_strategy": {"marginals": [(1.0,), (1.0,)]}, "results": {}}
     one, _ = manifest(tmp_path, **alone)
-    zoo.write_entry(folder, one, lambda member: content, replace=True)
+    zoo_files.write_entry(folder, one, lambda member: content, replace=True)
     assert sorted(contents(folder)) == [MANIFEST, "policies/0/0-1-a.safetensors"]  # what the old one had is gone
 
 
@@ -307,7 +307,7 @@ def test_what_is_not_an_entry_is_left_alone(tmp_path: Path) -> None:
     (folder / "thesis.tex").write_text("years of work")
     for replace in (False, True):
         with pytest.raises(RunError, match=r"is not empty: it holds thesis\.tex"):
-            zoo.write_entry(folder, made, lambda member: content, replace=replace)
+            zoo_files.write_entry(folder, made, lambda member: content, replace=replace)
     assert contents(folder) == {"thesis.tex": b"years of work"}
 
 
@@ -320,12 +320,12 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         return content
 
     with pytest.raises(RunError, match="it is gone"):
-        zoo.write_entry(tmp_path / "deep" / "zoo" / "pair", made, second_fails, replace=False)
+        zoo_files.write_entry(tmp_path / "deep" / "zoo" / "pair", made, second_fails, replace=False)
     assert list(tmp_path.iterdir()) == []
     folder = write(tmp_path / "pair")
     before = contents(folder)
     with pytest.raises(RunError, match="it is gone"):
-        zoo.write_entry(folder, made, second_fails, replace=True)
+        zoo_files.write_entry(folder, made, second_fails, replace=True)
     assert contents(folder) == before
 
 
@@ -340,7 +340,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         shutil.rmtree(folder / link)
         (folder / link).symlink_to(mine.parent if link == "policies" else mine)
         with pytest.raises(RunError, match="is a link, to"):
-            zoo.write_entry(folder, made, lambda member: content, replace=True)
+            zoo_files.write_entry(folder, made, lambda member: content, replace=True)
     assert contents(mine.parent) == {"0/thesis.tex": b"years of work"}
 
 
@@ -353,9 +353,9 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         path.write_bytes(content[:3])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(zoo, "write_file", full)
+    monkeypatch.setattr(zoo_files, "write_file", full)
     with pytest.raises(RunError, match=r"cannot be written: No space left on device\. What was there is as it was"):
-        zoo.write_entry(folder, made, lambda member: content, replace=True)
+        zoo_files.write_entry(folder, made, lambda member: content, replace=True)
     assert contents(folder) == before
 
 
@@ -364,7 +364,9 @@ def test_of_two_that_come_at_once_one_is_refused(tmp_path: Path, monkeypatch: py
     """Also where the file system has no locks."""
     made, content = manifest(tmp_path)
     if not locks:
-        monkeypatch.setattr(zoo.fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(37, "No locks available")))
+        monkeypatch.setattr(
+            zoo_files.fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(37, "No locks available"))
+        )
     both, started, over = threading.Barrier(2), threading.Event(), threading.Event()
     results = list[object]()
 
@@ -379,7 +381,7 @@ def test_of_two_that_come_at_once_one_is_refused(tmp_path: Path, monkeypatch: py
     def attempt(note: str) -> None:
         one = made.model_copy(update={"note": note})
         try:
-            zoo.write_entry(tmp_path / "pair", one, held, replace=False)
+            zoo_files.write_entry(tmp_path / "pair", one, held, replace=False)
             results.append(note)
         except RunError as error:
             results.append(error)
@@ -416,15 +418,15 @@ def test_a_zoo_is_a_folder_of_entries(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RunError, match="is an entry of a zoo: its policies can be played"):
         find_run("zoo/pair", zoo=False)
     with pytest.raises(RunError, match="did you mean 'pair'"):
-        zoo.find_entry("zoo/pear")
+        zoo_files.find_entry("zoo/pear")
     with pytest.raises(RunError, match=r"there is no entry of a zoo at 'other/pair'"):
-        zoo.find_entry("other/pair")
+        zoo_files.find_entry("other/pair")
     with pytest.raises(
         RunError, match=r"there is no zoo in 'other': nothing was pushed there. `ludus push RUN other` makes one"
     ):
-        zoo.list_entries(Path("other"))
+        zoo_files.list_entries(Path("other"))
     with pytest.raises(RunError, match="is a run or an entry, and a zoo was expected"):
-        zoo.check_zoo(folder)
+        zoo_files.check_zoo(folder)
     Path("file").touch()
     with pytest.raises(RunError, match=r"'file/zoo' cannot be written: '.*/file' is not a folder"):
-        zoo.check_zoo(Path("file/zoo"))
+        zoo_files.check_zoo(Path("file/zoo"))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_loop import Happened, PythonVectorEnv
+from ludus.envs.python_vector import Happened, PythonVectorEnv
 from ludus.envs.wrappers.base import Wrapper
 
 

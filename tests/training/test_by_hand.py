@@ -13,14 +13,14 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import ludus
-from ludus.apps.episodes.trajectories import record_trajectories
+from ludus.apps.episodes.trajectory_export import record_trajectories
 from ludus.core.errors import ConfigError, DataError, PolicyError, ScenarioError, TableClosed
 from ludus.core.types import EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories
-from ludus.training.by_hand import StandaloneLearner, rows_of
+from ludus.training.standalone import StandaloneLearner, rows_of
 
 POLE = "gymnasium/CartPole-v1"
 SPEC = make_env(POLE, num_envs=1).spec

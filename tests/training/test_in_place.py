@@ -14,8 +14,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from ludus.algorithms.common.acting import DevicePolicy, acts_on_device
 from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.device_policy import DevicePolicy, acts_on_device
 from ludus.algorithms.common.losses import CategoricalDistribution, distribution_of
 from ludus.algorithms.mmd.config import MMD, RNaD
 from ludus.algorithms.on_policy.config import A2C, IMPALA, Reinforce
@@ -25,10 +25,10 @@ from ludus.contrib.algorithms.mpo.config import VMPO
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.timings import Timings
 from ludus.core.types import DeviceChoice, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd, TrainingTask
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
 from ludus.envs.registry import make_env
-from ludus.envs.resident import DeviceSlots, DeviceTimestep
-from ludus.envs.wrappers.resident import DeviceJointState
-from ludus.envs.wrappers.teams import joint_state
+from ludus.envs.wrappers.device_joint_state import DeviceJointState
+from ludus.envs.wrappers.player_groups import joint_state
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.heads import head_of
 from ludus.policies.registry import build_policy
@@ -38,10 +38,10 @@ from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.in_place import DeviceActions, DevicePlay, Networks, PolicyTables, SeatAssignment, thresholds
+from ludus.rollout.ondevice import DeviceActions, DevicePlay, Networks, PolicyTables, SeatAssignment, thresholds
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.fakes import ENDS_OFF_TURN, TEAM, TRUNCATED_OFF_TURN, Frame, ScriptedEnv
-from ludus.training.in_place import DeviceVectors, OnDeviceCollector, select_collector
+from ludus.training.ondevice_collector import DeviceVectors, OnDeviceCollector, select_collector
 from ludus.training.trainer import Trainer, TrainerSpec
 
 LEARNER, ONE, OTHER = PolicyRef(0, "0-1", 1), PolicyRef(0, "one"), PolicyRef(0, "other")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_training import UNIFORM, SpyRollouts
 
-from ludus.algorithms.common.spaces import discrete
+from ludus.algorithms.common.space_checks import discrete
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
 from ludus.contrib.algorithms.tabular_q.config import TabularQ

@@ -22,7 +22,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
-from ludus.training.remote import ProcessGroup, RankMeeting
+from ludus.training.remote_trainer import ProcessGroup, RankMeeting
 
 
 def meet(size, work, *, address=None, timeout=20.0):

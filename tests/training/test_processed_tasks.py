@@ -27,7 +27,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
-from ludus.training.in_place import why_not_on_device
+from ludus.training.ondevice_collector import why_not_on_device
 from ludus.training.stopping import parse_stopper
 from ludus.training.training import Training, TrainingParts
 

@@ -10,7 +10,7 @@ import pytest
 
 from ludus.core.errors import PartDied, RunError
 from ludus.core.timings import Timings
-from ludus.training.remote import RankSpec, RemoteTrainer, TrainerHost, Trainers
+from ludus.training.remote_trainer import RankSpec, RemoteTrainer, TrainerHost, Trainers
 from ludus.training.trainer import LearnResult
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus.algorithms.common.base import Algorithm
-from ludus.algorithms.common.spaces import discrete
+from ludus.algorithms.common.space_checks import discrete
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
 from ludus.contrib.algorithms.tabular_q.config import TabularQ

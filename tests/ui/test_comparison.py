@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
-from ludus.apps.ui.compared_runs import AXES, ComparedRun, Group, differing_settings, newest_returns, read_group
 from ludus.apps.ui.comparison import (
     Baseline,
     EfficiencyCurve,
@@ -28,6 +27,7 @@ from ludus.apps.ui.comparison import (
     profile,
     write_comparison,
 )
+from ludus.apps.ui.run_metrics import AXES, ComparedRun, Group, differing_settings, newest_returns, read_group
 from ludus.cli.compare import left_out
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, PolicySpec

@@ -13,14 +13,14 @@ import synthetic_run as synthetic
 
 from ludus.apps.ui.figures.base import MAX_POINTS, packed, thin, unpacked
 from ludus.apps.ui.figures.meta_game import against, half_widths
+from ludus.apps.ui.figures.overview import MAX_LAYERS, bands
 from ludus.apps.ui.figures.panels import PANELS, changed, run_line
-from ludus.apps.ui.figures.payoffs import EXACT
-from ludus.apps.ui.figures.progress import MAX_LAYERS, bands
+from ludus.apps.ui.figures.payoff_heat_map import EXACT
 from ludus.core.errors import ConfigError
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 from ludus.core.types import Match
 from ludus.storage.base import GenerationRecord
-from ludus.storage.live import LiveOrder, Status, write
+from ludus.storage.live_files import LiveOrder, Status, write
 from ludus.storage.reader import Position, Reader
 from ludus.storage.store import Store
 

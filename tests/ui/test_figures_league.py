@@ -13,7 +13,7 @@ import pytest
 from benchmarks.synthetic_league import League, write
 from ludus.apps.ui.figures.base import unpacked
 from ludus.apps.ui.figures.panels import PANELS
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 from ludus.storage.reader import Memory, Reader
 
 SIZE = 24

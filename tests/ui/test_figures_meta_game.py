@@ -10,7 +10,7 @@ import pytest
 import synthetic_run as synthetic
 from numpy.typing import NDArray
 
-from ludus.apps.ui.figures import responses as graphs
+from ludus.apps.ui.figures import response_panel as graphs
 from ludus.apps.ui.figures.clusters import clustered, distances, silhouette
 from ludus.apps.ui.figures.embedding import log_odds, placed_antisymmetric, placed_by_rows, placed_rectangular
 from ludus.apps.ui.figures.panels import PANELS

@@ -12,9 +12,9 @@ import pytest
 import synthetic_run as synthetic
 from page_tools import Opened
 
-from ludus.apps.ui.compared_runs import read_group
 from ludus.apps.ui.comparison import Baseline, compare, write_comparison
 from ludus.apps.ui.report import write_report
+from ludus.apps.ui.run_metrics import read_group
 from ludus.core.types import NamedStatistics
 from ludus.storage.store import Store
 

@@ -12,9 +12,9 @@ import pytest
 import synthetic_run as synthetic
 from server_tools import Asker, asking
 
-from ludus.apps.ui.server import steering
+from ludus.apps.ui.server import control_routes
 from ludus.runs.control import Control, StopRequest
-from ludus.storage import live
+from ludus.storage import live_files
 from ludus.storage.base import NullObserver
 from ludus.storage.store import Store
 
@@ -78,11 +78,11 @@ def test_a_run_is_paused_slowed_and_stopped(driver: Driver, asker: Asker) -> Non
 
 
 def test_an_order_that_is_not_taken_yet_stands(driver: Driver, asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steering, "WAIT", 0.0)
+    monkeypatch.setattr(control_routes, "WAIT", 0.0)
     driver.listens.clear()
     reply = asker.order(f"/api/runs/{asker.run_id('try1')}/order", {"do": "checkpoint"}).json()
     assert (reply["taken"], reply["status"]["state"]) == (False, "running")
-    order = live.read_order(driver.folder)
+    order = live_files.read_order(driver.folder)
     assert order is not None
     assert order.checkpoints == 1
 

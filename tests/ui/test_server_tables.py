@@ -224,7 +224,7 @@ def test_one_film_is_made_at_a_time(served: Served, monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         assert served.get(f"/api/replays/{replay}.gif").content == b"a film"
     assert meanwhile == [429, 429]
-    monkeypatch.setattr("ludus.apps.ui.server.replays._MOST_FILMED", 1)
+    monkeypatch.setattr("ludus.apps.ui.server.replay_routes._MOST_FILMED", 1)
     assert served.get(f"/api/replays/{replay}.gif").status_code == 422
 
 
@@ -342,6 +342,6 @@ def test_tables_that_nobody_uses_are_closed_though_none_is_laid(
 ) -> None:
     seen = threading.Event()
     monkeypatch.setattr("ludus.apps.ui.server.app._MINUTE", 0.01)
-    monkeypatch.setattr("ludus.apps.ui.server.games.PlayRoom.sweep", lambda room: seen.set())
+    monkeypatch.setattr("ludus.apps.ui.server.open_games.PlayRoom.sweep", lambda room: seen.set())
     with TestClient(make_app(make_state(Access(port=80), KnownRuns(root=tmp_path), people=tmp_path / "people.db"))):
         assert seen.wait(10)

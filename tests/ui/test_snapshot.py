@@ -13,9 +13,9 @@ import synthetic_run as synthetic
 
 from benchmarks.synthetic_league import League
 from benchmarks.synthetic_league import write as write_league
-from ludus.apps.ui import snapshot
+from ludus.apps.ui import static_page
 from ludus.apps.ui.report import MAX_SIDE, collect, panel_key, write_report
-from ludus.apps.ui.snapshot import Snapshot, imported, render
+from ludus.apps.ui.static_page import Snapshot, imported, render
 from ludus.core.errors import RunError
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -64,7 +64,7 @@ def test_every_import_is_in_the_map(report: Path) -> None:
     for text in modules.values():
         assert not re.search(r'from "\./', text)
         assert set(re.findall(r'from "(ludus/[a-z_]+\.js)"', text)) <= set(modules)
-    served = Path(snapshot.__file__).parent / "page" / "overview.js"
+    served = Path(static_page.__file__).parent / "page" / "overview.js"
     assert [f"ludus/{name}" for name in imported(served.read_text())] == re.findall(
         r'from "(ludus/[a-z_]+\.js)"', modules["ludus/overview.js"]
     )

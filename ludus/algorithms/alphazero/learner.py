@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.algorithms.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.replayed import Ensemble, ReplayLearner, ReplaySettings
+from ludus.algorithms.common.replay_learner import Ensemble, ReplayLearner, ReplaySettings
 from ludus.algorithms.common.returns import lambda_returns
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.network import multiplications

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.bc.models import CloneModel
-from ludus.algorithms.common.spaces import one_space
-from ludus.algorithms.common.states import StateTable
+from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.space_checks import one_space
 from ludus.backend.device import to_device
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import Array, EnvSpec
-from ludus.envs.options import UNSEEN
+from ludus.envs.config import UNSEEN
 from ludus.envs.spaces import Choices
 from ludus.replay.parquet import Recorded, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories, join, rows_of, select

@@ -132,8 +132,8 @@ class LearnerContext:
     unit: what `total` counts, "episodes" or "decisions"; None: what the algorithm's `Collect` counts.
     ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
     does not look at them does the same whole work on every rank.
-    diversity: members that its policy is trained to differ from (`ludus.algorithms.common.diversity`); only algorithms that say so are
-    given any. device: where it is asked to compute.
+    diversity: members that its policy is trained to differ from (`ludus.algorithms.common.behavioral_diversity`); only algorithms that
+    say so are given any. device: where it is asked to compute.
     """
 
     env: EnvSpec

@@ -16,10 +16,10 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.around import AroundAlgorithm, AroundLearner
 from ludus.algorithms.common.base import Algorithm, Collect, Learner, LearnerContext
-from ludus.algorithms.common.options import check_learned_reward
-from ludus.algorithms.common.spaces import players_of
+from ludus.algorithms.common.config import check_learned_reward
+from ludus.algorithms.common.delegating import AroundAlgorithm, AroundLearner
+from ludus.algorithms.common.space_checks import players_of
 from ludus.algorithms.rewards.base import NOTHING_AFTER, refuse_recorded
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyCondition, PolicySpec, State, Weights

@@ -22,7 +22,7 @@ from gymnasium.spaces import Box
 from ludus.algorithms.common.base import Algorithm
 from ludus.algorithms.common.images import is_image
 from ludus.algorithms.common.registry import ALGORITHMS
-from ludus.algorithms.common.spaces import players_of
+from ludus.algorithms.common.space_checks import players_of
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec

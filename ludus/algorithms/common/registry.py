@@ -9,8 +9,8 @@ from typing import Any
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from ludus.algorithms.common.base import Algorithm, ComputedOracle
-from ludus.algorithms.common.options import check_learned_reward, check_processing
-from ludus.algorithms.common.spaces import NotServed, players_of
+from ludus.algorithms.common.config import check_learned_reward, check_processing
+from ludus.algorithms.common.space_checks import NotServed, players_of
 from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
 from ludus.core.parts import registered_name, require, resolve_name
 from ludus.core.types import EnvSpec, PolicySpec

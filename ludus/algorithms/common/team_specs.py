@@ -1,6 +1,6 @@
 """What the spec of an environment says to learners of teams: its state, as central critics and mixers see it, and how large teams are.
 
-Configurations import it, so that it loads no torch; what becomes of trajectories of teams is in `ludus.algorithms.common.teams`.
+Configurations import it, so that it loads no torch; what becomes of trajectories of teams is in `ludus.algorithms.common.joint_steps`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.replayed import initial_priorities
+from ludus.algorithms.common.replay_learner import initial_priorities
 from ludus.algorithms.off_policy.learner import BoxLearner
 from ludus.backend.device import to_device
 from ludus.core.types import Array, Metrics, Weights

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import REPLAY, LearnerContext, Priorities
-from ludus.algorithms.common.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
+from ludus.algorithms.common.information_states import StateTable, compact
+from ludus.algorithms.common.replay_learner import LEAST_PRIORITY, Ensemble, ReplayLearner, initial_priorities
 from ludus.algorithms.common.returns import follow
-from ludus.algorithms.common.states import StateTable, compact
 from ludus.algorithms.dqn.losses import (
     Candidates,
     CategoricalReturn,

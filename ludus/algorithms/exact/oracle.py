@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import AlgorithmInfo, Response, Stack, Tables
-from ludus.algorithms.common.spaces import NotServed
+from ludus.algorithms.common.space_checks import NotServed
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import (
@@ -27,7 +27,7 @@ from ludus.core.types import (
     RestrictedSolution,
 )
 from ludus.envs.tree.game_tree import GameTree
-from ludus.envs.tree.restricted import choices_of, solve_restricted
+from ludus.envs.tree.restricted_game import choices_of, solve_restricted
 from ludus.policies.specs import covered, tabular_spec
 
 PlanWeights = NDArray[np.float64]

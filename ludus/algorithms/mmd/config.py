@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, Collect
-from ludus.algorithms.common.options import CollectOptions
+from ludus.algorithms.common.config import CollectOptions
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import discrete, players_of
+from ludus.algorithms.common.space_checks import discrete, players_of
 from ludus.algorithms.on_policy.config import CAPACITY, rollouts_table
 from ludus.core.config import refuse_unread
 from ludus.core.errors import ScenarioError

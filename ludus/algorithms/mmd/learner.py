@@ -5,7 +5,7 @@ from __future__ import annotations
 from ludus.algorithms.common.base import Learner, LearnerContext
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.mmd.models import AutogradMMD, WrittenMMD
-from ludus.algorithms.mmd.tabular import TabularMMDLearner
+from ludus.algorithms.mmd.tabular_learner import TabularMMDLearner
 from ludus.algorithms.on_policy.kernels import written_placement
 from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.core.types import Weights

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.information_states import occurring
 from ludus.algorithms.common.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
-from ludus.algorithms.common.states import occurring
 from ludus.algorithms.mmd.losses import (
     Floats,
     LogitBounds,
@@ -30,10 +30,10 @@ from ludus.algorithms.mmd.losses import (
     policy_losses,
     regularised,
 )
+from ludus.algorithms.on_policy.autograd_model import Autograd, fresh_seed, state_table
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.kernels import Written, WrittenPart, WrittenRows
 from ludus.algorithms.on_policy.model import Acted
-from ludus.algorithms.on_policy.models import Autograd, fresh_seed, state_table
 from ludus.backend.device import Placement, to_device, to_numpy
 from ludus.backend.network import FlatModule, TrainedNetwork
 from ludus.core.types import EnvSpec, Metrics, State, Weights

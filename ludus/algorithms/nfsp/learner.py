@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, priorities_of, updates_of
+from ludus.algorithms.common.information_states import StateTable, occurring
 from ludus.algorithms.common.losses import log_prob
 from ludus.algorithms.common.schedule import Budget
-from ludus.algorithms.common.states import StateTable, occurring
 from ludus.backend.device import (
     Placement,
     UpdateCost,

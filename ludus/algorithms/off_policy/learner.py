@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import REPLAY, LearnerContext, Priorities
-from ludus.algorithms.common.replayed import LEAST_PRIORITY, Ensemble, ReplayLearner
+from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.replay_learner import LEAST_PRIORITY, Ensemble, ReplayLearner
 from ludus.algorithms.common.returns import follow
-from ludus.algorithms.common.states import StateTable
 from ludus.backend.device import LazyRows, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.backend.mlp import Layout
 from ludus.backend.network import multiplications

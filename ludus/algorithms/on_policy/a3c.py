@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.on_policy.autograd_model import Apart, Autograd
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.algorithms.on_policy.model import Model, Settings
-from ludus.algorithms.on_policy.models import Apart, Autograd
 from ludus.backend.device import to_numpy
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Metrics, State

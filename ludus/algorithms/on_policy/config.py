@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, Collect, Learner, LearnerContext
+from ludus.algorithms.common.config import CollectOptions
 from ludus.algorithms.common.images import needs_images
-from ludus.algorithms.common.options import CollectOptions
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import action_of, byte_scale, discrete, one_space, players_of
+from ludus.algorithms.common.space_checks import action_of, byte_scale, discrete, one_space, players_of
 from ludus.algorithms.common.team_specs import check_state, state_width
-from ludus.algorithms.on_policy.teams import check_first_ids, separate_networks
+from ludus.algorithms.on_policy.multi_agent import check_first_ids, separate_networks
 from ludus.core.config import refuse_unread
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.parts import resolve_name
@@ -130,7 +130,7 @@ class OnPolicy(Gradient):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=False, masks=True, paper="Schulman et al. 2016"
     )
-    model_class: ClassVar[str] = "ludus.algorithms.on_policy.models:OwnModel"
+    model_class: ClassVar[str] = "ludus.algorithms.on_policy.autograd_model:OwnModel"
     takes_learned_rewards: ClassVar[bool] = True
 
     def networks(self, inputs: int, actions: int) -> Mapping[str, nn.Module]:
@@ -180,10 +180,10 @@ class PolicyGradient(Gradient):
         masks=True,
         paper="Sutton et al. 2000",
     )
-    model_class: ClassVar[str] = "ludus.algorithms.on_policy.models:make_model"
+    model_class: ClassVar[str] = "ludus.algorithms.on_policy.autograd_model:make_model"
     takes_learned_rewards: ClassVar[bool] = True
     differs: ClassVar[bool] = (
-        True  # from members of its population, if a task says so (`ludus.algorithms.common.diversity`)
+        True  # from members of its population, if a task says so (`ludus.algorithms.common.behavioral_diversity`)
     )
     extra_metrics: ClassVar[tuple[str, ...]] = ()  # names of what `metrics` answers
 

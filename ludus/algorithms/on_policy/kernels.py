@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.states import compact
+from ludus.algorithms.common.information_states import compact
+from ludus.algorithms.on_policy.autograd_model import state_table
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import StepOptions, Told, steps_here
-from ludus.algorithms.on_policy.models import state_table
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.backend.network import Passes, TrainedNetwork
 from ludus.backend.optimizer import Adam

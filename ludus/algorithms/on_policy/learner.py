@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
-from ludus.algorithms.common.diversity import Divergence
+from ludus.algorithms.common.behavioral_diversity import Divergence
+from ludus.algorithms.common.information_states import compact, occurring
 from ludus.algorithms.common.returns import (
     bootstrap_values,
     corrected,
@@ -24,12 +25,11 @@ from ludus.algorithms.common.returns import (
     trace_columns,
 )
 from ludus.algorithms.common.schedule import Budget
-from ludus.algorithms.common.spaces import reward_scale
-from ludus.algorithms.common.states import compact, occurring
+from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
 from ludus.algorithms.on_policy.model import ActingModel, Floats, Inputs, Model, Settings, Told
+from ludus.algorithms.on_policy.multi_agent import critic_states, team_rewards
 from ludus.algorithms.on_policy.ondevice.learning import InPlace, on_device_unsupported_reason
-from ludus.algorithms.on_policy.teams import critic_states, team_rewards
 from ludus.algorithms.rewards.base import LearnedRows
 from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core import seeding

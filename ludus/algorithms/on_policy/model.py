@@ -1,5 +1,5 @@
-"""What the learner trains, behind one protocol: by autograd (`ludus.algorithms.on_policy.models`), or by passes that are written out
-(`ludus.algorithms.on_policy.kernels`)."""
+"""What the learner trains, behind one protocol: by autograd (`ludus.algorithms.on_policy.autograd_model`), or by passes that are written
+out (`ludus.algorithms.on_policy.kernels`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import Collect
+from ludus.algorithms.common.information_states import StateTable
 from ludus.algorithms.common.losses import Distribution
 from ludus.algorithms.common.schedule import Schedule
-from ludus.algorithms.common.states import StateTable
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.rewards.base import LearnedRewardOptions
 from ludus.backend.device import Placement, to_device

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.on_policy.autograd_model import fresh_seed
+from ludus.algorithms.on_policy.autograd_model import make_model as make_family_model
 from ludus.algorithms.on_policy.config import needs_autograd
 from ludus.algorithms.on_policy.kernels import (
     CompressedRows,
@@ -19,8 +21,6 @@ from ludus.algorithms.on_policy.kernels import (
     written_placement,
 )
 from ludus.algorithms.on_policy.model import Model
-from ludus.algorithms.on_policy.models import fresh_seed
-from ludus.algorithms.on_policy.models import make_model as make_family_model
 from ludus.backend.device import Placement
 from ludus.core.arrays import kernel
 from ludus.core.types import Array, Metrics, Weights

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, Collect
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import players_of
+from ludus.algorithms.common.space_checks import players_of
 from ludus.algorithms.common.team_specs import Normalise, check_state, check_team, team_size
 from ludus.algorithms.dqn.config import QLearning
-from ludus.algorithms.on_policy.teams import check_first_ids, separate_networks
+from ludus.algorithms.on_policy.multi_agent import check_first_ids, separate_networks
 from ludus.core.config import refuse_unread
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.losses import huber
-from ludus.algorithms.common.team_specs import state_width, team_size
-from ludus.algorithms.common.teams import (
+from ludus.algorithms.common.joint_steps import (
     ANEW,
     RewardStatistics,
     TeamRewards,
@@ -27,9 +25,11 @@ from ludus.algorithms.common.teams import (
     versions,
     views,
 )
+from ludus.algorithms.common.losses import huber
+from ludus.algorithms.common.team_specs import state_width, team_size
 from ludus.algorithms.dqn.learner import QLearner, QLossResult, begin
 from ludus.algorithms.dqn.losses import greedy, mixed_priority, taken
-from ludus.algorithms.qmix.diversity import Experience, Predicted, Predictors, action_divergence, mean_of, misses
+from ludus.algorithms.qmix.cds import Experience, Predicted, Predictors, action_divergence, mean_of, misses
 from ludus.algorithms.qmix.mixers import (
     TeamActions,
     central_weights,

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ludus.algorithms.common.images import needs_images
-from ludus.algorithms.common.spaces import one_space
+from ludus.algorithms.common.space_checks import one_space
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
-from ludus.core.own_code import qualified_name
 from ludus.core.types import Array, EnvSpec, Metrics, State
+from ludus.core.user_code import qualified_name
 from ludus.policies.specs import Body
 from ludus.replay.trajectories import Trajectories
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.losses import CategoricalDistribution, MultiCategoricalDistribution
-from ludus.algorithms.common.spaces import byte_scale, one_space
+from ludus.algorithms.common.space_checks import byte_scale, one_space
 from ludus.algorithms.common.statistics import RunningMoments
 from ludus.algorithms.rewards.base import NOTHING_AFTER
 from ludus.backend.device import to_device, to_numpy

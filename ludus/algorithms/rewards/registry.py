@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.algorithms.rewards.base import LearnedRewardOptions
 from ludus.core.errors import ConfigError
-from ludus.core.own_code import qualified_name
 from ludus.core.parts import build_part, dump_part
+from ludus.core.user_code import qualified_name
 
 LEARNED_REWARDS: Mapping[str, str] = {
     "airl": "ludus.contrib.algorithms.imitation.config:AIRL",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo
-from ludus.algorithms.common.spaces import discrete, players_of
+from ludus.algorithms.common.space_checks import discrete, players_of
 from ludus.algorithms.off_policy.config import BoxOffPolicy, OffPolicy, seeing_policy
 from ludus.core.config import refuse_unread
 from ludus.core.types import EnvSpec, PolicySpec

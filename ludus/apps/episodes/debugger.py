@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.apps.episodes.conditions import Condition, Known, StepScope, parse_condition
+from ludus.apps.episodes.breakpoints import Condition, Known, StepScope, parse_condition
 from ludus.apps.episodes.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, episode_key, save
 from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
 from ludus.core.files import replace_file

@@ -24,7 +24,7 @@ _LINES = 120  # of a text that are drawn
 
 
 class BoardDrawer:
-    """Draws boards' JSON (`ludus.apps.episodes.records`) as images uint8[height, width, 3]. Raises ConfigError without Pillow."""
+    """Draws boards' JSON (`ludus.apps.episodes.schemas`) as images uint8[height, width, 3]. Raises ConfigError without Pillow."""
 
     def __init__(self) -> None:
         with optional("a film"):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.common.team_specs import seen, state_width
 from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Kept, Step
-from ludus.apps.episodes.person import Person
+from ludus.apps.episodes.human_policy import Person
 from ludus.apps.episodes.recording import (
     MOST_PIXELS,
     Pictures,

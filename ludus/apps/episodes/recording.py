@@ -25,8 +25,8 @@ from ludus.core.packages import require
 from ludus.core.parts import resolve_name
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES, adapter
-from ludus.envs.options import Environment
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META, NamedPlayers

@@ -29,19 +29,19 @@ from ludus import __version__
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
 from ludus.core.machine import available_cpus
-from ludus.core.own_code import describe_user_error
 from ludus.core.types import EnvSpec
+from ludus.core.user_code import describe_user_error
 from ludus.reporting.progress import PlainProgress
 from ludus.runs.assembly import checked
 from ludus.runs.control import STOPPED, StopRequest, stop_on_signals
-from ludus.runs.defaults import complete
 from ludus.runs.imported_policies import read_given, with_files
+from ludus.runs.resumable_run import read_run
 from ludus.runs.runner import folder_name, new_folder, resume, run
 from ludus.runs.scenario import Scenario
+from ludus.runs.scenario_defaults import complete
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runs.stored_run import read_run
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
-from ludus.storage import live
+from ludus.storage import live_files
 from ludus.storage.database import FILE
 from ludus.storage.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
 from ludus.storage.run_dirs import RunLock, require_empty, require_writable
@@ -173,20 +173,20 @@ def driving(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
     """The right to go on with an experiment. What this yields looks whether `ludus stop` has ordered its end, and asks `stop` then. Raises
     RunError if another process has the right, or the folder cannot be written."""
     now = time.time()
-    status = live.Status(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now)
+    status = live_files.Status(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now)
 
     def look() -> None:
-        order = live.read_order(folder)
+        order = live_files.read_order(folder)
         if order is not None and order.stop and order.session == status.session:
             stop.request(STOPPED)
 
     with RunLock(folder):
         try:
             with suppress(OSError):  # a full disk will be told by who needs it
-                live.write(folder, status)
+                live_files.write(folder, status)
             yield look
         finally:
-            live.remove(folder)
+            live_files.remove(folder)
 
 
 def has_to_go_on(experiment: Experiment, standing: RunStanding) -> bool:

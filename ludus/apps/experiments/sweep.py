@@ -32,9 +32,9 @@ from ludus.apps.experiments.experiment import (
     empty_folder,
     scenario_of,
 )
-from ludus.apps.ui.compared_runs import MEASURES, Measure, final_value, intermediate_values, read_group
+from ludus.apps.ui.run_metrics import MEASURES, Measure, final_value, intermediate_values, read_group
 from ludus.core.config import Config, from_yaml, override, to_yaml
-from ludus.core.curves import COUNTERS
+from ludus.core.curve_recorder import COUNTERS
 from ludus.core.errors import ConfigError, LudusError, RunError, join_or, nearest, one_line
 from ludus.core.files import replace_file
 from ludus.core.packages import require

@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 
 import ludus
 from ludus.core.config import from_yaml, to_yaml
-from ludus.core.curves import last
+from ludus.core.curve_recorder import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
-from ludus.core.own_code import code_in
 from ludus.core.types import Curve, EnvSpec, Match, MetaSolution, NamedStatistics, PolicyRef
+from ludus.core.user_code import code_in
+from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
 from ludus.envs.game_facts import GameFacts, contents_of, difference, players_of
-from ludus.envs.options import Environment
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
-from ludus.evaluation.ratings import rate_run
+from ludus.evaluation.run_ratings import rate_run
 from ludus.metagame.population.base import Lineage, PolicyRecord, populations_of, seats_in
-from ludus.metagame.population.matches import merge_statistics
+from ludus.metagame.population.match_log import merge_statistics
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
@@ -56,7 +56,7 @@ from ludus.storage.manifest import (
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, RUNS, find_run, is_entry
 from ludus.storage.stored_run import StoredRun, open_run, refuse_code
-from ludus.storage.zoo import check_name, check_zoo, content_of, find_entry, write_entry
+from ludus.storage.zoo_files import check_name, check_zoo, content_of, find_entry, write_entry
 
 _RATINGS = ("elo", "mean_payoff")
 _NEWEST = 100  # episodes of a training that say what it came to, as in reports

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyspiel
 
-from ludus.apps.episodes.records import (
+from ludus.apps.episodes.schemas import (
     Board,
     Card,
     CardsBoard,

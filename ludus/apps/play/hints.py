@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ludus.apps.episodes.debugger import Answers, Decisions, Step
 from ludus.apps.episodes.played_episode import answers_of
-from ludus.apps.episodes.records import FrameDecision, Hint
-from ludus.apps.play.games import RunGame
+from ludus.apps.episodes.schemas import FrameDecision, Hint
+from ludus.apps.play.run_game import RunGame
 from ludus.core.errors import ScenarioError
 from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy, teams_for

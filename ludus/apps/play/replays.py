@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.apps.episodes.checks import checked
-from ludus.apps.episodes.records import Replay
+from ludus.apps.episodes.schemas import Replay
+from ludus.apps.episodes.validation import checked
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.files import replace_file
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 
 if TYPE_CHECKING:
-    from ludus.apps.play.games import RunGame
+    from ludus.apps.play.run_game import RunGame
 
 FOLDER = "replays"
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -126,7 +126,7 @@ def line_of(id: str, replay: Mapping[str, Any]) -> ReplayLine:
 def play(game: RunGame, who: Sequence[str], *, seed: int | None = None, steps: int | None = None) -> Replay:
     """One game of these players now. who: [P] names, or one for all. seed: default: a new one. Raises as
     `RunGame.episode`."""
-    from ludus.apps.play.games import MOST_STEPS
+    from ludus.apps.play.run_game import MOST_STEPS
     from ludus.apps.play.views import View
 
     chosen = secrets.randbits(31) if seed is None else seed

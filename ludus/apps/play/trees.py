@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.apps.episodes.records import Board
+from ludus.apps.episodes.schemas import Board
 from ludus.apps.play.boards import board_of, dealt, label_of
-from ludus.apps.play.games import PERSON, RunGame, check_name
+from ludus.apps.play.run_game import PERSON, RunGame, check_name
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.episodes.debugger import Decision, EpisodeDebugger
-from ludus.apps.episodes.records import (
+from ludus.apps.episodes.schemas import (
     Board,
     BoardSeat,
     Box,

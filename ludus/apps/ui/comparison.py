@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.apps.ui.compared_runs import (
+from ludus.apps.ui.figures.base import all_finite, finite
+from ludus.apps.ui.run_metrics import (
     AXES,
     LEARNED,
     MEASURES,
@@ -30,11 +31,10 @@ from ludus.apps.ui.compared_runs import (
     Settings,
     differing_settings,
 )
-from ludus.apps.ui.figures.base import all_finite, finite
-from ludus.apps.ui.snapshot import REPORT, Snapshot
-from ludus.apps.ui.snapshot import write as write_snapshot
+from ludus.apps.ui.static_page import REPORT, Snapshot
+from ludus.apps.ui.static_page import write as write_snapshot
 from ludus.core.errors import ConfigError, RunError, UnknownName
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 from ludus.storage.run_dirs import RUNS, find_experiment
 
 Array = NDArray[np.float64]

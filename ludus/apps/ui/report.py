@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ludus.apps.ui import snapshot
+from ludus.apps.ui import static_page
 from ludus.apps.ui.figures.panels import PANELS
-from ludus.apps.ui.figures.payoffs import PayoffTable
-from ludus.apps.ui.snapshot import REPORT, Snapshot
-from ludus.core.plain import to_json
+from ludus.apps.ui.figures.payoff_heat_map import PayoffTable
+from ludus.apps.ui.static_page import REPORT, Snapshot
+from ludus.core.jsonable import to_json
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.run_dirs import find_run
 
@@ -51,7 +51,7 @@ def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
     folder = find_run(run_dir, zoo=False)
     with Reader(folder, memory=Memory()) as reader:
         page = collect(reader)
-    return snapshot.write(folder / REPORT if out is None else Path(out), page)
+    return static_page.write(folder / REPORT if out is None else Path(out), page)
 
 
 def collect(reader: Reader) -> Snapshot:

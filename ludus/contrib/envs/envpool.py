@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters import native
+from ludus.envs.adapters.agent_seats import Sides, seat_agents, split_options
 from ludus.envs.adapters.native import (
     AsyncNativeVectorEnv,
     Native,
@@ -26,10 +27,9 @@ from ludus.envs.adapters.native import (
 )
 from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent, quiet
-from ludus.envs.adapters.teams import Sides, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
-from ludus.envs.python_loop import check_actions
+from ludus.envs.python_vector import check_actions
 from ludus.envs.spaces import MASK, observation_space
 
 # --------------------------------------------------------------------------------------------------------------------

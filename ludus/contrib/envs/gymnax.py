@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
-from ludus.envs.adapters.teams import check_limit
+from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
+from ludus.envs.functional.factory import functional_vector
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, own_space, shown_space
-from ludus.envs.functional.making import functional_vector
 
 __all__ = ["make", "names"]
 
@@ -62,7 +62,7 @@ def _seen(observation: Value) -> Seen:
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """`name` is `CartPole-v1` or such. options: of the environment's parameters (max_steps_in_episode …), those that its class takes, and
-    those of `ludus.envs.adapters.teams.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
+    those of `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
     known = names()
     if name not in known:
         raise UnknownName("environment of gymnax", name, known)

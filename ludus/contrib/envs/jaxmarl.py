@@ -16,8 +16,8 @@ from gymnasium import Space
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
+from ludus.envs.functional.factory import functional_vector
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, own_space, shown_space
-from ludus.envs.functional.making import functional_vector
 
 __all__ = ["make", "names"]
 
@@ -123,7 +123,7 @@ def _legal_moves(env: Any, state: Any) -> Callable[[Value], Any] | None:
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """`name` is what JaxMARL registers, such as `SMAX` or `overcooked`. options: those of its class, among them scenario (SMAX: a map such
     as 3m) and layout (Overcooked: a kitchen such as cramped_room) by name; shaped_rewards (Overcooked: what the package's rewards for steps
-    on the way count, default 0); those of `ludus.envs.adapters.teams.Sides`, teams by default prefix for SMAX (allies, enemies).
+    on the way count, default 0); those of `ludus.envs.adapters.agent_seats.Sides`, teams by default prefix for SMAX (allies, enemies).
     Raises UnknownName, ConfigError for options that are not taken and for what Ludus does not play."""
     jaxmarl = _package()
     if name in _REFUSED:

@@ -15,8 +15,8 @@ from gymnasium import Space, spaces
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
+from ludus.envs.functional.factory import functional_vector
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, shown_space
-from ludus.envs.functional.making import functional_vector
 
 __all__ = ["make", "names"]
 
@@ -147,7 +147,7 @@ class _NoViewer:
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """`name` is what Jumanji registers, such as `RobotWarehouse-v0`. options: those of its class (time_limit …), generator: {…}, what its
     generator of episodes is made with, in place of what it is by default (num_agents, grid_size …), and those of
-    `ludus.envs.adapters.teams.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
+    `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
     jumanji = _package()
     if name not in jumanji.registered_environments():
         raise UnknownName("environment of Jumanji", name, names())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.core.errors import UnknownName
-from ludus.envs.adapters.teams import split_options
+from ludus.envs.adapters.agent_seats import split_options
+from ludus.envs.adapters.pettingzoo_vector import made_with
 from ludus.envs.adapters.tuple_env import tuple_vector
-from ludus.envs.adapters.zoo import made_with
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]

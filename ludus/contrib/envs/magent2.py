@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
-from ludus.envs.adapters.teams import check_limit, players_of, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import check_limit, players_of, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 
@@ -370,8 +370,8 @@ _OURS = ("render_mode", "seed")  # set by Ludus
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """options: those of `parallel_env` (map_size, max_cycles, minimap_mode, extra_features, rewards), and of
-    `ludus.envs.adapters.teams.Sides`: `teams` is by default one player for each army ("red", "blue"); agents of one kind cannot be parted.
-    Raises UnknownName, and ConfigError for options that the environment does not take or teams that part a kind.
+    `ludus.envs.adapters.agent_seats.Sides`: `teams` is by default one player for each army ("red", "blue"); agents of one kind cannot be
+    parted. Raises UnknownName, and ConfigError for options that the environment does not take or teams that part a kind.
     """
     if name not in names():
         raise UnknownName("MAgent2 environment", name, names())

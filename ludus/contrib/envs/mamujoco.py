@@ -17,12 +17,12 @@ import numpy as np
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.packages import missing_package
 from ludus.core.types import Array, Timestep
+from ludus.envs.adapters.agent_seats import AgentName, Teams, players_of, split_options
+from ludus.envs.adapters.pettingzoo_vector import shown_as, zoo_vector
 from ludus.envs.adapters.single import quiet
-from ludus.envs.adapters.teams import AgentName, Teams, players_of, split_options
-from ludus.envs.adapters.zoo import shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.python_vector import PythonVectorEnv
 
 __all__ = ["make", "names"]
 

@@ -17,10 +17,10 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, nearest, one_line
-from ludus.envs.adapters.teams import AgentName, AgentSeat, Sides, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import AgentName, AgentSeat, Sides, seat_agents, split_options
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
 
 __all__ = ["make", "names"]
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from gymnasium import Space, spaces
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
-from ludus.envs.adapters.teams import check_limit
+from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
+from ludus.envs.functional.factory import functional_vector
 from ludus.envs.functional.game import KEY, Earned, Seen, Value, fit, shown_space
-from ludus.envs.functional.making import functional_vector
 
 __all__ = ["make", "names"]
 
@@ -65,7 +65,7 @@ class PgxEnv:
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """`name` is one of Pgx's games, such as `connect_four`. options: max_steps (default None: until the game ends), and those of
-    `ludus.envs.adapters.teams.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
+    `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
     known = names()
     if name not in known:
         raise UnknownName("game of Pgx", name, known)

@@ -13,11 +13,11 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, one_line
-from ludus.envs.adapters.answers import drawn
-from ludus.envs.adapters.teams import Sides, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import Sides, seat_agents, split_options
+from ludus.envs.adapters.step_checks import drawn
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
 
 __all__ = ["make", "names"]
 

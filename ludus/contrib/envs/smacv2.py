@@ -9,7 +9,7 @@ from typing import Any
 
 from ludus.contrib.envs.smac import DEFAULTS, battles, built, check_ours
 from ludus.core.errors import UnknownName
-from ludus.envs.adapters.teams import split_options
+from ludus.envs.adapters.agent_seats import split_options
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]

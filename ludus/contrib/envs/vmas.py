@@ -20,11 +20,11 @@ from torch import Tensor
 from ludus.backend.device import scalars_to_host, to_device, to_numpy
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array, EnvSpec, Timestep
-from ludus.envs.adapters.teams import check_limit, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import check_limit, seat_agents, split_options
 from ludus.envs.base import Unsaved, VectorEnv
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, DeviceVectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
-from ludus.envs.python_loop import check_actions
-from ludus.envs.resident import DeviceSlots, DeviceTimestep, DeviceVectorEnv
+from ludus.envs.python_vector import check_actions
 
 # --------------------------------------------------------------------------------------------------------------------
 # VMAS's batch: one call steps all environments. Some of them begin anew by states that a reset of all gave, and that wait for them: VMAS
@@ -427,7 +427,8 @@ _MAX_STEPS = 100
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """options: max_steps (default 100; None: until the scenario says that it is done), continuous_actions (default true),
     multidiscrete_actions, clamp_actions (default true: actions beyond their range are brought into it), those of the scenario, and those
-    of `ludus.envs.adapters.teams.Sides`. Raises UnknownName, ConfigError for options that are not taken, EnvError for what cannot be made.
+    of `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken, EnvError for what cannot
+    be made.
     """
     import vmas
 

@@ -11,10 +11,9 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ludus.contrib.football.encoders import CentralState, Encoder, encoder, legal
 from ludus.contrib.football.frames import PIXELS, Frames
 from ludus.contrib.football.match import COUNTED, Match, Plan
-from ludus.contrib.football.observations import CentralState, Encoder, encoder, legal
-from ludus.contrib.football.rewards import ZERO_SUM, Rewards
 from ludus.contrib.football.scenarios import (
     Formation,
     Rules,
@@ -25,12 +24,13 @@ from ludus.contrib.football.scenarios import (
     role_names,
     with_rules,
 )
+from ludus.contrib.football.shaping import ZERO_SUM, Rewards
 from ludus.contrib.football.view import LEFT, RIGHT, Action, View
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_loop import PythonVectorEnv
+from ludus.envs.python_vector import PythonVectorEnv
 
 __all__ = ["FootballOptions", "make", "names"]
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.contrib.football.frames import PIXELS, Frames, small
+from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
 from ludus.contrib.football.pitch import draw
 from ludus.contrib.football.scenarios import Controls, Formation, engine, engine_config
-from ludus.contrib.football.statistics import NAMES, MatchStatistics
 from ludus.contrib.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, side_view
 from ludus.core import seeding
 from ludus.core.types import Array
 from ludus.envs.publisher import GOES_ON, TERMINATED
-from ludus.envs.python_loop import Happened
+from ludus.envs.python_vector import Happened
 
 __all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
 

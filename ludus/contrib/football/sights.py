@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.contrib.football.encoders import ENCODERS
 from ludus.contrib.football.observation_kernels import HEIGHT, KICK, RUN
-from ludus.contrib.football.observations import ENCODERS
 from ludus.contrib.football.view import HALF_WIDTH, LEFT, METRES, NOBODY, Mode, View
 
 __all__ = ["views"]

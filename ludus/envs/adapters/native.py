@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
+from ludus.core.process_settings import enter, leave, users_code
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
-from ludus.core.user_code import enter, leave, users_code
-from ludus.envs.adapters.answers import drawn
 from ludus.envs.adapters.single import one_agent
+from ludus.envs.adapters.step_checks import drawn
 from ludus.envs.base import Unsaved, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
-from ludus.envs.python_loop import check_actions, fits
+from ludus.envs.python_vector import check_actions, fits
 from ludus.envs.spaces import MASK, Choices, MaskedObservation, action_start, observation_space, truths
 
 # --------------------------------------------------------------------------------------------------------------------

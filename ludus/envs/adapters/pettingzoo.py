@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.envs.adapters.teams import split_options
-from ludus.envs.adapters.zoo import Api, check_api, made_with, shown_as, zoo_vector
+from ludus.envs.adapters.agent_seats import split_options
+from ludus.envs.adapters.pettingzoo_vector import Api, check_api, made_with, shown_as, zoo_vector
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import AgentSpec, Determinism, EnvSpec
-from ludus.envs.adapters.answers import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
-from ludus.envs.adapters.teams import EpisodeStatistics, statistics_named
+from ludus.envs.adapters.agent_seats import EpisodeStatistics, statistics_named
+from ludus.envs.adapters.step_checks import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
+from ludus.envs.python_vector import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.spaces import (
     MASK,
     Choices,

@@ -11,11 +11,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.envs.adapters.answers import RESET, STEP, check_answer, check_mapping, drawn, one_flag
-from ludus.envs.adapters.teams import AgentSeat, Sides, seat_agents
-from ludus.envs.adapters.zoo import close
+from ludus.envs.adapters.agent_seats import AgentSeat, Sides, seat_agents
+from ludus.envs.adapters.pettingzoo_vector import close
+from ludus.envs.adapters.step_checks import RESET, STEP, check_answer, check_mapping, drawn, one_flag
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_loop import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
 
 
 def tuple_vector(

@@ -14,7 +14,7 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
-from ludus.envs.adapters.teams import AgentName, Sides, seat_agents
+from ludus.envs.adapters.agent_seats import AgentName, Sides, seat_agents
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.spaces import Choices
 

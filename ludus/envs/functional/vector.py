@@ -20,10 +20,10 @@ from ludus.core import seeding
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import Unsaved
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, DeviceVectorEnv
 from ludus.envs.functional.game import Program, Shown, split_seeds
 from ludus.envs.publisher import GOES_ON, TERMINATED, Publisher
-from ludus.envs.python_loop import check_actions
-from ludus.envs.resident import DeviceSlots, DeviceTimestep, DeviceVectorEnv
+from ludus.envs.python_vector import check_actions
 
 _FIRST = "step was called before reset; reset the environment first."
 

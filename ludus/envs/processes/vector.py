@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import VectorEnv
+from ludus.envs.processes.environment_worker import EnvironmentWorker, RowCounts, Written
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows, memory_file
-from ludus.envs.processes.worker import EnvironmentWorker, RowCounts, Written
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.python_loop import check_actions
+from ludus.envs.python_vector import check_actions
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
 
 Fault: TypeAlias = ChildLost | ChildRaised

@@ -23,8 +23,8 @@ from ludus.core.packages import require
 from ludus.core.types import AgentSpec, Enumeration, EnvSpec, Exploitability
 from ludus.envs.game_facts import contents_of
 from ludus.envs.tree import sweeps
-from ludus.envs.tree.arrays import Arrays, Nodes, build
 from ludus.envs.tree.sweeps import Contraction, contraction, expand
+from ludus.envs.tree.tree_arrays import Arrays, Nodes, build
 from ludus.envs.tree.walk import CHANCE, TERMINAL, Walk, load, refuse_unfit, surely_larger, title, walk
 
 __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]

@@ -22,9 +22,9 @@ from torch import Tensor
 from ludus.backend.device import no_compiler, to_device, uncompiled
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.machine import out_of_memory
-from ludus.envs.resident import DeviceSlots, DeviceTimestep
-from ludus.envs.tree.arrays import Nodes
+from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
 from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.tree_arrays import Nodes
 from ludus.envs.tree.walk import CHANCE, TERMINAL
 
 __all__ = ["Episodes", "TreeDeviceEnv", "TreeGames"]
@@ -414,8 +414,8 @@ _FOR_EVER = (1 << 63) - 1
 
 
 class TreeDeviceEnv:
-    """E games of one tree (`ludus.envs.resident.DeviceVectorEnv`), as those of `TreeVectorEnv`: observations are ids of the enumeration,
-    which says the masks, and every episode ends by itself. fused: as `TreeGames` takes it.
+    """E games of one tree (`ludus.envs.device_vector.DeviceVectorEnv`), as those of `TreeVectorEnv`: observations are ids of the
+    enumeration, which says the masks, and every episode ends by itself. fused: as `TreeGames` takes it.
 
     `reset(seed)` gives environment e a seed of its own; episode k of it is what `TreeVectorEnv` plays under that seed.
     """

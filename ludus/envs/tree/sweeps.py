@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.ties import TIE
-from ludus.envs.tree.arrays import Outcomes, unique_columns
+from ludus.envs.tree.tree_arrays import Outcomes, unique_columns
 
 _TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
 

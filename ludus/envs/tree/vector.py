@@ -15,14 +15,14 @@ from ludus.core.errors import EnvError
 from ludus.core.seeding import uniform
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.tree.arrays import Arrays
 from ludus.envs.tree.game_tree import GameTree
+from ludus.envs.tree.tree_arrays import Arrays
 from ludus.envs.tree.walk import CHANCE, TERMINAL
 
 if TYPE_CHECKING:
     import torch
 
-    from ludus.envs.resident import DeviceVectorEnv
+    from ludus.envs.device_vector import DeviceVectorEnv
 
 __all__ = ["TreeVectorEnv"]
 

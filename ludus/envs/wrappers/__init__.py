@@ -10,9 +10,9 @@ from ludus.envs.wrappers.observations import (
     resize,
     scale_observation,
 )
+from ludus.envs.wrappers.player_groups import group_players, joint_state
 from ludus.envs.wrappers.registry import WRAPPERS, wrap
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, sign_reward, time_limit
-from ludus.envs.wrappers.teams import group_players, joint_state
 
 __all__ = [
     "WRAPPERS",

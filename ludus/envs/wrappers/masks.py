@@ -12,7 +12,7 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.parts import resolve_name
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_loop import check_actions
+from ludus.envs.python_vector import check_actions
 from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper, apart, chosen, refuse_enumerated
 

@@ -24,10 +24,10 @@ from ludus.core.types import (
     Weights,
 )
 from ludus.metagame.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
-from ludus.metagame.population.matches import pack_record, unpack_record
+from ludus.metagame.population.match_log import pack_record, unpack_record
 from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
-from ludus.metagame.population.ratings.results import PairTally, pairs
+from ludus.metagame.population.ratings.win_counts import PairTally, pairs
 
 
 class AgentManager:

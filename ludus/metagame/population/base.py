@@ -48,7 +48,7 @@ class View:
 
     def first(self, population: int) -> int:
         """The place of the first policy that was trained: those before it were there from the start. Place 0 plays at random, the others
-        were given (`ludus.schedulers.options.Opponent`)."""
+        were given (`ludus.schedulers.config.Opponent`)."""
         return self.initial[population] if self.initial else 1
 
     def place(self, ref: PolicyRef) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match, State
-from ludus.metagame.population.matches import (
+from ludus.metagame.population.match_log import (
     Moments,
     as_block,
     brief,

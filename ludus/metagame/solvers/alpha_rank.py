@@ -15,10 +15,10 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.games import joint_gains, symmetric_joint
 from ludus.metagame.solvers.limits import look, require_memory
+from ludus.metagame.solvers.normal_form import joint_gains, symmetric_joint
 
 # --------------------------------------------------------------------------------------------------------------------
 # Stationary distributions of finite Markov chains, exact to rounding in every entry. The elimination of Grassmann,
@@ -267,22 +267,23 @@ class AlphaRank:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, a single-population model of anything but two players of one population, an alpha that
         splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is not used."""
-        games.require_complete(payoffs, "alpha_rank")
-        mean = games.symmetrised(payoffs)
+        normal_form.require_complete(payoffs, "alpha_rank")
+        mean = normal_form.symmetrised(payoffs)
         if self._single(payoffs):
-            ranked = self._ranked(single_population(mean[0]), games.payoff_range(mean))
-            return MetaSolution((ranked, ranked), games.nash_conv(payoffs, (ranked, ranked)))
-        ranked = self._ranked(multi_population(mean), games.payoff_range(mean)).reshape(payoffs.sizes)
+            ranked = self._ranked(single_population(mean[0]), normal_form.payoff_range(mean))
+            return MetaSolution((ranked, ranked), normal_form.nash_conv(payoffs, (ranked, ranked)))
+        ranked = self._ranked(multi_population(mean), normal_form.payoff_range(mean)).reshape(payoffs.sizes)
         joint = symmetric_joint(ranked, payoffs.population)
         if self.answer == "joint":
             return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
-        marginals = games.pooled(
-            [games.distribution(m) for m in MetaSolution(None, math.nan, joint=joint).strategies], payoffs.population
+        marginals = normal_form.pooled(
+            [normal_form.distribution(m) for m in MetaSolution(None, math.nan, joint=joint).strategies],
+            payoffs.population,
         )
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _single(self, payoffs: Payoffs) -> bool:
-        fits = payoffs.num_players == 2 and games.shared(payoffs)
+        fits = payoffs.num_players == 2 and normal_form.shared(payoffs)
         if self.model == "single_population" and not fits:
             raise SolverError(
                 f"alpha_rank: single_population needs two players of one population, given {payoffs.num_players} of the populations "

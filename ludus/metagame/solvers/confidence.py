@@ -14,8 +14,8 @@ from ludus.core.errors import DataError
 from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
-from ludus.metagame.solvers.games import against
+from ludus.metagame.solvers import normal_form
+from ludus.metagame.solvers.normal_form import against
 
 # --------------------------------------------------------------------------------------------------------------------
 # Confidence sequences for means of bounded values: intervals that hold at every time at once, so whoever looks
@@ -191,8 +191,8 @@ def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int 
         unplayed = float(np.sum(payoffs.utility_range)) / 2
         total = np.where(payoffs.count > 0, payoffs.mean.sum(axis=0), unplayed)[sampled]
         low[1, sampled], high[1, sampled] = total - high[0, sampled], total - low[0, sampled]
-    if games.shared(payoffs):
-        low, high = (games.symmetrised(dataclasses.replace(payoffs, mean=ends)) for ends in (low, high))
+    if normal_form.shared(payoffs):
+        low, high = (normal_form.symmetrised(dataclasses.replace(payoffs, mean=ends)) for ends in (low, high))
         if self_play_known(payoffs):
             for ends in (low, high):
                 ends[:, range(ends.shape[1]), range(ends.shape[1])] = constant_sum(payoffs) / 2
@@ -207,7 +207,7 @@ def _mirrored_ranges(payoffs: Payoffs) -> bool:
 
 def self_play_known(payoffs: Payoffs) -> bool:
     """Whether a policy's payoff against itself needs no play: two players of one population share a constant sum equally."""
-    return payoffs.num_players == 2 and payoffs.zero_sum and games.shared(payoffs)
+    return payoffs.num_players == 2 and payoffs.zero_sum and normal_form.shared(payoffs)
 
 
 def constant_sum(payoffs: Payoffs) -> float:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.games import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
 from ludus.metagame.solvers.limits import USEFUL, note_of, require_memory
 from ludus.metagame.solvers.nash import solve_interior_point
+from ludus.metagame.solvers.normal_form import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
 from ludus.metagame.solvers.simplex_program import Matrix, SimplexProgram, minimise
 
 Selection = Literal["max_gini", "max_welfare", "min_epsilon"]
@@ -64,8 +64,8 @@ class CoarseCorrelated:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
-        games.require_complete(payoffs, self.kind)
-        mean = games.symmetrised(payoffs)
+        normal_form.require_complete(payoffs, self.kind)
+        mean = normal_form.symmetrised(payoffs)
         weights, part, note = self._answer(mean)
         joint = np.zeros(payoffs.sizes)
         joint[np.ix_(*part)] = weights.reshape([len(places) for places in part])
@@ -87,7 +87,7 @@ class CoarseCorrelated:
             what=f"a game of {' × '.join(map(str, mean.shape[1:]))} policies",
             advice="Use fewer policies (responses.most, or a `stop`), cce instead of ce, or nash for two players and zero sums.",
         )
-        weights, note = self._selected(mean, part, games.payoff_range(mean) or 1.0)
+        weights, note = self._selected(mean, part, normal_form.payoff_range(mean) or 1.0)
         return weights, part, note
 
     def _memory(self, sizes: Sequence[int], played: Sequence[int]) -> float:
@@ -128,7 +128,7 @@ class CoarseCorrelated:
         note = note_of(
             error, self.tolerance, solver=self.kind, advice="Raise `tolerance`, or use cce or another solver."
         )
-        return games.distribution(weights, least=LEAST / len(weights)), note
+        return normal_form.distribution(weights, least=LEAST / len(weights)), note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ def zero_sum_supports(mean: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDA
         The places of these strategies of each player (and of others, where rounding cannot tell). None for other games, and where rounding
         stops too early to say.
     """
-    scale = games.payoff_range(mean)
+    scale = normal_form.payoff_range(mean)
     if len(mean) != 2 or scale == 0.0 or float(np.ptp(mean[0] + mean[1])) > TIE * scale:
         return None
     matrix = mean[0] / scale

@@ -12,7 +12,7 @@ from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.core.ties import TIE
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.dynamics import SUMS, add, contract, mix_rows, own_axis_last, padded_uniform
 
@@ -118,10 +118,10 @@ class FictitiousPlay:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
-        games.require_complete(payoffs, "fictitious_play")
-        mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+        normal_form.require_complete(payoffs, "fictitious_play")
+        mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         counts = padded_uniform(payoffs.sizes)
-        tables = own_axis_last(mean) / (games.payoff_range(mean) or 1.0)  # ties are within a part of the range
+        tables = own_axis_last(mean) / (normal_form.payoff_range(mean) or 1.0)  # ties are within a part of the range
         fictitious_play(tables, sizes, counts, 1.0, self.iterations)
-        marginals = games.unpadded(counts, payoffs)
-        return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+        marginals = normal_form.unpadded(counts, payoffs)
+        return MetaSolution(marginals, float(normal_form.deviation_gains(mean, marginals).sum()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 
 
@@ -21,9 +21,9 @@ class Uniform:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
-        games.require_populated(payoffs, "uniform")
-        marginals = tuple(games.uniform(size) for size in payoffs.sizes)
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+        normal_form.require_populated(payoffs, "uniform")
+        marginals = tuple(normal_form.uniform(size) for size in payoffs.sizes)
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class Last:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
-        games.require_populated(payoffs, "last")
+        normal_form.require_populated(payoffs, "last")
         marginals = tuple(np.eye(1, size, size - 1)[0] for size in payoffs.sizes)
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ class LastK:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError if a population is empty."""
-        games.require_populated(payoffs, "last_k")
+        normal_form.require_populated(payoffs, "last_k")
         marginals = []
         for size in payoffs.sizes:
             marginal = np.zeros(size)
             marginal[-self.k :] = 1.0 / min(self.k, size)
             marginals.append(marginal)
-        return MetaSolution(tuple(marginals), games.nash_conv(payoffs, marginals))
+        return MetaSolution(tuple(marginals), normal_form.nash_conv(payoffs, marginals))

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import look
 
@@ -235,9 +235,9 @@ class Logit:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where that makes no
         difference (with a note). `warm` is not used."""
-        games.require_complete(payoffs, "logit")
-        mean = games.symmetrised(payoffs)
-        scale = games.payoff_range(mean) or 1.0
+        normal_form.require_complete(payoffs, "logit")
+        mean = normal_form.symmetrised(payoffs)
+        scale = normal_form.payoff_range(mean) or 1.0
         least = mean.reshape(len(mean), -1).min(axis=1).reshape(-1, *[1] * len(mean))
         game = QuantalResponse((mean - least) / scale, payoffs.population)
         strategies, reached = follow(game, self.rationality * scale)
@@ -248,4 +248,4 @@ class Logit:
                 f"logit: rounding ended the branch of equilibria at rationality {reached / scale:.3g}; {self.rationality:.3g} was asked "
                 f"for. The answer is the equilibrium there, next to Nash's; a rationality of {FAR / scale:.1g} is enough for that."
             )
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals), note=note)
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals), note=note)

@@ -14,10 +14,10 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError
 from ludus.core.types import MetaSolution, State
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
-from ludus.metagame.solvers.games import against, others, seat_orders, swaps
+from ludus.metagame.solvers.normal_form import against, others, seat_orders, swaps
 from ludus.metagame.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class MetaStrategy:
 
     def sides(self, payoffs: Payoffs, solution: MetaSolution, errors: float) -> list[_Side]:
         """Each player's policies, their widths being so many standard errors."""
-        mean, spread = games.symmetrised(payoffs), spreads(payoffs, self.min_units)
+        mean, spread = normal_form.symmetrised(payoffs), spreads(payoffs, self.min_units)
         found = []
         for p in range(payoffs.num_players):
             weight = others(solution, p).ravel()
@@ -264,7 +264,7 @@ class UntilConfident:
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.steer.min_units)
-        mean, found = games.symmetrised(payoffs), []
+        mean, found = normal_form.symmetrised(payoffs), []
         for p in range(payoffs.num_players):
             count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
             widths = bounds.high[p] - mean[p]
@@ -286,7 +286,7 @@ class ResponseGraph:
     def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> Array:
         """See `Goal`."""
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.min_units)
-        if payoffs.num_players == 2 and games.shared(payoffs):
+        if payoffs.num_players == 2 and normal_form.shared(payoffs):
             undecided = (bounds.low[0] < bounds.high[1]) & (bounds.low[1] < bounds.high[0])
             undecided &= ~np.eye(len(undecided), dtype=np.bool_)
         else:
@@ -328,8 +328,8 @@ def spreads(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
             prior = min(prior, max(typical, prior / 10))
         out[p] = np.where(payoffs.count < min_units, prior, np.sqrt((payoffs.m2[p] + prior**2) / count))
     out[:, payoffs.exact] = 0.0
-    if games.shared(payoffs):
-        out = games.symmetrised(dataclasses.replace(payoffs, mean=out))
+    if normal_form.shared(payoffs):
+        out = normal_form.symmetrised(dataclasses.replace(payoffs, mean=out))
         if self_play_known(payoffs):
             out[:, range(out.shape[1]), range(out.shape[1])] = 0.0
     return out

@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import look
 from ludus.metagame.solvers.nash import MatrixSolution, certified_gap, solve_highs, solve_interior_point
@@ -157,14 +157,14 @@ class MaxEntropyNash:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum. `warm` is not used."""
-        games.require_two_player_zero_sum(payoffs, "max_entropy_nash")
-        games.require_complete(payoffs, "max_entropy_nash")
-        matrix = games.zero_sum_matrix(payoffs)
+        normal_form.require_two_player_zero_sum(payoffs, "max_entropy_nash")
+        normal_form.require_complete(payoffs, "max_entropy_nash")
+        matrix = normal_form.zero_sum_matrix(payoffs)
         scale = float(np.ptp(matrix)) or 1.0
         scaled = (matrix - matrix.min()) / scale
         found = self._equilibrium(scaled)
         x, note = self._most_even(scaled, found.row)
-        y, other = (x, note) if games.shared(payoffs) else self._most_even(-scaled.T, found.column)
+        y, other = (x, note) if normal_form.shared(payoffs) else self._most_even(-scaled.T, found.column)
         return MetaSolution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
 
     def _equilibrium(self, matrix: NDArray[np.float64]) -> MatrixSolution:
@@ -184,12 +184,12 @@ class MaxEntropyNash:
         limits = np.full(matrix.shape[1], self.tolerance - least)
         found = most_even(np.ascontiguousarray(-matrix.T), limits, base, room=self.tolerance)
         if found.excess <= self.tolerance:
-            return games.distribution(found.x, least=LEAST), ""
+            return normal_form.distribution(found.x, least=LEAST), ""
         note = (
             f"max_entropy_nash: stopped {found.excess:.1e} of the payoffs' range outside the equilibria, where {self.tolerance:.0e} was "
             "asked for; the answer is an equilibrium, and perhaps not the most even one. Raise `tolerance`."
         )
-        return games.distribution(known, least=LEAST), note
+        return normal_form.distribution(known, least=LEAST), note
 
 
 def copies(matrix: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -13,10 +13,10 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.games import distribution
 from ludus.metagame.solvers.limits import look
+from ludus.metagame.solvers.normal_form import distribution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -435,18 +435,21 @@ class Nash:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
-        games.require_two_player_zero_sum(payoffs, "nash")
-        games.require_complete(payoffs, "nash")
-        matrix = games.zero_sum_matrix(payoffs)
+        normal_form.require_two_player_zero_sum(payoffs, "nash")
+        normal_form.require_complete(payoffs, "nash")
+        matrix = normal_form.zero_sum_matrix(payoffs)
         last = _fitting(warm, matrix.shape)
         allowed = self._allowed(matrix, last)
         if last is not None and min(matrix.shape) >= LARGE and _stands(matrix, warm, last, allowed):
             return MetaSolution(last, max(certified_gap(matrix, *last), 0.0), warm=last)
         found = self._solve(matrix, last, allowed)
         least = 0.04 * self.tolerance / max(matrix.shape)
-        row, column = games.distribution(found.row, least=least), games.distribution(found.column, least=least)
-        if games.shared(payoffs):
-            row = column = games.distribution(row + column)
+        row, column = (
+            normal_form.distribution(found.row, least=least),
+            normal_form.distribution(found.column, least=least),
+        )
+        if normal_form.shared(payoffs):
+            row = column = normal_form.distribution(row + column)
         return MetaSolution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
 
     def _allowed(

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.correlated import LEAST, least_epsilon
-from ludus.metagame.solvers.games import joint_gains, symmetric_joint
 from ludus.metagame.solvers.limits import note_of
 from ludus.metagame.solvers.nash import solve_interior_point
+from ludus.metagame.solvers.normal_form import joint_gains, symmetric_joint
 from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
 
 INDIFFERENT = 1e-9  # a player's payoffs that differ by less, as a part of the largest, leave nothing to bargain about
@@ -55,8 +55,8 @@ class NashBargaining:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
-        games.require_complete(payoffs, "nash_bargaining")
-        mean = games.symmetrised(payoffs)
+        normal_form.require_complete(payoffs, "nash_bargaining")
+        mean = normal_form.symmetrised(payoffs)
         flat = mean.reshape(len(mean), -1)
         spread = np.ptp(flat, axis=1, keepdims=True)
         bargains = spread[:, 0] > INDIFFERENT * np.abs(flat).max(axis=1)
@@ -87,11 +87,11 @@ class NashBargaining:
         found = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
         error = max(agreed.error, found.error)
         note = note_of(error, self.tolerance, solver="nash_bargaining", of="the agreement", advice="Raise `tolerance`.")
-        return games.distribution(found.x, least=LEAST / len(found.x)), note
+        return normal_form.distribution(found.x, least=LEAST / len(found.x)), note
 
     def _agreement(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[profiles] > 0: a distribution that is better for everybody than to disagree."""
-        uniform = games.uniform(surplus.shape[1])
+        uniform = normal_form.uniform(surplus.shape[1])
         if not len(surplus):
             return uniform
         least, best = least_epsilon(-surplus)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import USEFUL, look, note_of
 
@@ -212,9 +212,9 @@ class NashBimatrix:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium was found."""
-        games.require_two_player(payoffs, "nash_bimatrix")
-        games.require_complete(payoffs, "nash_bimatrix")
-        mean, shared = games.symmetrised(payoffs), games.shared(payoffs)
+        normal_form.require_two_player(payoffs, "nash_bimatrix")
+        normal_form.require_complete(payoffs, "nash_bimatrix")
+        mean, shared = normal_form.symmetrised(payoffs), normal_form.shared(payoffs)
         row, column = (mean[0], np.eye(len(mean[0]))) if shared else (mean[0], mean[1])
         pairs = pairs_of_supports(*row.shape)
         enumerate_ = self.method == "support_enumeration" or (self.method == "auto" and pairs <= FEW_PAIRS)
@@ -227,7 +227,7 @@ class NashBimatrix:
         if best is None and self.method != "support_enumeration":
             best, other = self._best(mean, paths(row, column, max_pivots=self.max_pivots), shared=shared)
             nearest = min((one for one in (nearest, other) if one is not None), key=lambda one: one.gap, default=None)
-        span = max(games.payoff_range(mean), 1e-300)
+        span = max(normal_form.payoff_range(mean), 1e-300)
         if best is None and nearest is not None and nearest.gap <= USEFUL * span:
             advice = "Raise `tolerance`, or use regret_matching_plus or projected_replicator_dynamics."
             # a candidate that is not within the tolerance misses it, whatever is rounding elsewhere
@@ -245,13 +245,13 @@ class NashBimatrix:
         self, mean: Matrix, candidates: Iterator[Pair], *, shared: bool
     ) -> tuple[MetaSolution | None, MetaSolution | None]:
         """(the candidate with the highest sum of payoffs among those that are equilibria, the one with the least gap)."""
-        allowed = self.tolerance * max(games.payoff_range(mean), 1e-300)
+        allowed = self.tolerance * max(normal_form.payoff_range(mean), 1e-300)
         best, most, nearest = None, -math.inf, None
         for x, y in candidates:
             look()
-            second = games.distribution(y)
-            marginals = (second, second) if shared else (games.distribution(x), second)
-            gap = float(games.deviation_gains(mean, marginals).sum())
+            second = normal_form.distribution(y)
+            marginals = (second, second) if shared else (normal_form.distribution(x), second)
+            gap = float(normal_form.deviation_gains(mean, marginals).sum())
             welfare = float(marginals[0] @ mean.sum(axis=0) @ marginals[1])
             if gap <= allowed and welfare > most + allowed:
                 best, most = MetaSolution(marginals, gap), welfare

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 
 Weighting: TypeAlias = Literal["squared", "variance", "linear", "linear_capped"]
@@ -70,11 +70,11 @@ class PFSPSolver:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for an empty population, a hole or NaN among the profiles that are read, and unbounded returns without a
         `span`. One player has no opponents: uniform."""
-        games.require_populated(payoffs, "pfsp")
+        normal_form.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
         each = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
-        marginals = games.pooled(each, payoffs.population)
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+        marginals = normal_form.pooled(each, payoffs.population)
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _spans(self, payoffs: Payoffs) -> NDArray[np.float64]:
         """float64[P, 2]: each player's returns of a defeat and of a victory."""

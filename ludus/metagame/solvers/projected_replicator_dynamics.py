@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.dynamics import SUMS, add, contract, own_axis_last, padded_uniform, put
 
@@ -262,8 +262,8 @@ class ProjectedReplicatorDynamics:
 
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
         """
-        games.require_complete(payoffs, "projected_replicator_dynamics")
-        mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+        normal_form.require_complete(payoffs, "projected_replicator_dynamics")
+        mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         iterations = self.iterations if sizes.max() > 1 else 1  # or nobody has a choice
         average, _ = replicator(
             own_axis_last(mean),
@@ -273,7 +273,7 @@ class ProjectedReplicatorDynamics:
             self.dt,
             min(self.gamma, 1.0 / max(payoffs.sizes)),
             self.average_last or iterations + 1,
-            self.precision * games.payoff_range(mean),
+            self.precision * normal_form.payoff_range(mean),
         )
-        marginals = games.unpadded(average, payoffs)
-        return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+        marginals = normal_form.unpadded(average, payoffs)
+        return MetaSolution(marginals, float(normal_form.deviation_gains(mean, marginals).sum()))

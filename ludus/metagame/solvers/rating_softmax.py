@@ -12,8 +12,8 @@ from scipy.special import softmax
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.population.ratings.bradley_terry import Likelihood, maximise
-from ludus.metagame.population.ratings.results import Pairs
-from ludus.metagame.solvers import games
+from ludus.metagame.population.ratings.win_counts import Pairs
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 
 PRIOR = 1.0  # draws against an average policy that each starts with, so that unbeaten ones stay finite
@@ -48,14 +48,16 @@ class RatingSoftmax:
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with bounds."""
-        games.require_complete(payoffs, "rating_softmax")
+        normal_form.require_complete(payoffs, "rating_softmax")
         ratings = self._elo(payoffs) if self.rating == "elo" else mean_ratings(payoffs)
-        marginals = games.pooled([softmax(r / self.temperature) for r in ratings], payoffs.population)
-        return MetaSolution(marginals, games.nash_conv(payoffs, marginals))
+        marginals = normal_form.pooled([softmax(r / self.temperature) for r in ratings], payoffs.population)
+        return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _elo(self, payoffs: Payoffs) -> list[NDArray[np.float64]]:
         """[P] float64[n_p], natural units; both populations on one scale."""
-        games.require_two_player_zero_sum(payoffs, "rating_softmax with elo", advice="rating: mean takes any game")
+        normal_form.require_two_player_zero_sum(
+            payoffs, "rating_softmax with elo", advice="rating: mean takes any game"
+        )
         low, high = payoffs.utility_range[0]
         if not (np.isfinite((low, high)).all() and low < high):
             raise SolverError(
@@ -63,7 +65,7 @@ class RatingSoftmax:
             )
         rows, columns = payoffs.sizes
         share = np.clip((payoffs.mean[0] - low) / (high - low), 0.0, 1.0) * self.rounds
-        if games.shared(payoffs):
+        if normal_form.shared(payoffs):
             rating = _log_strengths(share + self.rounds - share.T)
             return [rating, rating]
         won = np.zeros((rows + columns, rows + columns))
@@ -80,7 +82,7 @@ def _log_strengths(won: NDArray[np.float64]) -> NDArray[np.float64]:
 def mean_ratings(payoffs: Payoffs) -> list[NDArray[np.float64]]:
     """[P] float64[n_p]: mean payoffs against uniformly drawn co-players, as fractions of the payoffs' range; seats of a shared
     population are pooled."""
-    mean = games.symmetrised(payoffs)
-    scale = games.payoff_range(mean) or 1.0
-    uniform = [games.uniform(size) for size in payoffs.sizes]
-    return [games.values_against(mean, uniform, player) / scale for player in range(payoffs.num_players)]
+    mean = normal_form.symmetrised(payoffs)
+    scale = normal_form.payoff_range(mean) or 1.0
+    uniform = [normal_form.uniform(size) for size in payoffs.sizes]
+    return [normal_form.values_against(mean, uniform, player) / scale for player in range(payoffs.num_players)]

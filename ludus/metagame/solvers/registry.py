@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from ludus.core.errors import SolverError
-from ludus.core.own_code import qualified_name, short_repr, wrong_distribution
 from ludus.core.types import MetaSolution
+from ludus.core.user_code import qualified_name, short_repr, wrong_distribution
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.dynamics import SUMS, contract, own_axis_last, padded_uniform
 
@@ -84,15 +84,17 @@ def _require_iterations(iterations: int, solver: str) -> None:
 
 
 def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus: bool) -> MetaSolution:
-    games.require_complete(payoffs, solver)
-    mean, sizes = games.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+    normal_form.require_complete(payoffs, solver)
+    mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
     iterations = iterations if sizes.max() > 1 else 1  # or nobody has a choice
-    in_turn = plus and not games.shared(payoffs)  # players of one population move at once, so that they stay alike
+    in_turn = plus and not normal_form.shared(
+        payoffs
+    )  # players of one population move at once, so that they stay alike
     average = regret_matching(
         own_axis_last(mean), sizes, padded_uniform(payoffs.sizes), iterations, gamma, plus, in_turn
     )
-    marginals = games.unpadded(average, payoffs)
-    return MetaSolution(marginals, float(games.deviation_gains(mean, marginals).sum()))
+    marginals = normal_form.unpadded(average, payoffs)
+    return MetaSolution(marginals, float(normal_form.deviation_gains(mean, marginals).sum()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.algorithms.common.returns import scanned
-from ludus.algorithms.common.spaces import reward_scale
+from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import Acted, ActingModel, Inputs, Model, Settings
 from ludus.replay.blocks import Block, BlockRows, of_players, placed_where, until_next
@@ -138,7 +138,7 @@ def shown(state: Tensor | None) -> Tensor | None:
 
 
 def team_rewards(block: Block) -> Tensor:
-    """float64[K, C]: as `ludus.algorithms.on_policy.teams.team_rewards`, what the whole team received after each of its agents'
+    """float64[K, C]: as `ludus.algorithms.on_policy.multi_agent.team_rewards`, what the whole team received after each of its agents'
     decisions, up to the agent's next one, or to the end of the episode. A row's reward counts when its last part has come."""
     times = torch.arange(len(block.row), device=block.row.device)[:, None]
     newest = torch.where(block.row, times, -1).cummax(0).values.clamp(min=0)

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
-from ludus.apps.ui.figures.learning import Learning, learned
+from ludus.apps.ui.figures.learning_curves import Learning, learned
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
 from ludus.apps.ui.figures.ranking import CountedRow, Ranked, ranking, statistics
 from ludus.core.errors import ConfigError, nearest
 from ludus.core.types import MetaSolution
-from ludus.metagame.solvers import games
+from ludus.metagame.solvers import normal_form
 from ludus.storage.reader import Reader
 from ludus.storage.records import StoredOpponent, StoredPolicy
 
@@ -332,7 +332,7 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
             ),
         )
     known = np.flatnonzero(np.isfinite(mean).ravel())
-    played = games.others(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
+    played = normal_form.others(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
     kept = np.sort(known[np.lexsort((-known, -played[known]))][:most])
     names = [game.names(other) for other in others]
     places = np.unravel_index(kept, tuple(game.sizes[other] for other in others)) if others else ()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ludus.apps.ui.figures.embedding import embedding
-from ludus.apps.ui.figures.learning import learning, throughput
+from ludus.apps.ui.figures.learning_curves import learning, throughput
 from ludus.apps.ui.figures.lineage import lineage, policy
-from ludus.apps.ui.figures.payoffs import payoffs
-from ludus.apps.ui.figures.progress import convergence, events, overview, parts, run_line, strategies
+from ludus.apps.ui.figures.overview import convergence, events, overview, parts, run_line, strategies
+from ludus.apps.ui.figures.payoff_heat_map import payoffs
 from ludus.apps.ui.figures.ranking import diversity, ranking, statistics
-from ludus.apps.ui.figures.responses import responses
+from ludus.apps.ui.figures.response_panel import responses
 from ludus.storage.reader import Position, Reader
 
 __all__ = ["PANELS", "changed", "run_line", "version"]
@@ -33,7 +33,7 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "statistics": statistics,
     "policy": policy,
 }
-"""name -> panel(reader, **query) -> a record, or a list of records, for `ludus.core.plain.to_json`. Each raises ConfigError for a query
+"""name -> panel(reader, **query) -> a record, or a list of records, for `ludus.core.jsonable.to_json`. Each raises ConfigError for a query
 that it does not understand, and RunError as `Reader`."""
 
 _OF_PAYOFFS = frozenset({"ranking", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"})

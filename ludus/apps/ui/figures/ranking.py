@@ -16,7 +16,7 @@ from ludus.core.errors import DataError
 from ludus.metagame.population.base import Lineage
 from ludus.metagame.population.ratings.base import RatingTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
-from ludus.metagame.population.ratings.results import Pairs
+from ludus.metagame.population.ratings.win_counts import Pairs
 from ludus.storage.reader import Reader
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
-from ludus.apps.ui.server import replays, steering, tables, watching
+from ludus.apps.ui.server import control_routes, play_routes, replay_routes, watch_routes
 from ludus.apps.ui.server.access import Access, Gate, Password
 from ludus.apps.ui.server.answer_cache import Body, respond
-from ludus.apps.ui.server.games import PlayRoom
+from ludus.apps.ui.server.open_games import PlayRoom
 from ludus.apps.ui.server.state import State
 from ludus.core.errors import LudusError
 
@@ -60,10 +60,10 @@ def make_app(state: State) -> Gate:
     app.add_exception_handler(Exception, _fault)
     _add_page(app, state.access)
     room = PlayRoom(state)
-    app.include_router(tables.router(room))  # before the panels, whose addresses look like some of theirs
-    app.include_router(replays.router(room))
-    app.include_router(watching.router(state))
-    app.include_router(steering.router(state))
+    app.include_router(play_routes.router(room))  # before the panels, whose addresses look like some of theirs
+    app.include_router(replay_routes.router(room))
+    app.include_router(watch_routes.router(state))
+    app.include_router(control_routes.router(state))
     return Gate(app, state.access)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from fastapi import HTTPException
 
 from ludus.storage.database import FILE
-from ludus.storage.live import STATUS
+from ludus.storage.live_files import STATUS
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
 
 PATIENCE = 1.0

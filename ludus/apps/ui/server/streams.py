@@ -12,7 +12,7 @@ from fastapi import HTTPException, Response
 from starlette.types import Receive, Scope, Send
 
 from ludus.apps.ui.server.access import MOST_STREAMS
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 
 HEARTBEAT = 15.0
 """Seconds between two signs of life."""

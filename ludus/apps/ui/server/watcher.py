@@ -25,7 +25,7 @@ from ludus.apps.ui.server.known_runs import KnownRun, KnownRuns, Stamp, database
 from ludus.apps.ui.server.live_status import LiveStatus, read_live
 from ludus.apps.ui.server.streams import Stream, StreamCount, encode
 from ludus.core.errors import LudusError, RunError
-from ludus.core.plain import to_json
+from ludus.core.jsonable import to_json
 from ludus.storage.database import FILE
 from ludus.storage.reader import Memory, Position, Reader
 from ludus.storage.run_dirs import is_running
@@ -180,8 +180,8 @@ class Watcher:
         key = ("compare", tuple(run.id for run in runs), stamps, metric, apart)
 
         def compute() -> bytes:
-            from ludus.apps.ui.compared_runs import grouped
             from ludus.apps.ui.comparison import as_json, compare
+            from ludus.apps.ui.run_metrics import grouped
 
             groups = grouped([(run.group, run.name, run.folder) for run in runs], apart=apart)
             return to_json(as_json(compare(groups, metric=metric or None)))

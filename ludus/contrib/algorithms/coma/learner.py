@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.joint_steps import left_at
 from ludus.algorithms.common.losses import masked_log_softmax
-from ludus.algorithms.common.replayed import Ensemble
+from ludus.algorithms.common.replay_learner import Ensemble
 from ludus.algorithms.common.returns import not_finite
 from ludus.algorithms.common.team_specs import state_width, team_size
-from ludus.algorithms.common.teams import left_at
 from ludus.algorithms.dqn.losses import taken
+from ludus.algorithms.on_policy.autograd_model import FamilyModel
 from ludus.algorithms.on_policy.batch import Batch, SegmentPieces
 from ludus.algorithms.on_policy.learner import Judged, OnPolicyLearner, Transitions
-from ludus.algorithms.on_policy.models import FamilyModel
-from ludus.algorithms.on_policy.teams import critic_states
+from ludus.algorithms.on_policy.multi_agent import critic_states
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.optimizer import Guard
 from ludus.core import seeding

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ludus.algorithms.common.base import AlgorithmInfo, Collect
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import NotServed, discrete, one_space, players_of
+from ludus.algorithms.common.space_checks import NotServed, discrete, one_space, players_of
 from ludus.algorithms.common.team_specs import Normalise, check_state, check_team, team_size
 from ludus.algorithms.off_policy.config import OffPolicy, box_policy
 from ludus.core.types import EnvSpec, PolicySpec

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.joint_steps import RewardStatistics, joint_items, versions, views
 from ludus.algorithms.common.team_specs import state_width, team_size
-from ludus.algorithms.common.teams import RewardStatistics, joint_items, versions, views
 from ludus.algorithms.ddpg.learner import td_target
 from ludus.algorithms.off_policy.learner import OffPolicyLearner
 from ludus.backend.device import to_device

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.teams import left_at
+from ludus.algorithms.common.joint_steps import left_at
+from ludus.algorithms.on_policy.autograd_model import FamilyModel
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.algorithms.on_policy.model import Floats, Model, Settings
-from ludus.algorithms.on_policy.models import FamilyModel
 from ludus.backend.device import to_numpy
 from ludus.backend.mlp import Layout
 from ludus.core.types import Array, SegmentEnd

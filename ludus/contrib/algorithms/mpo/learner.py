@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import Normal, divergence, masked_log_softmax
-from ludus.algorithms.common.replayed import Ensemble
+from ludus.algorithms.common.replay_learner import Ensemble
 from ludus.algorithms.off_policy.learner import BoxLearner, DiscreteLearner, OffPolicyLearner
 from ludus.backend.device import to_device
 from ludus.contrib.algorithms.mpo.losses import (

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import BoxDistribution, value_loss
+from ludus.algorithms.on_policy.autograd_model import FamilyModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.models import FamilyModel, NetworkOptions
 from ludus.backend.mlp import Layout
 from ludus.contrib.algorithms.mpo.losses import FLOOR, Multipliers, improved, moved, multiplier_loss, penalty
 from ludus.core.types import State, Weights

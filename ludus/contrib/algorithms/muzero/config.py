@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ludus.algorithms.alphazero.config import SearchOptions
 from ludus.algorithms.common.base import AlgorithmInfo, Collect
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import byte_scale, discrete, one_space, players_of, reward_scale
+from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.core.errors import ScenarioError
 from ludus.core.types import ActionRequests, EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv

@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.algorithms.alphazero.learner import SearchLearner
 from ludus.algorithms.alphazero.losses import weight_norm
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.replayed import Ensemble
+from ludus.algorithms.common.replay_learner import Ensemble
 from ludus.algorithms.common.returns import lambda_returns, n_step
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.network import multiplications

@@ -17,7 +17,7 @@ from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.learner import OnPolicyLearner, explained
 from ludus.backend.device import scalars_to_host, to_device
 from ludus.contrib.algorithms.sequential.losses import compound_ratios, others_of, preceding_advantages
-from ludus.contrib.algorithms.sequential.teams import TeamRows, TeamTransitions
+from ludus.contrib.algorithms.sequential.team_rows import TeamRows, TeamTransitions
 from ludus.core import seeding
 from ludus.core.types import Metrics
 

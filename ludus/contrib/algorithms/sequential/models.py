@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import value_loss
+from ludus.algorithms.on_policy.autograd_model import FamilyModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.models import FamilyModel, NetworkOptions
 from ludus.backend.optimizer import ModuleAdam
 from ludus.contrib.algorithms.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
 from ludus.core.types import State, Weights

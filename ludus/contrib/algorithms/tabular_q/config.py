@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ludus.algorithms.common.base import TRANSITIONS, AlgorithmInfo, Collect
-from ludus.algorithms.common.options import CollectOptions
+from ludus.algorithms.common.config import CollectOptions
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.spaces import NotServed
+from ludus.algorithms.common.space_checks import NotServed
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import tabular_spec
 from ludus.replay.base import ItemUnit, Sizes, TableSpec

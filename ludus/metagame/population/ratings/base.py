@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match
-from ludus.metagame.population.matches import whole
+from ludus.metagame.population.match_log import whole
 from ludus.metagame.population.payoffs import Payoffs
 
 

@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, require_two_players, table
-from ludus.metagame.population.ratings.results import Pairs, duels, pairs
+from ludus.metagame.population.ratings.win_counts import Pairs, duels, pairs
 
 # --------------------------------------------------------------------------------------------------------------------
 # The likelihood of paired comparisons with draws, and its maximum. Davidson (1970, JASA 65, eq. 2.3): with

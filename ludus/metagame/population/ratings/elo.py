@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, require_two_players, table
-from ludus.metagame.population.ratings.results import apart, duels, groups_of
+from ludus.metagame.population.ratings.win_counts import apart, duels, groups_of
 
 
 @dataclass(frozen=True, kw_only=True)

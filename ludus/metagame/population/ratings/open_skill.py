@@ -14,7 +14,7 @@ from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, table
 from ludus.metagame.population.ratings.bradley_terry import Z95
-from ludus.metagame.population.ratings.results import apart, groups_of
+from ludus.metagame.population.ratings.win_counts import apart, groups_of
 
 MODELS: Final = {
     "plackett_luce": "PlackettLuce",

@@ -1,0 +1,269 @@
+"""Options that families of algorithms share: what is done with what they collect, and how fast they replay it.
+
+Replay is paced in one of two ways. `updates_per_decision` counts updates for each decision that was collected. `samples_per_insert`
+counts, in the table's own items, how often each is sampled: Reverb's limiter (`ludus.replay.rate_limiter`), with a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from ludus.algorithms.common.base import REPLAY, Algorithm, Learner, LearnerContext, WarmUp, updates_of
+from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.rewards.registry import LearnedRewardChoice
+from ludus.core.config import Config
+from ludus.core.errors import DataError, ScenarioError
+from ludus.core.parts import dump_part, resolve_name
+from ludus.core.types import EnvSpec, Weights
+from ludus.core.user_code import qualified_name
+from ludus.replay.base import Sizes, TableSpec
+from ludus.replay.processing import PROCESSING, parse_processing
+from ludus.replay.rate_limiter import RateLimiter, TableFill
+from ludus.replay.selectors import RESERVOIR, SELECTORS, SelectorChoice
+
+ProcessingList = Annotated[
+    tuple[Any, ...],
+    BeforeValidator(parse_processing),
+    PlainSerializer(lambda chain: [dump_part(part, PROCESSING) for part in chain]),
+]
+
+
+class CollectOptions(Config):
+    """Base of algorithms whose trajectories may be processed where they are made, and whose rewards may be learned.
+
+    learner_class: `module:Class` of the learner, made of (algorithm, context, start). It is a string, so that a configuration can be read
+    without loading torch, and the learner imports the configuration, never the other way round.
+    processing: names of `ludus.replay.processing.PROCESSING`, or `module:Class`, with options, one after the other. A subclass that can
+    learn from rows that nobody played says `takes_added`.
+    learned_reward: a name of `ludus.algorithms.rewards.registry.LEARNED_REWARDS`, or `module:Class`, with options: of a network that says
+    rewards, beside the game's or in their place. A subclass whose learner asks it says `takes_learned_rewards`.
+    """
+
+    learner_class: ClassVar[str] = ""
+    takes_added: ClassVar[bool] = False
+    takes_learned_rewards: ClassVar[bool] = False
+
+    processing: ProcessingList = ()  # of trajectories where they are made: her, reward_clip, reward_scale, or module:Class
+    learned_reward: LearnedRewardChoice = None  # rnd, icm, gail, airl, or module:Class, with options
+
+    def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
+        """Make a new learner, of `learner_class`.
+
+        Args:
+            context: What it learns in, and with which seed.
+            start: Weights of the same spec to start from; fresh ones, from the context's seed, without.
+
+        Raises:
+            NotImplementedError: For an algorithm of one's own that has neither `learner_class` nor its own `learner`.
+        """
+        if not self.learner_class:
+            raise NotImplementedError(
+                f"{type(self).__name__} must say what learns with it: learner_class = 'module:Class', or a method `learner`."
+            )
+        made: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
+        return made
+
+    @model_validator(mode="after")
+    def _check_learned_reward(self) -> Self:
+        learned = self.learned_reward
+        if learned is not None and not self.takes_learned_rewards:
+            raise ValueError(
+                f"{qualified_name(self)} learns from the game's rewards only; leave learned_reward out, or use an algorithm such "
+                f"as ppo, a2c, "
+                "dqn or sac"
+            )
+        gamma = (
+            getattr(self, "gamma", None) if "gamma" in self.model_fields_set else None
+        )  # else the environment says it
+        if learned is not None and learned.discounted and gamma == 1.0:
+            raise ValueError(
+                f"learned_reward {qualified_name(learned)} sums what is earned for ever after an end (absorbing, say), which "
+                f"gamma 1 does not "
+                "bound; give a smaller gamma, such as 0.99, or leave that out"
+            )
+        return self
+
+
+def check_learned_reward(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    """Raises ScenarioError or ConfigError for a learned reward that does not fit the environment."""
+    learned = getattr(algorithm, "learned_reward", None)
+    if learned is not None:
+        learned.check(env, seats)
+
+
+def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
+    """Raises ScenarioError for processing that does not fit the environment, what is collected, or who learns from it."""
+    collect, name = algorithm.collect(), qualified_name(algorithm)
+    for each in collect.processing:
+        each.check(env, seats)
+        if each.whole_episodes and collect.unit != "episodes":
+            raise ScenarioError(
+                f"{qualified_name(each)} processes whole episodes, and {name} collects decisions, in fragments. Set "
+                f"rollout_unit=episodes (of "
+                "algorithms that learn once: batch_unit)."
+            )
+        if each.adds and not getattr(algorithm, "takes_added", False):
+            raise ScenarioError(
+                f"{qualified_name(each)} adds decisions that nobody took, and {name} learns from real ones only. Use an algorithm "
+                f"that replays "
+                "single decisions, such as dqn, sac or td3."
+            )
+
+
+_WINDOW = ("min_diff", "max_diff", "error_buffer")
+
+TAKEN, BEST = "taken", "best"
+"""Extras of policies that know what actions are worth: the one that they took, and the best one."""
+InitialPriority = Literal["largest", "error"]
+NO_PRIORITIES = "initial_priority=error is what rows are drawn by at first, and at priority_exponent=0 all are drawn alike; give 0.6, say"
+
+
+class ReplayOptions(CollectOptions):
+    """Base of algorithms that replay from a table: a subclass has `capacity`, `batch` and `updates_per_decision`, and says with
+    `replay_table` which table it wants.
+
+    samples_per_insert: how often an item is sampled on average; null: `updates_per_decision` says how many updates are due. With it,
+    D = samples_per_insert × inserted − sampled stays in a window once the table holds its least size, all in items: min_diff is how low
+    updates may bring it, max_diff how high inserts may. Left out, min_diff is samples_per_insert × least size, so that no sample is drawn
+    in advance, and max_diff is infinite. error_buffer is short for samples_per_insert × least size, less and plus that much.
+    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"), or `module:Class`; null: all are drawn alike
+    (or by priority, with a priority_exponent), and the oldest item leaves first.
+    priority_exponent, importance: items are drawn with chance ∝ error^priority_exponent (0: alike), and their loss weighs (least chance of
+    the batch / their chance)^importance (Schaul et al. 2016).
+    publish_every: rounds of collecting and learning from one publication of the weights to the next; a checkpoint's barrier publishes too.
+    """
+
+    samples_per_insert: float | None = Field(default=None, gt=0)  # instead of updates_per_decision, in items
+    min_diff: float | None = None  # of samples_per_insert × inserted − sampled, as max_diff
+    max_diff: float | None = None
+    error_buffer: float | None = Field(default=None, gt=0)  # instead: around samples_per_insert × the least size
+    sampler: str | None = None  # uniform, prioritised, lifo (newest first), less_used_newest …; null: uniform
+    remover: str | None = None  # fifo (oldest first), uniform, most_used …; null: fifo
+    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
+    importance: Scheduled = Schedule(start=0.4, end=1.0)  # how far weights make up for items' being drawn more often
+    publish_every: int = Field(default=1, ge=1)  # rounds from one publication of the weights to the next
+
+    @model_validator(mode="after")
+    def _check_replayed_reward(self) -> Self:
+        if self.learned_reward is not None and self.learned_reward.on_policy:
+            raise ValueError(
+                f"learned_reward {qualified_name(self.learned_reward)} judges what the newest policy does, and "
+                f"{qualified_name(self)} learns from "
+                "older rows too; use an on-policy algorithm, such as ppo"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_pace(self) -> Self:
+        given = [name for name in _WINDOW if getattr(self, name) is not None]
+        if self.samples_per_insert is None and given:
+            raise ValueError(f"{given[0]} bounds samples_per_insert × inserted − sampled; give samples_per_insert, too")
+        for what, name in (("sampler", self.sampler), ("remover", self.remover)):
+            if name is not None and (what, name) != ("remover", RESERVOIR):
+                resolve_name(what, name, SELECTORS)
+        self._check_batch()
+        try:
+            RateLimiter.of(self.limiter)
+        except DataError as error:
+            raise ValueError(str(error)) from None
+        self._check_priorities()
+        return self
+
+    def _check_batch(self) -> None:
+        own: Any = self
+        different = self.sampler is not None and not resolve_name("sampler", self.sampler, SELECTORS).repeats
+        if different and own.batch > own.capacity:
+            raise ValueError(
+                f"sampler={self.sampler} gives batches of different items, and the batch {own.batch} is more than the capacity "
+                f"{own.capacity}"
+            )
+
+    def _check_priorities(self) -> None:
+        if (largest := self.importance.largest) > 1.0:
+            raise ValueError(
+                f"importance is an exponent from 0 to 1; its start and end must be at most 1 (given: {largest:g})"
+            )
+        if self.priority_exponent and not self.prioritised:
+            raise ValueError(
+                f"priority_exponent is {self.priority_exponent:g}, and sampler={self.sampler} goes by no priorities; set "
+                "priority_exponent=0, or sampler=prioritised"
+            )
+        if not self.priority_exponent and "prioritised" in (self.sampler, self.remover):
+            raise ValueError(
+                "prioritised draws in proportion to priority ** priority_exponent, which at 0 is uniform; give priority_exponent, "
+                "0.5 say"
+            )
+
+    @property
+    def prioritised(self) -> bool:
+        """Whether who samples or makes room is told of items' errors."""
+        return goes_by_priority("prioritised" if self.priority_exponent else "ring", self.sampler, self.remover)
+
+    @property
+    def warm_up_option(self) -> str:
+        """Name of the option that says how much the table holds before the first update."""
+        return "min_size"
+
+    @property
+    def limiter(self) -> Mapping[str, float]:
+        """As in `TableSpec.limiter`, where items pace replay; else empty."""
+        ratio, least = self.samples_per_insert, getattr(self, self.warm_up_option)
+        if ratio is None:
+            return {}
+        window = {name: float(value) for name in _WINDOW if (value := getattr(self, name)) is not None}
+        if "error_buffer" not in window:
+            window.setdefault("min_diff", ratio * least)
+        return {"samples_per_insert": ratio, "min_size": least, **window}
+
+    def replay_table(self, *, capacity: int, min_size: int | None = None) -> TableSpec:
+        """The table. min_size: items before a batch, where decisions pace replay; None: one."""
+        limiter = self.limiter or ({} if min_size is None else {"min_size": min_size})
+        kind = "prioritised" if self.priority_exponent else "ring"
+        return TableSpec(
+            REPLAY,
+            kind,
+            capacity=capacity,
+            limiter=limiter,
+            sampler=self.sampler,
+            remover=self.remover,
+            priority_exponent=self.priority_exponent or 1.0,
+        )
+
+    def replay_sizes(self, *, insert: int | None, batch: int) -> Mapping[str, Sizes]:
+        """What deadlocks are looked for with. insert: items of a rollout, where they are known. A table that holds inserts back gets
+        them in pieces, of one item where there is room for no more."""
+        if self.limiter and RateLimiter.of(self.limiter).max_diff < float("inf"):
+            return {REPLAY: Sizes(insert=1, batch=batch)}
+        return {} if insert is None else {REPLAY: Sizes(insert=insert, batch=batch)}
+
+    def due(self, *, decisions: int, items: int, updates: int) -> int:
+        """Updates that are due now. decisions, items: collected so far, and what the table was given of them. updates: done so far."""
+        own: Any = self
+        if self.samples_per_insert is None:
+            return updates_of(decisions - own.warm_up().decisions, own.updates_per_decision) - updates
+        return _limiter(tuple(self.limiter.items())).owed(own.batch, TableFill(items, updates * own.batch, items))
+
+    def warm_up(self) -> WarmUp:
+        """See `WarmsUp`; where items pace replay, in items, of which there are no more than decisions."""
+        own: Any = self
+        option = self.warm_up_option
+        least = int(getattr(self, option))
+        if self.samples_per_insert is None:
+            return WarmUp(option, least, own.updates_per_decision)
+        first = _limiter(tuple(self.limiter.items())).first_sample(own.batch)
+        return WarmUp(option, least, self.samples_per_insert / own.batch, batch=own.batch, first=max(0, first - least))
+
+
+@lru_cache(maxsize=64)
+def _limiter(options: tuple[tuple[str, float], ...]) -> RateLimiter:
+    return RateLimiter.of(dict(options))
+
+
+@lru_cache(maxsize=64)
+def goes_by_priority(kind: str, sampler: str | None, remover: str | None) -> bool:
+    """Whether who samples or makes room in such a table goes by priorities."""
+    return SelectorChoice.of(TableSpec(REPLAY, kind, sampler=sampler, remover=remover)).by_priority

@@ -1,0 +1,95 @@
+"""Who acts on a device, all rows at once, for rollouts that stay there: learners, by their own networks, and policies."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ludus.algorithms.common.losses import (
+    CategoricalDistribution,
+    Distribution,
+    MultiCategoricalDistribution,
+    distribution_of,
+)
+from ludus.backend.device import Placement
+from ludus.core.types import Metrics, PolicySpec
+from ludus.policies.actor_critic import TeamNetwork, agents_in, load_arrays, make_network
+from ludus.policies.base import Policy
+from ludus.replay.blocks import Block
+from ludus.rollout.ondevice import ActingLearner, Stream
+
+
+@runtime_checkable
+class SupportsOnDevice(ActingLearner, Protocol):
+    """A learner that can learn from what lies on its device, where its policy acts too."""
+
+    spec: PolicySpec
+    placement: Placement
+
+    def on_device_unsupported_reason(self) -> str:
+        """What keeps this one from it; "": nothing."""
+        ...
+
+    def learn(self, block: Block) -> Metrics:
+        """As `items` and `update` of the block's rows, of which there is one at least. Raises TrainingError as `update` does."""
+        ...
+
+
+def learns_in_place(learner: object) -> SupportsOnDevice | str:
+    """The learner, if it can learn from what lies on its device; else why it cannot."""
+    if not isinstance(learner, SupportsOnDevice):
+        return "its learner learns from rows in memory only"
+    return learner.on_device_unsupported_reason() or learner
+
+
+class DevicePolicy:
+    """A policy of whole observations, without memory."""
+
+    def __init__(self, policy: Policy, mode: str, placement: Placement) -> None:
+        """It must be one that `acts_on_device` knows. placement: where, and in which precision."""
+        self._placement, device = placement, placement.torch
+        self._greedy = mode == "greedy"
+        self._module: torch.nn.Module | None = None
+        config = policy.spec.config
+        self._distribution: Distribution
+        self._box: Tensor | None = None
+        if policy.spec.kind == "random" and "low" in config:
+            self._box = torch.tensor([config["low"], config["high"]], device=device)
+            self._shape = tuple(config["shape"])
+            return
+        if policy.spec.kind == "random":
+            choices = tuple(config.get("choices", ()))
+            self._distribution = MultiCategoricalDistribution(choices) if choices else CategoricalDistribution()
+            self._outputs = sum(choices) or int(config["actions"])
+            self._greedy = False
+            return
+        module = TeamNetwork(policy.spec) if agents_in(policy.spec) > 1 else make_network(policy.spec)
+        load_arrays(module, policy.weights())
+        self._module, self._shape = module.to(device).eval(), module.networks[0].shape
+        self._distribution = distribution_of(config["action"])
+
+    @torch.no_grad()
+    def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
+        """As `ludus.rollout.ondevice.NetworkOpponent.act`."""
+        if self._box is not None:
+            low, high = self._box
+            u = torch.rand(len(x), len(low), generator=generator, device=x.device)
+            return torch.minimum(low + (high - low) * u, high).view(-1, *self._shape)
+        if self._module is None:
+            out = torch.zeros(len(x), self._outputs, device=x.device)
+        else:
+            with self._placement.products():
+                out = self._module.unroll(x.reshape(len(x), *self._shape).float(), None, None, None)[0]  # type: ignore[operator]
+        return self._distribution.sample(out.float(), mask, generator, greedy=self._greedy)
+
+
+def acts_on_device(policy: Policy, mode: str) -> bool:
+    """Whether `DevicePolicy` is for it."""
+    config = policy.spec.config
+    if policy.memory_shape is not None or mode not in ("explore", "greedy"):
+        return False
+    if policy.spec.kind == "random":
+        return None not in (*config.get("low", ()), *config.get("high", ()))
+    return policy.spec.kind == "actor_critic" and config["action"]["kind"] != "point"

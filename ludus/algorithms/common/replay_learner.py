@@ -1,0 +1,363 @@
+"""What learners with replay share: networks with targets that follow them, when updates are due and what is told of them, and state."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import REPLAY, Collect, LearnerContext
+from ludus.algorithms.common.config import BEST, TAKEN
+from ludus.algorithms.common.returns import follow, n_step
+from ludus.algorithms.common.schedule import Budget, Schedule
+from ludus.algorithms.common.space_checks import reward_scale
+from ludus.algorithms.rewards.base import LearnedReward, LearnedRewardOptions
+from ludus.backend.device import Placement, to_numpy
+from ludus.backend.mlp import Layout, Workspace
+from ludus.backend.network import FlatModule, views
+from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.backend.ranks import GradientSum, Ranks, agree
+from ludus.core.errors import DataError, TrainingError
+from ludus.core.types import Array, Metrics, PolicySpec, State
+from ludus.policies.actor_critic import arrays_of
+from ludus.replay.base import ItemColumns, Sample
+from ludus.replay.trajectories import Trajectories
+
+# --------------------------------------------------------------------------------------------------------------------
+# Networks that learn together, and targets that follow them.
+
+_SUMS = 3  # numbers that ranks add up together with the gradient
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+class Ensemble:
+    """One network or several of one form, an optimizer of them all, and a target copy of each.
+
+    Called, they answer by autograd, on any device. The passes of `layouts` are written out, for perceptrons on a CPU, over the same
+    parameters. outputs, gradients: NumPy views float32[n, outputs] per network, of the last such pass forward, and to be filled in before
+    `backward`. sums: float32[3], which `join` adds up over the ranks, together with the gradients.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        ranks: Ranks,
+        placement: Placement,
+        layouts: Sequence[Layout],
+        order: Sequence[Layout] = (),
+        epsilon: float = 1e-8,
+    ) -> None:
+        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else
+        none. order: the same, whether or not they are; see `FlatModule`. epsilon: the optimizer's."""
+        device, self._ranks, self._placement = placement.torch, ranks, placement
+        self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
+        self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
+        agree(ranks, self.online.values)
+        self._joint = GradientSum(self.online, ranks)
+        self.target.values.copy_(self.online.values)
+        self.adam = ModuleAdam(self.online, epsilon=epsilon)
+        self._layouts = layouts
+        self._layers, self._into, self._followers = (
+            views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
+        )
+        self._room(0)
+
+    @property
+    def sums(self) -> Array:
+        """See the class."""
+        return self.online.sums
+
+    def weights(self) -> dict[str, Array]:
+        """Copies of parameters and buffers by name."""
+        return arrays_of(self.online.module)
+
+    def follow(self, share: float) -> None:
+        """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
+        self.target.values.lerp_(self.online.values, share)
+
+    def state_dict(self) -> State:
+        weights, target = (to_numpy(flat.values).copy() for flat in (self.online, self.target))
+        return {"weights": weights, "target": target, "adam": self.adam.state_dict()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: State) -> None:
+        """Of any device."""
+        self.online.values.copy_(torch.from_numpy(state["weights"]))
+        self.target.values.copy_(torch.from_numpy(state["target"]))
+        self.adam.load_state_dict(state["adam"])
+
+    # ------------------------------------------------------------------------------------------ by autograd
+
+    def __call__(self, *given: Any, target: bool = False) -> Tensor:
+        """What the module answers, of an actor-critic the head's outputs, in float32; its target if so."""
+        with self._placement.products():
+            out = (self.target if target else self.online).module(*given)
+        answer: Tensor = out[0] if isinstance(out, tuple) else out
+        return answer.float()
+
+    def descend(
+        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, guard: Guard
+    ) -> tuple[Tensor, Tensor]:
+        """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
+        over the ranks, and the gradient's norm."""
+        self._joint.begin()
+        self.online.differentiate(loss)
+        sums = self.online.slopes[self.online.size :]
+        sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
+        self._joint.end()
+        sums = sums.clone()
+        return sums, guard.step(self.adam, sums[0], rate=rate, max_norm=max_norm)
+
+    # ------------------------------------------------------------------------------------------ written out
+
+    def _room(self, rows: int) -> None:
+        self._work = [Workspace(layout, rows) for layout in self._layouts]
+        self.outputs = [work.out.numpy() for work in self._work]
+        self.gradients = [work.gradient.numpy() for work in self._work]
+
+    def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
+        """x float32[n, inputs] -> `outputs`, of the targets if so; valid until the next pass. count: only of the first so many."""
+        if len(x) != len(self._work[0].out):
+            self._room(len(x))
+        for layers, work in zip((self._followers if target else self._layers)[:count], self._work, strict=False):
+            work.forward(layers, x)
+        return self.outputs[:count]
+
+    def backward(self, x: torch.Tensor) -> None:
+        """The parameters' gradients, from `gradients` and the last forward pass, over x and not of the targets."""
+        for layers, into, work in zip(self._layers, self._into, self._work, strict=True):
+            work.backward(layers, x, into)
+
+    @torch.no_grad()
+    def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
+        """The gradient float32[n, columns] with respect to these of the inputs, from the same as `backward`, summed over the networks, or
+        over the first `count` of them."""
+        total: torch.Tensor | None = None
+        for layers, work in zip(self._layers[:count], self._work, strict=False):
+            gradient = work.gradients[-1]
+            for k in range(len(layers) - 1, 0, -1):
+                below = work.outputs[k - 1]
+                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
+                if work.layout.activation == "tanh":
+                    _tanh_backward(gradient, below, grad_input=gradient)
+                else:
+                    _relu_backward(gradient, below, 0, grad_input=gradient)
+            part = torch.mm(gradient, layers[0][0][:, columns])
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total.numpy()
+
+    def join(self) -> None:
+        """Add up the gradients, and `sums`, of all ranks."""
+        if self._ranks.size > 1:
+            self._ranks.sum(self.online.joint)
+
+    def step(self, *, rate: float, max_norm: float, what: str) -> float:
+        """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
+        norm = self.adam.step_here(rate=rate, max_norm=max_norm)
+        if not math.isfinite(norm):
+            raise TrainingError(f"the gradient of {what} became NaN or infinite")
+        return norm
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The shell of a learner.
+
+
+LEAST_PRIORITY = 1e-6
+"""Of an item without an error."""
+
+
+def initial_priorities(
+    rows: Trajectories, columns: Mapping[str, Array], following: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """|R + discount × best(next) − taken| of the rows, float32[N]: what they are drawn by until they are learned from, by the weights that
+    acted, whose values came with the rows (`RolloutRequest.bootstrap_value`). (Horgan et al. 2018, section 3 and algorithm 1.)
+
+    columns: "reward" and "discount" of the n-step targets, in scaled rewards; what comes next is `following`, as `returns.n_step` says it.
+    Rows that nobody played, or whose rewards are not finite, have the largest of the others'. Raises DataError for rows without values.
+    """
+    if rows.bootstrap_value is None or not {TAKEN, BEST} <= rows.extras.keys():
+        raise DataError(
+            f"with initial_priority=error rows bring the extras {TAKEN!r} and {BEST!r}, and bootstrap_value, of the policy that acted; "
+            f"these have the extras {sorted(rows.extras)}. Collect with this algorithm's policy, or set initial_priority=largest."
+        )
+    after = follow(rows.extras[BEST], rows.bootstrap_value, following)
+    target = columns["reward"] + columns["discount"].astype(np.float64) * after
+    priority = np.abs(target - rows.extras[TAKEN]) + LEAST_PRIORITY
+    known = np.isfinite(priority)  # an update says what is not
+    if rows.added is not None:
+        known &= ~np.repeat(rows.added, np.diff(rows.start))
+    priority[~known] = priority[known].max(initial=0.0) or 1.0
+    return priority.astype(np.float32)
+
+
+class ReplaySettings(Protocol):
+    """What the shell asks of an algorithm."""
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def gamma(self) -> float: ...
+
+    @property
+    def n_step(self) -> int: ...
+
+    @property
+    def updates_per_decision(self) -> float: ...
+
+    @property
+    def learning_rate(self) -> Schedule: ...
+
+    @property
+    def importance(self) -> Schedule: ...
+
+    @property
+    def scale_rewards(self) -> bool: ...
+
+    @property
+    def learned_reward(self) -> LearnedRewardOptions | None: ...
+
+    def collect(self) -> Collect: ...
+
+    def due(self, *, decisions: int, items: int, updates: int) -> int: ...
+
+
+class ReplayLearner(ABC):
+    """Updates that are due by what was collected, from one table. A subclass says what its items are, and what an update does (`learn`)."""
+
+    config: ReplaySettings
+    placement: Placement
+
+    def __init__(self, config: ReplaySettings, context: LearnerContext, spec: PolicySpec) -> None:
+        self.config, self.spec, self.ranks, self._seed = config, spec, context.ranks, context.seed
+        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
+        self._context = context
+        self._learned_reward: LearnedReward | None = None
+        self.budget = Budget.of(config.collect(), context)
+        self._inserted = self._items = self.updates = 0
+        self._told: Metrics = {}
+        self._unread = 0  # updates of this round that are still to come
+
+    def settle(self, placement: Placement) -> None:
+        """Where it computes."""
+        self.placement, self.device = placement, placement.torch
+        self.guard = Guard(self.device)
+        learned = self.config.learned_reward
+        if learned is not None:
+            gamma = self.config.gamma
+            self._learned_reward = learned.build(self._context, placement, replayed=True, gamma=gamma)
+
+    # ------------------------------------------------------------------------------------------ data
+
+    @abstractmethod
+    def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
+        """See `Learner`."""
+
+    def count(self, trajectories: Trajectories) -> None:
+        """What was collected."""
+        self.budget.add(trajectories)
+        self._inserted += trajectories.num_decisions
+
+    def rewarded(self, rows: Trajectories) -> Trajectories:
+        """The same rows with the rewards that are learned from, in the game's units. Learned ones are those of now, when rows go into the
+        table: whatever is made of rows later (sums, sequences, joint steps) need not know of them."""
+        if self._learned_reward is None:
+            return rows
+        found = self._learned_reward.of(rows, rows.reward.astype(np.float64) * self._scale)
+        return replace(rows, reward=(found.reward / self._scale).astype(np.float32))
+
+    def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
+        """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""
+        rows = self.rewarded(rows)
+        self.count(rows)
+        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
+        columns = {
+            "reward": (reward * self._scale).astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
+        }
+        return columns, following
+
+    def kept(self, columns: ItemColumns) -> tuple[str, ItemColumns]:
+        """Counts items, for the table."""
+        self._items += len(next(iter(columns.values())))
+        return REPLAY, columns
+
+    def batches(self) -> Sequence[tuple[str, int]]:
+        """The updates that are due (`ReplayOptions.due`)."""
+        due = self.config.due(decisions=self._inserted, items=self._items, updates=self.updates)
+        self._unread = max(0, due)
+        return [(REPLAY, self.config.batch)] * self._unread
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    @abstractmethod
+    def learn(self, batch: Sample) -> Metrics:
+        """One update; what is to be told of it. Raises TrainingError, which says what became NaN or infinite."""
+
+    def update(self, batch: Sample) -> Metrics:
+        """One update. Raises TrainingError. What `read` reads is read once in a round of `batches`: the metrics in between are those of
+        before, and an error comes with the last update, or with the one that it is of where updates are asked for one by one."""
+        try:
+            metrics = self.learn(batch)
+        except TrainingError as error:
+            raise TrainingError(
+                f"{type(self.config).__name__} update {self.updates + 1}: {error}. The weights from before this update are kept; a smaller "
+                "learning_rate, or finite rewards and observations, may help."
+            ) from None
+        self.updates += 1
+        learned = {} if self._learned_reward is None else self._learned_reward.metrics
+        rate = {"learning_rate": self.rate(self.config.learning_rate)}
+        return {"rows": float(len(batch.index)), **metrics, **learned, **rate}
+
+    def read(self, told: Mapping[str, Tensor], *, now: bool = False) -> Metrics:
+        """Numbers of an update, of the round's last, or `now`; those of before, else. Raises TrainingError if one of them, or of those that
+        were not read, is none."""
+        self._unread -= 1
+        if self._unread <= 0 or now:
+            numbers, wrong = self.guard.read([*told.values()])
+            self._told = dict(zip(told, numbers, strict=True))
+            if wrong:
+                raise TrainingError("a loss or its gradient became NaN or infinite")
+        return self._told
+
+    def importance_weights(self, batch: Sample) -> NDArray[np.float64]:
+        """(least chance of the batch / an item's chance)^importance, float64[n]. (Schaul et al. 2016, section 3.4.)"""
+        weights: NDArray[np.float64] = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(
+            self.config.importance
+        )
+        return weights
+
+    def rate(self, schedule: Schedule) -> float:
+        """A schedule's value now."""
+        return schedule.at(self.budget.progress)
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state_dict(self) -> State:
+        return {
+            "budget": self.budget.state_dict(),
+            "inserted": self._inserted,
+            "items": self._items,
+            "updates": self.updates,
+            **({} if self._learned_reward is None else {"learned_reward": self._learned_reward.state_dict()}),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self.budget.load_state_dict(state["budget"])
+        self._inserted, self.updates = int(state["inserted"]), int(state["updates"])
+        self._items = int(state.get("items", 0))  # of earlier versions, which no items paced
+        if self._learned_reward is not None:
+            self._learned_reward.load_state_dict(state["learned_reward"])

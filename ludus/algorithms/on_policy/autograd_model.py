@@ -1,0 +1,576 @@
+"""What the learner trains by autograd (`ludus.algorithms.on_policy.model`): modules of anybody's own making, or the family's networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.losses import (
+    CategoricalDistribution,
+    Distribution,
+    approximate_kl,
+    distribution_of,
+    log_prob,
+    value_loss,
+)
+from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import needs_autograd
+from ludus.algorithms.on_policy.model import Acted, Floats, Model, StepOptions, Told, steps_here
+from ludus.backend.device import UpdateCost, resolve_placement, to_numpy
+from ludus.backend.mlp import Layout
+from ludus.backend.network import FlatModule, learning, multiplications
+from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.backend.ranks import GradientSum, agree
+from ludus.core import seeding
+from ludus.core.errors import LudusError, PolicyError, ScenarioError
+from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
+from ludus.core.user_code import describe_error
+from ludus.policies.actor_critic import (
+    ActorCritic,
+    Normaliser,
+    ReturnScale,
+    TeamNetwork,
+    agents_in,
+    arrays_of,
+    layouts,
+    load_arrays,
+    make_network,
+    shapes_of,
+)
+from ludus.policies.checks import fitted
+from ludus.policies.torch_module import make_networks, networks_of, require_critic
+from ludus.replay.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from ludus.algorithms.on_policy.config import OnPolicy, PolicyGradient
+    from ludus.replay.blocks import Block, BlockRows
+
+
+def fresh_seed(context: LearnerContext) -> int:
+    """Of the first weights of a task, by whichever passes they are learned."""
+    return seeding.key(context.seed, "on-policy", "weights") % 2**63
+
+
+def state_table(context: LearnerContext) -> StateTable | None:
+    """Of an enumerated game."""
+    enumeration = context.env.enumeration
+    return StateTable.of(enumeration, context.seats) if enumeration is not None else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# By autograd: any module, and a loss of it.
+
+_TOLERANCE = 1e-3  # of a loss that is summed in another order
+_SMALL = 1e9
+"""Multiplications of a step below which a card spends its time on beginning kernels, whatever their rows: to compile fewer sizes is worth
+more than to have no rows that weigh nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apart:
+    """Parts of a batch whose slopes are taken at other parameters, for one step on the mean over all rows. parts: (the parameters
+    float32[size], None: the present ones; this rank's share; how many rows all ranks have)."""
+
+    parts: Sequence[tuple[Tensor | None, Batch, int]]
+
+
+class Autograd:
+    """Base of what is learned so. Subclasses give `loss`."""
+
+    by_states, trusted, memory, uncompiled = False, False, 0, ""
+    repeats = False  # whether a step depends on what it is given and on what lies on the device, and on nothing else
+    distribution: Distribution = CategoricalDistribution()
+    module: nn.Module  # whose weights are published
+
+    def __init__(
+        self,
+        options: StepOptions,
+        module: nn.Module,
+        context: LearnerContext,
+        *,
+        names: tuple[str, ...] = (),
+        layouts: Iterable[Layout] = (),
+        because: str = "",
+    ) -> None:
+        """layouts: see `FlatModule`. because: why no passes are written out."""
+        self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
+        why = "it remembers, and its sequences have many lengths" if self.memory else self.uncompiled
+        work = UpdateCost(
+            multiplications(module),
+            options.step_rows,
+            has_cpu_kernel=False,
+            no_kernel_reason=because,
+            no_compile_reason=why,
+        )
+        self.placement = resolve_placement(context.device, work)
+        self._fixed = self.trusted and not why  # its means can leave rows out
+        small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
+        self._sizes: Literal[2, 8] = 2 if small else 8
+        self._repeats = self.repeats and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
+        # Of the class: methods of this object would close a circle.
+        self._loss = self.placement.compiled(type(self).loss, part=self._repeats)
+        self._whole = self.placement.repeated(type(self)._descend)
+        self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
+        self.adam = ModuleAdam(self.parameters)
+        agree(self._ranks, self.parameters.values)
+        self._joint = GradientSum(self.parameters, self._ranks)
+        self._checked = self.trusted or context.ranks.size == 1
+        self._guard = Guard(self.placement.torch)
+        # Off the CPU, always the same memory: scalars and norm of the last step, and whether the policy has gone too far.
+        self._last = torch.zeros(2 + len(names), device=self.placement.torch)
+        self._stopped = torch.zeros((), dtype=torch.bool, device=self.placement.torch)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is told yet."""
+        self._told = Told.nothing(1 + len(self.names))
+        self._last.zero_()
+        self._stopped.zero_()
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """(the loss, means over rows as `names` says) of at least one row. strengths: as `strengths` gives them."""
+        raise NotImplementedError
+
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        """Of the parts of the loss, which change with the progress of the budget."""
+        return ()
+
+    def kept(self) -> Any:
+        state = self.parameters.module.state_dict()
+        return {name: tensor.clone() for name, tensor in state.items()}, self.adam.kept()
+
+    def restore(self, kept: Any) -> None:
+        self.parameters.module.load_state_dict(kept[0])
+        self.adam.restore(kept[1])
+
+    @contextmanager
+    def at(self, parameters: Tensor | None) -> Iterator[None]:
+        """With other parameters float32[size], and with statistics as they are. None: with the present ones."""
+        if parameters is None:
+            yield
+            return
+        values = self.parameters.values
+        present = values.clone()
+        values.copy_(parameters)
+        try:
+            yield
+        finally:
+            values.copy_(present)
+
+    @contextmanager
+    def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
+        self._begin()
+        if not self._checked:
+            self._require_mean(batch)
+        with learning(self.parameters.module, seed + self._ranks.rank):
+            yield batch
+
+    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
+        """(this rank's share, how many rows all have)."""
+        for part in [rows] if which is None else map(rows.part, which):
+            yield self._share(part), len(part)
+
+    def _share(self, batch: Batch) -> Batch:
+        return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
+
+    def steps(self, parts: Iterable[tuple[Batch, int] | Apart], rate: float, progress: float) -> Told:
+        """Off the CPU, what must decide holds steps back on the device, and numbers are read once."""
+        if self.placement.device == "cpu" and not self._repeats:
+            self._told = steps_here(self, parts, rate, progress, self._told)
+            return self._told
+        strengths = self.strengths(progress)
+        mine: Batch | None = None
+        for part in parts:
+            if not self._repeats or isinstance(part, Apart):
+                self._move(self.gradient(part, progress), rate)
+                continue
+            if part[0] is not mine:  # as all are that are the whole batch
+                mine, shaped = part[0], self._shaped(part[0])
+            self._whole(self, shaped, rate, strengths)
+        self._guard.watch(self.parameters.values)
+        (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
+        return Told(scalars, norm, bool(stopped), wrong)
+
+    def _descend(self, batch: Batch, rate: float, strengths: Sequence[float]) -> None:
+        """A whole step of one rank's."""
+        self._fill(batch, strengths)
+        self._move(self.parameters.slopes[self.parameters.size :].clone(), rate)
+
+    def _move(self, scalars: Tensor, rate: float) -> None:
+        """Down the gradient that is filled in, of a loss with these scalars; on the device alone."""
+        limit, wrong = self.options.kl_limit, self._guard.wrong.clone()
+        if limit is not None:
+            self._stopped |= scalars[1 + self.names.index("kl")] > limit
+        norm = self._guard.step(
+            self.adam, scalars[0], rate=rate, max_norm=self.options.max_gradient_norm, unwanted=self._stopped
+        )
+        told = torch.cat([scalars, norm.to(scalars).view(1)])
+        self._last.copy_(torch.where(self._stopped | wrong, self._last, told))  # of the last made, or that was to be
+
+    @property
+    def flat(self) -> Array:
+        return self.parameters.flat
+
+    def found(self, part: tuple[Batch, int] | Apart, progress: float) -> list[float]:
+        return list(self.gradient(part, progress).tolist())
+
+    def move(self, rate: float) -> float:
+        return self.adam.step_here(rate=rate, max_norm=self.options.max_gradient_norm)
+
+    def gradient(self, part: tuple[Batch, int] | Apart, progress: float) -> Tensor:
+        """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
+        if isinstance(part, Apart):
+            return self._mean_gradient(part, progress)
+        (mine, joint), parameters = part, self.parameters
+        self._joint.begin(len(mine) / joint)
+        if len(mine):
+            self._fill(self._shaped(mine), self.strengths(progress))
+        else:  # of which a mean is no number
+            parameters.zero()
+        self._joint.end()
+        return parameters.slopes[parameters.size :].clone()
+
+    def _mean_gradient(self, apart: Apart, progress: float) -> Tensor:
+        slopes, rows = self.parameters.slopes, sum(joint for _, _, joint in apart.parts)
+        total = torch.zeros_like(slopes)
+        for parameters, mine, joint in apart.parts:
+            with self.at(parameters):
+                self.gradient((mine, joint), progress)
+            total += slopes * (joint / rows)
+        slopes.copy_(total)
+        return total[self.parameters.size :]
+
+    def _shaped(self, mine: Batch) -> Batch:
+        """With as many rows as few batches have, where each size is another graph."""
+        few = self._fixed and (self._repeats or self.placement.compiles)
+        return mine.padded(sizes=self._sizes) if few else mine
+
+    def _fill(self, batch: Batch, strengths: Sequence[float]) -> None:
+        """The gradient of at least one row, and the sums behind it."""
+        with self.placement.products():
+            loss, metrics = self._loss(self, batch, strengths)
+        self.parameters.differentiate(loss)
+        sums = self.parameters.slopes[self.parameters.size :]
+        sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
+
+    def _require_mean(self, batch: Batch) -> None:
+        """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
+        joint, mine = len(batch), self._share(batch)
+        share = len(mine)
+        with torch.no_grad():
+            strengths = self.strengths(0.0)
+            whole = float(self.loss(batch, strengths)[0])
+            both = np.array([whole, float(self.loss(mine, strengths)[0]) * share / joint if share else 0.0])
+        self._ranks.sum(both)  # the same on all ranks, so that all of them raise
+        if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
+            raise ScenarioError(
+                f"{type(self.options).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
+                "of it. With several ranks a loss must be the mean over rows of what each row costs, nothing else; or use one rank."
+            )
+        self._checked = True
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        return reward
+
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        return reward
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {}
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        """It has no statistics but its modules' own."""
+
+    def weights(self) -> Weights:
+        return arrays_of(self.module)
+
+    def state_dict(self) -> State:
+        return {"weights": self.weights(), "adam": self.adam.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        load_arrays(self.module, state["weights"])
+        self.adam.load_state_dict(state["adam"])
+
+
+class OwnModel(Autograd):
+    """The modules and the loss of an `OnPolicy` algorithm."""
+
+    memory, sequence, state = 0, 1, 0
+
+    def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None) -> None:
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        self.shape: tuple[int, ...] = (int(self.spec.config["inputs"]),)
+        self.actions = int(self.spec.config["actions"])
+        seed = fresh_seed(context)
+        networks = networks_of(self.spec, start) if start is not None else make_networks(self.spec, seed=seed)
+        require_critic(self.spec, networks)
+        if context.ranks.size > 1:
+            _require_no_batch_norm(networks)
+        self.module = networks
+        self._networks = cast(Mapping[str, nn.Module], networks)
+        super().__init__(config, networks, context)
+
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self._networks["critic"](x).reshape(-1), None
+
+    def outputs(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self._networks["policy"](x))
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        return log_prob(self.outputs(batch.x), batch.action, batch.mask)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        name = self.spec.config["maker"]
+        try:
+            loss = self.config.loss(self._networks, batch)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{name}: loss() of {len(batch)} rows raised {describe_error(error)}.") from error
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shown = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise PolicyError(f"{name}: loss() of {len(batch)} rows answers {shown}; expected a scalar, their mean.")
+        if torch.is_grad_enabled() and not loss.requires_grad:
+            raise PolicyError(
+                f"{name}: loss() answers a number that depends on no network, so nothing would be learned."
+            )
+        return loss, ()
+
+
+def _require_no_batch_norm(networks: nn.Module) -> None:
+    for name, module in networks.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise ScenarioError(
+                f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
+                "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
+            )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The family's networks as the learner trains them: loss, and statistics that travel with the weights.
+
+_ROWS = 4096  # that are evaluated at a time
+
+
+class NetworkOptions(StepOptions, Protocol):
+    """What `FamilyModel` asks of an algorithm's options."""
+
+    extra_metrics: ClassVar[tuple[str, ...]]
+
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def initial_std(self) -> float: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def entropy(self) -> Schedule: ...
+    @property
+    def value_coefficient(self) -> float: ...
+    @property
+    def clip_value(self) -> float | None: ...
+    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
+    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor: ...
+    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]: ...
+
+
+class FamilyModel(Autograd):
+    """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a team has them."""
+
+    trusted = repeats = True
+
+    def __init__(
+        self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, because: str = ""
+    ) -> None:
+        """because: why no passes are written out."""
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        self.module: Any = self._fresh(fresh_seed(context))
+        if start is not None:
+            load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
+        self._networks = self.module.networks
+        self._asked: ActorCritic | TeamNetwork = self.module  # by `_forward`
+        first, self.sequence = self._networks[0], config.sequence
+        self.shape, self.memory, self.state = first.shape, first.memory, first.state
+        action = self.spec.config["action"]
+        self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
+        self.distribution = distribution_of(action)
+        self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
+        self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
+        if self._returns is not None and scale is not None:
+            self._returns.moments = scale
+        trained, plain = self._trained()
+        # Rows of several networks are divided by numbers; what an own loss depends on, nobody here knows.
+        self.repeats = self.repeats and len(self._networks) == 1 and _is_ours(config)
+        super().__init__(config, trained, context, names=self._told_of(config), layouts=plain, because=because)
+
+    def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
+        """(what steps move, the layouts of its parameters where these are perceptrons and nothing else)."""
+        plain = self._layouts()
+        whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
+        return self.module, plain if whole else ()
+
+    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
+        """`Model.names`."""
+        return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
+
+    # ------------------------------------------------------------------------------------------ the network
+
+    def _fresh(self, seed: int) -> Any:
+        """The network of the spec."""
+        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
+        return make(self.spec, seed=seed, initial_std=self.config.initial_std)
+
+    def _layouts(self) -> Sequence[Layout]:
+        """See `FlatModule`."""
+        return list(layouts(self.spec).values())
+
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """0 without a value network."""
+        if start is None and memory is None:
+            if self._networks[0].value is None:
+                return x.new_zeros(len(x)), None
+            count = -(-len(x) // _ROWS) or 1
+            states = [None] * count if state is None else torch.tensor_split(state, count)
+            parts = zip(torch.tensor_split(x, count), states, strict=True)
+            return torch.cat([self.module.value_of(part.float(), its).float() for part, its in parts]), None
+        _, value, after = self.module.unroll(x.float(), memory, start, state)
+        return x.new_zeros(len(x)) if value is None else value, after
+
+    def outputs(self, x: Tensor) -> Tensor:
+        out: Tensor = self.module.unroll(x.float(), None, None, None)[0]
+        return out
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        out, value, _ = self._asked.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
+        return out.float(), None if value is None else value.float()
+
+    def strengths(self, progress: float) -> tuple[float, ...]:
+        return (self.config.entropy.at(progress),)
+
+    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        config, (out, value) = self.config, self._forward(batch)
+        logp = self.distribution.log_prob(out, batch.action, batch.mask)
+        policy = batch.mean(self._surrogate(logp, batch))
+        entropy = batch.mean(self.distribution.entropy(out, batch.mask))
+        loss, worth = policy - strengths[0] * entropy, policy.new_zeros(())
+        if value is not None:
+            worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+            loss = loss + config.value_coefficient * worth
+        with torch.no_grad():
+            kl = batch.mean(approximate_kl(logp, batch.logp))
+            extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
+        return loss, (policy, worth, entropy, kl, *extra)
+
+    def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        name = f"{type(self.config).__module__}:{type(self.config).__qualname__}"
+        try:
+            out = self.config.surrogate(logp, batch)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {describe_error(error)}.") from error
+        if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
+            shown = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows answers {shown}; expected a loss of each row.")
+        return out
+
+    # ------------------------------------------------------------------------------------------ statistics
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        """Divided by the standard deviation of discounted returns, these ones included, if that is wanted. Rewards that are not finite are
+        left to fail in the loss."""
+        if self._returns is None:
+            return reward
+        if np.isfinite(reward).all():
+            self._returns.add(rows, reward)
+            for network in self._networks:
+                _publish(self._returns.moments, network.returns)
+        return reward * self._returns.scale
+
+    def rewards_in_place(
+        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    ) -> Tensor:
+        if self._returns is None:
+            return reward
+        self._returns.add_block(block, rows, reward)
+        for network in self._networks:
+            _publish(self._returns.moments, network.returns)
+        return reward * self._returns.scale
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {"entropy_coefficient": self.config.entropy.at(progress)}
+
+    def learned(self, batch: Batch, progress: float) -> None:
+        """The rows were acted and learned from with the statistics of before them; what acts next has these too."""
+        if self._seen is not None:
+            self._seen.add_rows(batch.x)
+        if self._states is not None and batch.state is not None:
+            self._states.add_rows(batch.state)
+        for network in self._networks:
+            _publish(self._seen, network.normaliser)
+            _publish(self._states, network.state_normaliser)
+
+    # ------------------------------------------------------------------------------------------ state
+
+    @property
+    def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
+        found = {"observations": self._seen, "states": self._states, "returns": self._returns}
+        return {name: statistics for name, statistics in found.items() if statistics is not None}
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), **{name: each.state_dict() for name, each in self._statistics.items()}}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        for name, each in self._statistics.items():
+            each.load_state_dict(state[name])
+
+
+def make_model(config: PolicyGradient, context: LearnerContext, start: Weights | None = None) -> Model:
+    """Make what autograd trains."""
+    why = needs_autograd(config.policy(context.env, context.seats))
+    return FamilyModel(config, context, start, because=f"autograd learns {why}" if why else "")
+
+
+def _is_ours(config: NetworkOptions) -> bool:
+    """Whether what it adds to the loss is Ludus's."""
+    parts = type(config).surrogate, type(config).metrics
+    return all(part.__module__.startswith("ludus.") for part in parts)
+
+
+def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
+    """As the weights have them, which may be those of a warm start."""
+    if buffers is None:
+        return None
+    moments = RunningMoments(tuple(buffers.mean.shape))
+    moments.start(count=float(buffers.count), mean=to_numpy(buffers.mean), var=to_numpy(buffers.var))
+    return moments
+
+
+def _publish(moments: RunningMoments | None, buffers: Normaliser | ReturnScale | None) -> None:
+    if moments is not None and buffers is not None:
+        buffers.mean.copy_(torch.from_numpy(np.asarray(moments.mean)))
+        buffers.var.copy_(torch.from_numpy(np.asarray(moments.var)))
+        buffers.count.fill_(moments.count)

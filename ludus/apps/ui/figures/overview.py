@@ -1,0 +1,582 @@
+"""How far a run has come: its summary, NashConv, meta-strategies, events, and where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin, whole
+from ludus.core.errors import RunError
+from ludus.reporting.curves import short
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.live_files import Status, percent, read_status
+from ludus.storage.reader import Reader, run_state
+from ludus.storage.records import Event
+
+# --------------------------------------------------------------------------------------------------------------------
+# Overview, and a run as a line of a list.
+
+MAX_NOTES = 50
+MAX_EVENTS = 1000
+"""That are given out at a time."""
+_RECENT = 10  # generations that the time left is judged by
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds from the start, as `RunInfo`, but for where it lies."""
+
+    name: str
+    scenario: str
+    env: str
+    algorithm: str
+    seed: int
+    version: str
+    population: list[int]
+    utility_range: list[tuple[Number, Number]]
+    zero_sum: bool
+    generations: int | None
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the last session ended, as `RunSummary`. places: who learned where, a line each."""
+
+    generations: int
+    seconds: float
+    episodes: int
+    nash_conv: Number
+    stopped_by: str
+    complete: bool
+    failed: bool
+    counters: dict[str, int]
+    trained: int
+    failures: int
+    failure: str
+    places: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """fraction: of the run, in [0, 1]; seconds_left: by the pace of the last generations; both None where there is no limit. doing, pace:
+    what the driver said last; empty if it does not run."""
+
+    generation: int
+    generations: int | None
+    fraction: Number
+    doing: str
+    pace: str
+    seconds: float
+    seconds_left: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    label: str
+    value: str
+    under: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """time: seconds since the epoch. level: "info", "warning" or "error"."""
+
+    time: float
+    level: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """policies: of each population. played: matches that are stored."""
+
+    policies: list[int]
+    generations: int
+    episodes: int
+    played: int
+    nash_conv: Number
+    warnings: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Can:
+    """Whether the run takes orders now; whether its policies are there to be played with; whether its game is small enough for its tree to
+    be shown."""
+
+    steer: bool
+    play: bool
+    tree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    info: Facts
+    state: str
+    summary: Ended | None
+    progress: Progress
+    tiles: list[Tile]
+    notes: list[Note]
+    figures: Figures
+    can: Can
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run in a list. state: as `run_state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
+    in their last rollouts. last_note: its newest warning or error."""
+
+    id: str
+    name: str
+    group: str | None
+    state: str
+    game: str
+    algorithm: str
+    scenario: str
+    seed: int
+    players: int
+    policies: int
+    generation: int
+    generations: int | None
+    fraction: Number
+    doing: str
+    seconds: float
+    seconds_left: Number
+    episodes: int
+    began: Number
+    nash_conv: Number
+    exact: bool
+    return_: Number
+    warnings: int
+    errors: int
+    last_note: str
+
+
+def overview(reader: Reader, **query: str) -> Overview:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "overview")
+    with reader.moment():
+        info, summary, last = reader.info(), reader.summary(), reader.last_generation()
+        notes = reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))
+        counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
+        played = max(0, reader.position().matches)
+    state, status = _state(reader, summary)
+    figures = Figures(
+        policies=[policies.get(which, 0) for which in sorted(set(info.population))],
+        generations=last.number if last else 0,
+        episodes=last.episodes if last else 0,
+        played=played,
+        nash_conv=finite(last.nash_conv) if last else None,
+        warnings=counted.get("warning", 0),
+        errors=counted.get("error", 0),
+    )
+    progress = _progress(reader, info, last, summary, status)
+    there = first is not None and (reader.run_dir / first.file).is_file()
+    return Overview(
+        info=_facts(info),
+        state=state,
+        summary=None if summary is None else _ended(summary),
+        progress=progress,
+        tiles=[_first_tile(reader, info, last), *_tiles(info, figures, progress)],
+        notes=[_note(event) for event in notes],
+        figures=figures,
+        can=Can(steer=status is not None, play=there, tree=there and _enumerated(last)),
+    )
+
+
+def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
+    """id, name, group: what the list calls the run, and the experiment that it belongs to. Raises RunError as `Reader`."""
+    with reader.moment():
+        info, summary, last = reader.info(), reader.summary(), reader.last_generation()
+        counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
+        newest = reader.last_events(limit=1, levels=("warning", "error"))
+        returns = [reader.metrics(f"response/{which}/return", "generations").value for which in policies]
+    state, status = _state(reader, summary)
+    progress = _progress(reader, info, last, summary, status)
+    last_returns = [values[-1] for values in returns if len(values)]
+    return RunLine(
+        id=id,
+        name=name,
+        group=group,
+        state=state,
+        game=info.env,
+        algorithm=info.algorithm,
+        scenario=info.scenario,
+        seed=info.seed,
+        players=info.players,
+        policies=sum(policies.values()),
+        generation=progress.generation,
+        generations=info.generations,
+        fraction=progress.fraction,
+        doing=progress.doing,
+        seconds=progress.seconds,
+        seconds_left=progress.seconds_left,
+        episodes=last.episodes if last else 0,
+        began=None if first is None else first.created,
+        nash_conv=finite(last.nash_conv) if last else None,
+        exact=last is None or last.exact,
+        return_=finite(float(np.mean(last_returns))) if last_returns else None,
+        warnings=counted.get("warning", 0),
+        errors=counted.get("error", 0),
+        last_note=newest[-1].text if newest else "",
+    )
+
+
+def _state(reader: Reader, summary: RunSummary | None) -> tuple[str, Status | None]:
+    """What to call it; what its driver says, None if it does not run, or is of a newer Ludus."""
+    state = run_state(reader.run_dir, summary)
+    if state != "running":
+        return state, None
+    try:
+        status = read_status(reader.run_dir)
+    except RunError:
+        status = None
+    return ("paused" if status is not None and status.paused else state), status
+
+
+def _enumerated(last: GenerationRecord | None) -> bool:
+    """Whether the game's tree is known: exact best responses were computed on it."""
+    return last is not None and last.nash_conv is not None and last.exact
+
+
+def _facts(info: RunInfo) -> Facts:
+    return Facts(
+        name=info.name,
+        scenario=info.scenario,
+        env=info.env,
+        algorithm=info.algorithm,
+        seed=info.seed,
+        version=info.version,
+        population=list(info.population),
+        utility_range=[(finite(low), finite(high)) for low, high in info.utility_range],
+        zero_sum=info.zero_sum,
+        generations=info.generations,
+        seconds=info.seconds,
+        text=info.text,
+    )
+
+
+def _ended(summary: RunSummary) -> Ended:
+    return Ended(
+        generations=summary.generations,
+        seconds=summary.seconds,
+        episodes=summary.episodes,
+        nash_conv=finite(summary.nash_conv),
+        stopped_by=summary.stopped_by,
+        complete=summary.complete,
+        failed=summary.failed,
+        counters=dict(summary.counters),
+        trained=summary.trained,
+        failures=summary.failures,
+        failure=summary.failure,
+        places=summary.learned_on,
+    )
+
+
+def _progress(
+    reader: Reader, info: RunInfo, last: GenerationRecord | None, summary: RunSummary | None, status: Status | None
+) -> Progress:
+    number, seconds = (last.number, last.seconds) if last else (0, 0.0)
+    if summary is not None:
+        seconds = max(seconds, summary.seconds)
+    shares, left = [], []
+    if info.generations:
+        shares.append(number / info.generations)
+        before = reader.seconds_of(max(0, number - _RECENT))
+        if last is not None and before is not None and number:
+            left.append((info.generations - number) * (seconds - before) / min(number, _RECENT))
+    if info.seconds:
+        shares.append(seconds / info.seconds)
+        left.append(info.seconds - seconds)
+    if info.generations in (0, 1) and status is not None and status.fraction is not None:
+        shares.append(status.fraction)  # all of it is one training, or the payoffs of those who are there
+    return Progress(
+        generation=number,
+        generations=info.generations,
+        fraction=finite(min(1.0, max(shares))) if shares else None,
+        doing=status.doing if status else "",
+        pace="" if status is None else "paused" if status.paused else _pace(status.speed),
+        seconds=round(seconds, 3),
+        seconds_left=finite(max(0.0, min(left))) if left and status is not None else None,
+    )
+
+
+def _pace(speed: float) -> str:
+    return "" if speed == 1 else f"at {percent(speed)} of full speed"
+
+
+def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) -> Tile:
+    """How good it is: how far from an equilibrium, or what a single player earns."""
+    if info.players == 1:
+        mean, trained = reader.payoff_log().mean, reader.metrics("response/0/return", "generations").value
+        if np.isfinite(mean).any() or not np.isfinite(trained).any():  # where nobody is evaluated, training tells
+            return Tile(
+                "Return", short(float(np.nanmax(mean))) if np.isfinite(mean).any() else "–", "of the best policy"
+            )
+        return Tile("Return", short(float(trained[np.isfinite(trained)][-1])), "of the newest policy, in training")
+    nash = None if last is None else last.nash_conv
+    if last is None or nash is None:
+        return Tile("NashConv", "–", "not computed")
+    under = f"exploitability {short(nash / 2)}" if info.players == 2 else "sum of all gains"
+    return Tile("NashConv" if last.exact else "NashConv, at least", short(nash), under)
+
+
+def _tiles(info: RunInfo, figures: Figures, progress: Progress) -> list[Tile]:
+    limit = "no limit set" if info.generations is None else f"of {info.generations:,}"
+    several = " + ".join(f"{n:,}" for n in figures.policies) if len(figures.policies) > 1 else "one population"
+    return [
+        Tile("Generations", f"{figures.generations:,}", limit),
+        Tile("Policies", f"{sum(figures.policies):,}", several),
+        Tile("Episodes", f"{figures.episodes:,}", "of training"),
+        Tile("Wall time", _span(progress.seconds), "all sessions"),
+    ]
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    return f"{minutes} min {int(seconds % 60)} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _note(event: Event) -> Note:
+    return Note(event.time, event.level, event.kind, event.text)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The log of events, and what became of the run's processes.
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """As `Event`."""
+
+    seq: int
+    time: float
+    level: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Oldest first. last: the largest number among them, or what was asked after."""
+
+    events: list[EventLine]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """time: seconds since the epoch."""
+
+    time: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """parts: what the driver runs, as it last heard of each; empty if it does not run. deaths: of processes and what took their place."""
+
+    parts: Sequence[object]
+    deaths: list[Death]
+
+
+def events(reader: Reader, **query: str) -> Events:
+    """after: the first `limit` after that number; without it the newest. Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "events", ("after", "limit"))
+    limit = whole(query, "limit", 200, least=1, most=MAX_EVENTS)
+    after = whole(query, "after", 0, least=0, most=2**53)
+    found = reader.events_after(after, limit=limit) if query.get("after") else reader.last_events(limit=limit)
+    lines = [EventLine(event.seq, event.time, event.level, event.kind, event.text) for event in found]
+    return Events(lines, lines[-1].seq if lines else after)
+
+
+def parts(reader: Reader, **query: str) -> Parts:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "parts")
+    _, status = _state(reader, reader.summary())
+    deaths = [Death(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
+    return Parts(list(getattr(status, "parts", ())), deaths)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# NashConv, and the meta-strategies, over generations.
+
+MAX_LAYERS = 48
+"""Bands of a stacked area."""
+MAX_PROFILES, MAX_PAIRED = 20, 40
+"""Of a joint meta-strategy: profiles that are listed, and policies of a player that a table of pairs has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """One entry per generation. nash_conv: empty if it was never computed. gains: [P][generations]. exact: no entry is a bound."""
+
+    generation: list[int]
+    seconds: list[float]
+    episodes: list[int]
+    nash_conv: list[Number]
+    gains: list[list[Number]]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Probability per generation of one policy, or of neighbours together. place: its age in [0, 1], for its colour."""
+
+    label: str
+    place: float
+    values: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A player's meta-strategies: each layer has a value for each generation."""
+
+    player: int
+    generation: list[int]
+    layers: list[Layer]
+
+
+@dataclass(frozen=True, slots=True)
+class LastStrategy:
+    """Of the last generation: who is played at all, likeliest first."""
+
+    player: int
+    policies: list[str]
+    probability: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class JointStrategy:
+    """Of the last generation, where the solver correlates the players: profiles, likeliest first, [k][P] policies, and their probability.
+    count: how many have one above 0; rest: what those have together that are not listed. rows, columns, shares: of two players, the
+    policies that are played at all, oldest first, and float [rows][columns] the probability of each pair; empty for other numbers of
+    players, and for more policies than `MAX_PAIRED`."""
+
+    profiles: list[list[str]]
+    probability: list[float]
+    count: int
+    rest: float
+    rows: list[str]
+    columns: list[str]
+    shares: list[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """over: of each player, the generations. last: of each player, the newest one. joint: that of all together; None where each mixes by
+    itself."""
+
+    over: list[Strategy]
+    last: list[LastStrategy]
+    joint: JointStrategy | None = None
+
+
+def convergence(reader: Reader, **query: str) -> Convergence:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "convergence")
+    kept = thin(reader.generations(marginals=False), MAX_POINTS)
+    known = any(record.nash_conv is not None for record in kept)
+    gains = [
+        [finite(record.gains[player]) if player < len(record.gains) else None for record in kept]
+        for player in range(reader.info().players)
+    ]
+    return Convergence(
+        generation=[record.number for record in kept],
+        seconds=[round(record.seconds, 3) for record in kept],
+        episodes=[record.episodes for record in kept],
+        nash_conv=[finite(record.nash_conv) for record in kept] if known else [],
+        gains=gains if known else [],
+        exact=all(record.exact for record in kept),
+    )
+
+
+def strategies(reader: Reader, **query: str) -> Strategies:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "strategies")
+    with reader.moment():
+        info, names = reader.info(), reader.policy_names()
+        found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
+        record = reader.last_generation()
+    if not found or record is None:
+        return Strategies([], [])
+    over = [
+        Strategy(player, [*found], _layers([rows[player] for rows in found.values()], names.get(own, [])))
+        for player, own in enumerate(info.population)
+    ]
+    newest = found[max(found)]
+    labels = [names.get(own, []) for own in info.population]
+    last = [_last(player, newest[player], own) for player, own in enumerate(labels)]
+    return Strategies(over, last, _joint(record, labels))
+
+
+def _joint(record: GenerationRecord, labels: Sequence[Sequence[str]]) -> JointStrategy | None:
+    if record.profiles is None or record.probabilities is None:
+        return None
+    order = np.argsort(-record.probabilities, kind="stable")
+    listed = order[:MAX_PROFILES]
+    rows, columns, shares = _pairs(record.profiles, record.probabilities, labels)
+    return JointStrategy(
+        profiles=[[_label(labels[p], int(k)) for p, k in enumerate(profile)] for profile in record.profiles[listed]],
+        probability=[round(float(p), 6) for p in record.probabilities[listed]],
+        count=len(order),
+        rest=round(float(record.probabilities[order[MAX_PROFILES:]].sum()), 6),
+        rows=rows,
+        columns=columns,
+        shares=shares,
+    )
+
+
+def _pairs(
+    profiles: NDArray[np.int32], probabilities: NDArray[np.float64], labels: Sequence[Sequence[str]]
+) -> tuple[list[str], list[str], list[list[float]]]:
+    """(rows, columns, shares), as `JointStrategy` has them."""
+    places = [np.unique(column) for column in profiles.T]
+    if len(places) != 2 or max(map(len, places)) > MAX_PAIRED:
+        return [], [], []
+    shares = np.zeros([len(own) for own in places])
+    at = (np.searchsorted(own, column) for own, column in zip(places, profiles.T, strict=True))
+    shares[tuple(at)] = probabilities
+    rows, columns = ([_label(labels[p], int(k)) for k in own] for p, own in enumerate(places))
+    return rows, columns, np.round(shares, 6).tolist()
+
+
+def _last(player: int, marginal: NDArray[np.float64], names: Sequence[str]) -> LastStrategy:
+    order = [k for k in np.argsort(-marginal, kind="stable").tolist() if marginal[k] > 0]
+    return LastStrategy(player, [_label(names, k) for k in order], [round(float(marginal[k]), 6) for k in order])
+
+
+def _label(names: Sequence[str], place: int) -> str:
+    return names[place] if place < len(names) else f"#{place}"
+
+
+def _layers(rows: Sequence[NDArray[np.float64]], names: Sequence[str]) -> list[Layer]:
+    size = max(len(row) for row in rows)
+    mass = np.zeros((len(rows), size))
+    for k, row in enumerate(rows):
+        mass[k, : len(row)] = row
+    layers = []
+    for first, last in bands(mass.sum(axis=0), MAX_LAYERS):
+        label = _label(names, first) if first == last else f"{_label(names, first)} … {_label(names, last)}"
+        values = np.round(mass[:, first : last + 1].sum(axis=1), 6).tolist()
+        layers.append(Layer(label, (first + last) / 2 / max(1, size - 1), values))
+    return layers
+
+
+def bands(total: NDArray[np.float64], limit: int) -> list[tuple[int, int]]:
+    """At most `limit` ranges (first, last) of neighbouring policies, of about equal mass; each policy with mass is in one."""
+    shown = np.flatnonzero(total > 0)
+    if len(shown) <= limit:
+        return [(int(k), int(k)) for k in shown]
+    middle = np.cumsum(total[shown]) - total[shown] / 2
+    band = np.minimum((middle / total.sum() * limit).astype(int), limit - 1)
+    groups = [shown[band == k] for k in np.unique(band)]
+    return [(int(group[0]), int(group[-1])) for group in groups]

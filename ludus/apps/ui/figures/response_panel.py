@@ -1,0 +1,561 @@
+"""Who would answer whom: the response graph of α-Rank, its sinks and cycles, and policies that nobody needs.
+
+Vertices are profiles of pure policies; from each an edge leads to those in which one player has done something that pays it as well or
+better (Omidshafiei et al. 2019, "α-Rank: multi-agent evaluation by evolution", on Markov-Conley chains). Where both players draw from one
+population, vertices are policies, and an edge leads to who earns more when the two meet. What evolution under strong selection comes to
+stay in are the sinks: strongly connected components that no edge leaves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import squareform
+
+from ludus.apps.ui.figures.base import Number, finite, require_known
+from ludus.apps.ui.figures.clusters import distances, payoff_rows
+from ludus.apps.ui.figures.embedding import placed
+from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
+from ludus.core.errors import SolverError
+from ludus.core.ties import TIE
+from ludus.metagame.solvers.normal_form import pooled_seats
+from ludus.storage.reader import Reader
+
+Places = NDArray[np.int64]
+
+MAX_PROFILES = 100_000
+"""That are looked at one by one."""
+MAX_NODES = 1000
+"""That are shown."""
+MAX_EDGES = 5000
+MAX_COMPONENTS = 100
+MAX_MEMBERS = 24
+"""Names of a node."""
+MAX_STATES = 2000
+"""Of a Markov chain whose stationary distribution is asked for: about a second."""
+LONGEST = 8
+"""Edges of a cycle that is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A policy, a profile or a cluster. members: names; of a profile one for each player. size: how many policies or profiles it stands
+    for. mass: its share of the stationary distribution of α-Rank under infinitely strong selection. component: `Component.id`. sink: it is
+    in one."""
+
+    label: str
+    members: list[str]
+    size: int
+    mass: Number
+    component: int
+    sink: bool
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A strongly connected component of several nodes, or a sink. size: nodes in all. cycle: nodes of a shortest cycle of edges that pay,
+    among those shown; empty where there is none of at most 8."""
+
+    id: int
+    size: int
+    sink: bool
+    cycle: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Dominated:
+    """Whatever the others play, `by` earns as much as the policy, and sometimes more (strictly: always more), by the means that are
+    known."""
+
+    population: int
+    policy: str
+    by: str
+    strictly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """kind: of the nodes: "policies", "profiles" or "clusters". edges: (from, to, gain) where the change pays; the strongest. profiles: how
+    many there are in all. cut: what was left out, in a sentence; empty for nothing."""
+
+    kind: str
+    nodes: list[Node]
+    edges: list[tuple[int, int, float]]
+    components: list[Component]
+    dominated: list[Dominated]
+    profiles: int
+    cut: str
+
+
+def responses(reader: Reader, **query: str) -> Responses:
+    """Raises ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "responses")
+    game = meta_game(reader)
+    return game.once("responses", lambda: _responses(game))
+
+
+def _responses(game: MetaGame) -> Responses:
+    profiles = int(np.prod(game.sizes, dtype=np.float64))
+    if not profiles or not np.isfinite(game.mean).any():
+        return Responses("policies" if game.symmetric else "profiles", [], [], [], [], profiles, "")
+    if game.symmetric:
+        few = game.sizes[0] <= MAX_NODES
+        found = _of_policies(game) if few else _of_policy_clusters(game)
+        kind = "policies" if few else "clusters"
+    else:
+        few = profiles <= MAX_PROFILES
+        found = _of_profiles(game) if few else _of_profile_clusters(game)
+        kind = "profiles" if few else "clusters"
+    dominated = [one for population in range(len(game.members)) for one in dominated_in(game, population)]
+    return Responses(kind, found.nodes, found.edges, found.components, dominated, profiles, found.cut)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Graphs.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connected:
+    """label: int64[n] component of each vertex. sink: bool[components], that no edge leaves."""
+
+    label: Places
+    sink: NDArray[np.bool_]
+
+    @property
+    def size(self) -> Places:
+        """int64[components]"""
+        return np.bincount(self.label, minlength=len(self.sink)).astype(np.int64)
+
+
+def connected(source: Places, target: Places, n: int) -> Connected:
+    """Strongly connected components of n vertices."""
+    graph = coo_array((np.ones(len(source), np.bool_), (source, target)), shape=(n, n)).tocsr()
+    count, label = connected_components(graph, directed=True, connection="strong")
+    sink = np.ones(count, np.bool_)
+    sink[label[source[label[source] != label[target]]]] = False
+    return Connected(label.astype(np.int64), sink)
+
+
+def better_replies(mean: Floats, tie: float) -> tuple[Places, Places]:
+    """source, target int64[E] over the profiles of mean float64[P, n_0, …] in C order: few edges by which just those are reached that all
+    weakly better replies reach. Payoffs of a player's replies to one and the same are in an order, so an edge from each to the next better
+    one is enough, and one back between equals. Unknown ones (NaN) have no edges."""
+    index = np.arange(mean[0].size).reshape(mean.shape[1:])
+    sources, targets = [], []
+    for player, table in enumerate(mean):
+        payoff = np.moveaxis(table, player, 0).reshape(table.shape[player], -1)
+        state = np.moveaxis(index, player, 0).reshape(payoff.shape)
+        order = np.argsort(payoff, axis=0, kind="stable")
+        payoff, state = np.take_along_axis(payoff, order, 0), np.take_along_axis(state, order, 0)
+        step = np.diff(payoff, axis=0)
+        known = ~np.isnan(step)
+        equal = known & (step <= tie)
+        lower, upper = state[:-1], state[1:]
+        sources += [lower[known], upper[equal]]
+        targets += [upper[known], lower[equal]]
+    return np.concatenate(sources), np.concatenate(targets)
+
+
+def gains_between(places: Places, payoff: Floats) -> Floats:
+    """float64[k, k]: what the one player gains in which profiles differ by going from one to the other; NaN where they differ in several.
+    places: int64[k, P] profiles. payoff: float64[k, P] what each player earns in them."""
+    differ = places[:, None, :] != places[None, :, :]
+    gain = payoff[None, :, :] - payoff[:, None, :]
+    return np.where(differ.sum(axis=2) == 1, np.where(differ, gain, 0.0).sum(axis=2), np.nan)
+
+
+def shortest_cycle(adjacent: NDArray[np.bool_]) -> list[int]:
+    """Vertices of a shortest cycle of at most `LONGEST` edges; empty if there is none. adjacent: bool[n, n], from row to column."""
+    if not adjacent.any():
+        return []
+    step = adjacent.astype(np.float32)
+    reached = step
+    for _ in range(2, LONGEST + 1):
+        reached = ((reached @ step) > 0).astype(np.float32)
+        closed = np.flatnonzero(reached.diagonal())
+        if len(closed):
+            return _around(adjacent, int(closed[0]))
+    return []
+
+
+def _around(adjacent: NDArray[np.bool_], start: int) -> list[int]:
+    """A shortest way from a vertex back to it."""
+    before = {start: start}
+    waiting = deque([start])
+    while waiting:
+        at = waiting.popleft()
+        if adjacent[at, start]:
+            way = [at]
+            while way[-1] != start:
+                way.append(before[way[-1]])
+            return way[::-1]
+        for found in np.flatnonzero(adjacent[at]).tolist():
+            if found not in before:
+                before[found] = at
+                waiting.append(found)
+    return []
+
+
+def masses(gain: Floats, tie: float) -> Floats | None:
+    """float64[n]: the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take over half
+    the time), over the vertices between which gain float64[n, n] is known. None where it is too large, or floating point cannot tell."""
+    from ludus.metagame.solvers.alpha_rank import SMALL, response, stationary  # compiles when it is imported
+
+    if len(gain) > MAX_STATES:
+        return None
+    known = np.isfinite(gain)
+    np.fill_diagonal(known, False)
+    source, target = np.nonzero(known)
+    for epsilon in (0.0, SMALL):  # several sinks: the limit of small noise decides between them
+        try:
+            found = stationary(source, target, response(gain[known], epsilon, tie=tie), len(gain))
+        except SolverError:
+            return None
+        if found is not None:
+            return found
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From a meta-game to a graph that can be shown.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    nodes: list[Node]
+    edges: list[tuple[int, int, float]]
+    components: list[Component]
+    cut: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vertices:
+    """To be shown. labels, members, size, at: of each. gain: float64[n, n] between them, NaN where no edge can be. of: components
+    of the whole graph, and for each of these vertices its one. mass: None where it is not known. cut: what is not shown."""
+
+    labels: Sequence[str]
+    members: Sequence[list[str]]
+    size: Sequence[int]
+    at: Floats
+    gain: Floats
+    component: Places
+    whole: Connected
+    mass: Floats | None
+    tie: float
+    cut: str
+
+
+def _shown(vertices: Vertices) -> Shown:
+    whole, component = vertices.whole, vertices.component
+    size = whole.size
+    # Sinks first, then the largest.
+    ranked = np.lexsort((np.arange(len(size)), -size, ~whole.sink))
+    number = np.empty_like(ranked)
+    number[ranked] = np.arange(len(ranked))
+    pays = np.nan_to_num(vertices.gain, nan=-np.inf) > vertices.tie
+    components = [
+        Component(int(number[c]), int(size[c]), bool(whole.sink[c]), _cycle(pays, np.flatnonzero(component == c)))
+        for c in ranked.tolist()
+        if size[c] > 1 or whole.sink[c]
+    ][:MAX_COMPONENTS]
+    nodes = [
+        Node(
+            label=vertices.labels[k],
+            members=vertices.members[k][:MAX_MEMBERS],
+            size=vertices.size[k],
+            mass=None if vertices.mass is None else finite(float(vertices.mass[k])),
+            component=int(number[component[k]]),
+            sink=bool(whole.sink[component[k]]),
+            x=finite(float(vertices.at[k, 0])) or 0.0,
+            y=finite(float(vertices.at[k, 1])) or 0.0,
+        )
+        for k in range(len(vertices.labels))
+    ]
+    return Shown(nodes, _edges(vertices.gain, pays, components), components, vertices.cut)
+
+
+def _cycle(pays: NDArray[np.bool_], nodes: Places) -> list[int]:
+    if len(nodes) < 3:  # two that pay each other there and back would be one profile
+        return []
+    found: list[int] = nodes[shortest_cycle(pays[np.ix_(nodes, nodes)])].tolist()
+    return found
+
+
+def _edges(gain: Floats, pays: NDArray[np.bool_], components: Sequence[Component]) -> list[tuple[int, int, float]]:
+    """The strongest, and those of the cycles."""
+    source, target = np.nonzero(pays)
+    value = gain[source, target]
+    if len(value) > MAX_EDGES:
+        around = np.zeros_like(pays)
+        for one in components:
+            if one.cycle:
+                around[one.cycle, [*one.cycle[1:], one.cycle[0]]] = True
+        kept = np.lexsort((-value, ~around[source, target]))[:MAX_EDGES]
+        source, target, value = source[kept], target[kept], value[kept]
+    return [(a, b, float(f"{v:.4g}")) for a, b, v in zip(source.tolist(), target.tolist(), value.tolist(), strict=True)]
+
+
+def _tie(mean: Floats) -> float:
+    known = mean[np.isfinite(mean)]
+    return TIE * float(np.ptp(known)) if len(known) else 0.0
+
+
+def _of_policies(game: MetaGame) -> Shown:
+    gain = single_population_gains(game)
+    names = game.names(0)
+    at = placed(game, 0).at
+    missing = int(np.isnan(gain).sum() - len(gain)) // 2
+    pairs = "pairs of policies have" if missing > 1 else "pair of policies has"
+    cut = f"{missing:,} {pairs} not met: no edge joins them." if missing else ""
+    return _symmetric(gain, names, [[name] for name in names], [1] * len(names), at, _tie(game.mean), cut)
+
+
+def single_population_gains(game: MetaGame) -> Floats:
+    """float64[n, n]: by how much the column's policy earns more than the row's when they meet; NaN on the diagonal, and where they have
+    not."""
+    own = (game.mean[0] + game.mean[1].T) / 2
+    gain = np.asarray(own.T - own)
+    np.fill_diagonal(gain, np.nan)
+    return gain
+
+
+def _symmetric(
+    gain: Floats,
+    labels: Sequence[str],
+    members: Sequence[list[str]],
+    size: Sequence[int],
+    at: Floats,
+    tie: float,
+    cut: str,
+) -> Shown:
+    source, target = np.nonzero(np.nan_to_num(gain, nan=-np.inf) >= -tie)
+    whole = connected(source, target, len(gain))
+    whole.sink[whole.label[np.isnan(gain).all(axis=1)]] = len(gain) == 1  # who has met nobody says nothing
+    complete = np.isfinite(gain).sum() == gain.size - len(gain)
+    mass = masses(gain, tie) if complete else None
+    return _shown(Vertices(labels, members, size, at, gain, whole.label, whole, mass, tie, cut))
+
+
+def _of_policy_clusters(game: MetaGame) -> Shown:
+    groups = _grouped(game, 0, count=MAX_NODES // 5)
+    mean = _mean_between(game.mean, [groups, groups])
+    own = (mean[0] + mean[1].T) / 2
+    gain = own.T - own
+    np.fill_diagonal(gain, np.nan)
+    names, points = game.names(0), placed(game, 0).at
+    first = game.sizes[0] - len(points)  # of those that are placed
+    at = np.array([points[np.maximum(group - first, 0)].mean(axis=0) for group in groups])
+    members = [[names[k] for k in group.tolist()] for group in groups]
+    cut = f"{game.sizes[0]:,} policies are shown as {len(groups)} clusters of those that earn alike."
+    labels = [_cluster_label(names, group, game.marginals[0]) for group in groups]
+    return _symmetric(gain, labels, members, [len(group) for group in groups], at, _tie(mean), cut)
+
+
+def _of_profiles(game: MetaGame) -> Shown:
+    mean = _pooled_seats(game)
+    names = [game.names(player) for player in range(game.players)]
+    labels = [list(own) for own in names]
+    members = [[[name] for name in own] for own in names]
+    return _profiles(mean, labels, members, [game.marginals[p] for p in range(game.players)], cut="")
+
+
+def _of_profile_clusters(game: MetaGame) -> Shown:
+    count = max(2, int(MAX_NODES ** (1 / game.players)))
+    by_population = {which: _grouped(game, which, count=count) for which in set(game.info.population)}
+    groups = [by_population[which] for which in game.info.population]
+    mean = _mean_between(_pooled_seats(game), groups)
+    names = [game.names(player) for player in range(game.players)]
+    labels = [
+        [_cluster_label(own, group, marginal) for group in mine]
+        for own, mine, marginal in zip(names, groups, game.marginals, strict=True)
+    ]
+    members = [[[own[k] for k in group.tolist()] for group in mine] for own, mine in zip(names, groups, strict=True)]
+    weights = [
+        np.array([marginal[group].sum() for group in mine])
+        for marginal, mine in zip(game.marginals, groups, strict=True)
+    ]
+    sizes = " × ".join(f"{size:,}" for size in game.sizes)
+    cut = f"{sizes} profiles are shown by {count} clusters of each player's policies that earn alike."
+    return _profiles(mean, labels, members, weights, cut=cut)
+
+
+def _profiles(
+    mean: Floats,
+    labels: Sequence[Sequence[str]],
+    members: Sequence[Sequence[list[str]]],
+    weights: Sequence[Floats],
+    *,
+    cut: str,
+) -> Shown:
+    """labels, members, weights: [P][n_p] of what each player may do: its name, the policies in it, how often the meta-strategy does it."""
+    sizes, tie = mean.shape[1:], _tie(mean)
+    source, target = better_replies(mean, tie)
+    known = np.flatnonzero(np.isfinite(mean).all(axis=0).ravel())
+    whole = connected(source, target, mean[0].size)
+    whole = _restricted(whole, known)
+    kept = _most_telling(whole, known, sizes, weights)
+    places = np.stack(np.unravel_index(known[kept], sizes), axis=1)
+    payoff = mean.reshape(len(sizes), -1).T[known[kept]]
+    gain = gains_between(places, payoff)
+    missing = mean[0].size - len(known)
+    left = [cut] if cut else []
+    if missing:
+        left.append(f"{missing:,} profile{'s have' if missing > 1 else ' has'} no payoff yet, left out.")
+    if len(kept) < len(known):
+        left.append(
+            f"Of {len(known):,} profiles {len(kept):,} are shown: those of sinks, and those that are played most."
+        )
+    return _shown(
+        Vertices(
+            labels=[" / ".join(labels[p][k] for p, k in enumerate(row)) for row in places.tolist()],
+            members=[
+                [name for p, k in enumerate(row) for name in members[p][k][:MAX_MEMBERS]] for row in places.tolist()
+            ],
+            size=[int(np.prod([len(members[p][k]) for p, k in enumerate(row)])) for row in places.tolist()],
+            at=_grid(places, sizes),
+            gain=gain,
+            component=whole.label[kept],
+            whole=whole,
+            mass=_mass_of(gain, whole, kept, tie) if not missing else None,
+            tie=tie,
+            cut=" ".join(left),
+        )
+    )
+
+
+def _restricted(whole: Connected, kept: Places) -> Connected:
+    """Of some vertices alone, that no edge joins with the others."""
+    old, label = np.unique(whole.label[kept], return_inverse=True)
+    return Connected(label.astype(np.int64), whole.sink[old])
+
+
+def _most_telling(whole: Connected, known: Places, sizes: Sequence[int], weights: Sequence[Floats]) -> Places:
+    """At most `MAX_NODES` places in `known`: those of small sinks first, then those that the meta-strategies play most."""
+    if len(known) <= MAX_NODES:
+        return np.arange(len(known))
+    at = np.unravel_index(known, sizes)
+    played = np.prod([weight[place] for weight, place in zip(weights, at, strict=True)], axis=0)
+    sink = whole.sink[whole.label]
+    rank = np.lexsort((np.arange(len(known)), -played, np.where(sink, whole.size[whole.label], len(known) + 1)))
+    return np.sort(rank[:MAX_NODES])
+
+
+def _mass_of(gain: Floats, whole: Connected, kept: Places, tie: float) -> Floats | None:
+    """Of the vertices that are shown. Only sinks have any; it is known if all of them are shown, or all vertices."""
+    shown_sink = whole.sink[whole.label[kept]]
+    every = len(kept) == len(whole.label)
+    one = int(whole.sink.sum()) == 1 and int(whole.sink[whole.label].sum()) == int(shown_sink.sum())
+    if not (every or one):
+        return None
+    inside = np.flatnonzero(shown_sink) if one else np.arange(len(kept))
+    found = masses(gain[np.ix_(inside, inside)], tie)
+    if found is None:
+        return None
+    out = np.zeros(len(kept))
+    out[inside] = found
+    return out
+
+
+def _grid(places: Places, sizes: Sequence[int]) -> Floats:
+    """float64[k, 2] in [0, 1]: player 0 rightward, player 1 upward, further ones in turn within the squares that these make."""
+    at, width = np.zeros((len(places), 2)), np.ones(2)
+    for player, size in enumerate(sizes):
+        axis = player % 2
+        width[axis] /= size
+        at[:, axis] += (places[:, player] + 0.5 * (player + 2 >= len(sizes))) * width[axis]
+    return at
+
+
+def _pooled_seats(game: MetaGame) -> Floats:
+    """float64[P, n_0, …]: over the seat orders of players who share a population, those that are known."""
+    population, known = game.info.population, np.isfinite(game.mean)
+    count = pooled_seats(known.astype(np.float64), population)
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, pooled_seats(np.nan_to_num(game.mean), population) / count, np.nan)
+
+
+def _grouped(game: MetaGame, population: int, *, count: int) -> list[Places]:
+    """Its policies in at most so many groups that earn alike, by average linkage; oldest first."""
+    rows = payoff_rows(game, population)
+    if len(rows) <= count:
+        return [np.array([k]) for k in range(len(rows))]
+    tree = linkage(squareform(distances(rows), checks=False), "average")
+    label = fcluster(tree, count, "maxclust")
+    groups = [np.flatnonzero(label == one) for one in np.unique(label)]
+    return sorted(groups, key=lambda group: int(group[0]))
+
+
+def _mean_between(mean: Floats, groups: Sequence[Sequence[Places]]) -> Floats:
+    """float64[P, groups of player 0, …]: over the members of groups, those that are known."""
+    total, known = np.nan_to_num(mean), np.isfinite(mean).astype(np.float64)
+    for axis, mine in enumerate(groups, start=1):
+        total, known = (
+            np.stack([values.take(group, axis=axis).sum(axis=axis) for group in mine], axis=axis)
+            for values in (total, known)
+        )
+    with np.errstate(invalid="ignore"):
+        return np.where(known > 0, total / known, np.nan)
+
+
+def _cluster_label(names: Sequence[str], group: Places, marginal: Floats) -> str:
+    """By the one that is played most, the newest of equals."""
+    first = max(group.tolist(), key=lambda k: (marginal[k], k))
+    return names[first] if len(group) == 1 else f"{names[first]} and {len(group) - 1} like it"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dominance.
+
+_FEW = 64  # opponents by which most pairs are told apart
+
+
+def dominated_in(game: MetaGame, population: int) -> Iterator[Dominated]:
+    """Of a population, each with one that dominates it."""
+    if len(game.members[population]) < 2:
+        return
+    if game.symmetric:
+        rows = (game.mean[0] + game.mean[1].T) / 2
+    else:
+        tables = [np.moveaxis(game.mean[p], p, 0) for p in game.players_of(population)]
+        rows = np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
+    names = [stored.record.ref.policy for stored in game.members[population]]
+    for k, by, strictly in dominance(rows, _tie(rows)):
+        yield Dominated(population, names[k], names[by], strictly)
+
+
+def dominance(rows: Floats, tie: float) -> list[tuple[int, int, bool]]:
+    """(k, by, strictly) for each row of float64[n, m] that another one weakly dominates, by one with the largest mean of these. NaN: not
+    known; only what is known of both is compared, and all that is known of the dominated one must be known of the other."""
+    n = len(rows)
+    known = np.isfinite(rows)
+    if not known.any():
+        return []
+    values = np.where(known, rows, -np.inf)  # unknown of the other: nobody is dominated by it
+    worth = np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    asked = np.where(known, rows, -np.inf)
+    possible = ~np.eye(n, dtype=np.bool_)  # [by, k]
+    for column in np.unique(np.linspace(0, rows.shape[1] - 1, _FEW).round().astype(int)).tolist():
+        possible &= values[:, column, None] >= asked[:, column] - tie
+    possible &= known.any(axis=1)
+    out, open_rows = [], np.ones(n, np.bool_)
+    for by in np.argsort(-worth, kind="stable").tolist():
+        left = np.flatnonzero(possible[by] & open_rows)
+        if not len(left):
+            continue
+        compared = known[left]
+        ahead = np.where(compared, values[by] - np.where(compared, rows[left], 0.0), 0.0)
+        ahead = np.where(compared & ~known[by], -np.inf, ahead)
+        weak = (ahead >= -tie).all(axis=1) & (ahead > tie).any(axis=1)
+        for at in np.flatnonzero(weak).tolist():
+            out.append((int(left[at]), by, bool((ahead[at] > tie)[compared[at]].all())))
+        open_rows[left[weak]] = False
+    return sorted(out)

@@ -1,0 +1,76 @@
+"""Routes of who steers. An order is left as the commands leave it; the driver takes it between two steps, which may be a while."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any, Literal
+
+from fastapi import APIRouter, HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+
+from ludus.apps.ui.server.known_runs import KnownRun
+from ludus.apps.ui.server.live_status import live_status
+from ludus.apps.ui.server.state import State
+from ludus.core.errors import RunError
+from ludus.storage import control_requests
+from ludus.storage.control_requests import ControlRequest
+from ludus.storage.live_files import Status
+
+WAIT = 2.0
+"""Seconds for which an answer waits until the driver has taken the order."""
+
+
+class Order(BaseModel):
+    """do: what the run is to do. speed: share of full speed, for "throttle". session: of the driver that the page shows, so that nobody
+    stops a run that has begun anew."""
+
+    model_config = ConfigDict(extra="forbid")
+    do: Literal["pause", "go_on", "throttle", "checkpoint", "stop"]
+    speed: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
+    session: str | None = Field(default=None, max_length=64)
+
+
+def router(state: State) -> APIRouter:
+    """Orders to a run's driver."""
+    routes = APIRouter(prefix="/api", tags=["steering"], dependencies=[state.access.needs("steer")])
+
+    @routes.post("/runs/{run}/order")
+    async def order(run: str, order: Order) -> dict[str, Any]:
+        """Leaves an order. The answer says what the driver does now; one that has not taken it yet takes it when its step ends."""
+        if (order.speed is not None) != (order.do == "throttle"):
+            raise HTTPException(
+                422, "`speed` belongs to `throttle`, and only to it: a share of full speed above 0 and up to 1."
+            )
+        return await asyncio.to_thread(leave, state.runs.run(run), order)
+
+    return routes
+
+
+def leave(run: KnownRun, order: Order) -> dict[str, Any]:
+    """Leaves an order for a run's driver, and waits a little for it. Raises HTTPException."""
+    try:
+        before = control_requests.driver_of(run.folder, run.name)
+    except RunError as error:
+        raise HTTPException(409, run.said(str(error))) from error
+    try:
+        if order.session is not None and order.session != before.session:
+            raise HTTPException(
+                409, "the run has begun another session since the page was loaded. Look again, then decide."
+            )
+        after = control_requests.submit_and_wait(run.folder, run.name, wish_of(order, before), before, wait=WAIT)
+    except RunError as error:
+        if order.do == "stop" and not control_requests.still_running(run.folder, before):
+            return {"status": None, "taken": True}
+        raise HTTPException(409, run.said(str(error))) from error
+    return {"status": asdict(live_status(after or before)), "taken": after is not None}
+
+
+def wish_of(order: Order, status: Status) -> ControlRequest:
+    """What the order says. status: what its driver did when it was given."""
+    if order.do == "throttle":
+        assert order.speed is not None
+        return control_requests.throttle(order.speed)
+    if order.do == "checkpoint":
+        return control_requests.checkpoint_now(status)
+    return {"pause": control_requests.PAUSE, "go_on": control_requests.GO_ON, "stop": control_requests.STOP}[order.do]

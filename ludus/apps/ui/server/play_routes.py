@@ -1,0 +1,265 @@
+"""Routes of who plays: seats, tables, people. A seat's token, which comes with the table, opens that seat's view and no other's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Response
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from ludus.apps.play.people import PlayedGame, PlayedSeat
+from ludus.apps.ui.server.known_runs import KnownRun
+from ludus.apps.ui.server.open_games import PlayRoom, json_response
+from ludus.apps.ui.server.streams import Stream
+from ludus.core.errors import LudusError, PlayError
+from ludus.core.jsonable import to_json
+
+if TYPE_CHECKING:
+    from ludus.apps.play.game_sessions import FinishedGame, Kept, Order, Table, Viewer
+
+_MOST_SEATS = 64
+_MOST_MOVES = 256
+_MOST_NUMBERS = 4096
+
+Token = Annotated[str, Field(max_length=64)]
+Tokens = Annotated[str, Field(max_length=65 * _MOST_SEATS)]
+"""With commas between them."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WishBody(_Body):
+    """Who is to sit somewhere."""
+
+    who: Annotated[str, Field(max_length=200)]
+    name: Annotated[str, Field(max_length=40)] = ""
+
+
+class InsteadBody(_Body):
+    """A table that is closed for another one, and a seat at it."""
+
+    table: Annotated[str, Field(max_length=64)]
+    seat: Token
+
+
+class TableBody(_Body):
+    """A table that is wanted. instead: whose place it takes, where its people only change their seats."""
+
+    run: Annotated[str, Field(max_length=64)]
+    seats: Annotated[list[WishBody], Field(min_length=1, max_length=_MOST_SEATS)]
+    hints: bool = False
+    seed: Annotated[int | None, Field(ge=0, lt=2**48)] = None
+    rated: bool = False
+    instead: InsteadBody | None = None
+
+
+class MoveBody(_Body):
+    """What one agent is to do: the number of an action, or the numbers of a vector."""
+
+    player: Annotated[StrictInt, Field(ge=0, lt=2**31)]
+    agent: Annotated[StrictInt, Field(ge=0, lt=2**31)] = 0
+    action: (
+        Annotated[StrictInt, Field(ge=-(2**31), lt=2**31)] | Annotated[list[Number], Field(max_length=_MOST_NUMBERS)]
+    )
+
+
+class MovesBody(_Body):
+    """A seat's answer to the frame `number`."""
+
+    seat: Token
+    moves: Annotated[list[MoveBody], Field(min_length=1, max_length=_MOST_MOVES)]
+    number: Annotated[StrictInt, Field(ge=0, lt=2**31)]
+
+
+class SeatBody(_Body):
+    """Whose wish it is."""
+
+    seat: Token
+
+
+def router(room: PlayRoom) -> APIRouter:
+    """Seats of a run, tables and people."""
+    routes = APIRouter(prefix="/api", tags=["playing"])
+    _add_people(routes, room)
+    _add_looking(routes, room)
+    _add_playing(routes, room)
+    return routes
+
+
+def _add_people(routes: APIRouter, room: PlayRoom) -> None:
+    state = room.state
+
+    @routes.get("/runs/{run}/seats", dependencies=[state.access.needs("play")])
+    async def seats(run: str) -> Response:
+        """Who can sit where in a run's game."""
+        known = state.runs.run(run)
+        return json_response(await room.play(known, _seats, room, known))
+
+    @routes.get("/people")
+    async def people() -> Response:
+        """What people have come to, and their newest games."""
+        return json_response(await room.play(None, _people, room))
+
+
+def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
+    state = room.state
+    may_play = state.access.needs("play")
+
+    @routes.post("/tables", dependencies=[may_play])
+    async def lay(body: TableBody) -> Response:
+        """A new table, with a token for each person's seat and one for who only watches."""
+        known = state.runs.run(body.run)
+        if body.instead is not None:
+            _seated(room, body.instead.table, body.instead.seat)
+        table = await room.play(known, _lay, room, known, body)
+        seats = [{"player": p, "token": table.tokens.get(p)} for p in range(len(table.wishes))]
+        return json_response({"table": table.id, "seats": seats, "watch": table.watch_token})
+
+    @routes.post("/tables/{table}/move", dependencies=[may_play])
+    async def move(table: str, body: MovesBody) -> Response:
+        """Answer what a seat has to decide."""
+        found, viewer = _found(room, table, body.seat)
+        await room.play(None, _move, found, viewer, body)  # even if its run has been deleted since
+        return json_response(found.view(viewer))
+
+    @routes.post("/tables/{table}/again", dependencies=[may_play])
+    async def again(table: str, body: SeatBody) -> Response:
+        """Another game, with the seats as they are."""
+        found, viewer = _found(room, table, body.seat)
+        await room.play(None, found.again, viewer)
+        return json_response(found.view(viewer))
+
+    @routes.delete("/tables/{table}", dependencies=[may_play])
+    async def leave(table: str, seat: Token = "") -> Response:
+        """Close a table."""
+        _seated(room, table, seat)
+        await room.play(None, room.tables.remove, table)
+        return json_response({"table": table})
+
+
+def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
+    state = room.state
+
+    @routes.get("/tables/{table}")
+    async def look(table: str, seat: Token = "") -> Response:
+        """A table, as this seat sees it."""
+        found, viewer = _found(room, table, seat)
+        return json_response(found.view(viewer))
+
+    @routes.get("/tables/{table}/live")
+    async def live(table: str, seat: Tokens = "") -> Response:
+        """The same whenever it changes, as server-sent events, of several seats with one connection: `frame`, of {seat, view}, the seat by
+        its place in what was asked for, from 0."""
+        tokens = seat.split(",")
+        if len(tokens) > _MOST_SEATS:
+            raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
+        seats = [_found(room, table, token) for token in tokens]
+        ends: list[Callable[[], None]] = []
+
+        def closed() -> None:
+            for end in ends:
+                end()
+
+        stream = Stream(state.watcher.streams, closed=closed)
+
+        def tell(place: int, view: Any) -> None:
+            if view is None:
+                stream.put_soon("gone", {"table": table})
+            else:
+                stream.put_soon("frame", {"seat": place, "view": view}, key=str(place))
+
+        for place, (found, viewer) in enumerate(seats):
+            ends.append(found.listen(viewer, partial(tell, place)))
+            stream.put("frame", {"seat": place, "view": found.view(viewer)}, key=str(place))
+        return stream
+
+
+def _seats(room: PlayRoom, run: KnownRun) -> bytes:
+    with room.open.use(run) as game:
+        return to_json(game.seats)
+
+
+def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
+    from ludus.apps.play.game_sessions import Table, Wish
+    from ludus.apps.play.run_game import RunGame
+
+    def make(id: str) -> Table:
+        game = RunGame(run.folder, name=run.name)  # its own: policies are not made for several threads
+        wishes = [Wish(who=seat.who, name=" ".join(seat.name.split())) for seat in body.seats]
+        return Table(
+            id,
+            game,
+            wishes,
+            run=run.id,
+            hints=body.hints,
+            seed=body.seed,
+            rated=body.rated,
+            finish=lambda finished: _finished(room, run, finished),
+        )
+
+    return room.tables.add(make, instead="" if body.instead is None else body.instead.table)
+
+
+def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
+    """Keep a game's replay here, and its result for good."""
+    from ludus.apps.play.game_sessions import Kept
+    from ludus.apps.play.replays import new_id
+
+    id, replay = new_id(), to_json(finished.replay)
+    room.replays.put(id, run.id, replay)
+    names = zip(finished.people, finished.policies, strict=True)
+    game = PlayedGame(
+        id=id,
+        time=time.time(),
+        game=finished.game,
+        run=finished.run,
+        seats=[
+            PlayedSeat(person=person is not None, name=policy if person is None else person or "somebody")
+            for person, policy in names
+        ],
+        returns=finished.returns,
+        steps=finished.steps,
+        rated=finished.rated,
+    )
+    try:
+        room.people.add(game, replay)
+    except LudusError as error:
+        return Kept(id, str(error))
+    return Kept(id)
+
+
+def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
+    """A table, and whose token that is. Raises HTTPException 404 and 403."""
+    table = room.table(id)
+    if table is None:
+        raise HTTPException(404, "there is no such table (any more). Lay another one.")
+    try:
+        return table, table.viewer(token)
+    except PlayError as error:
+        raise HTTPException(403, str(error)) from error
+
+
+def _seated(room: PlayRoom, id: str, token: str) -> None:
+    """Raises HTTPException as `_found`, and for who only watches."""
+    _, viewer = _found(room, id, token)
+    if viewer is None:
+        raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")
+
+
+def _move(table: Table, viewer: Viewer, body: MovesBody) -> None:
+    from ludus.apps.play.game_sessions import Order
+
+    orders: list[Order] = [Order(player=one.player, agent=one.agent, action=one.action) for one in body.moves]
+    table.move(viewer, orders, body.number)
+
+
+def _people(room: PlayRoom) -> bytes:
+    from ludus.apps.play.standings import people_view
+
+    return to_json(people_view(room.people.games()))

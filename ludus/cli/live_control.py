@@ -1,0 +1,177 @@
+"""ludus pause, throttle, unpause, checkpoint, stop: orders for a run that goes on elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import socket
+import time
+
+from ludus.cli.command import Command, seconds
+from ludus.cli.output import write
+from ludus.core.errors import RunError
+from ludus.storage import control_requests, live_files
+from ludus.storage.live_files import Status
+from ludus.storage.run_dirs import find_experiment, find_run
+
+
+def _add_arguments(
+    parser: argparse.ArgumentParser, *, wait: int = 10, which: str = "a run's name below ./runs, or its directory"
+) -> None:
+    parser.add_argument("run", metavar="RUN", help=which)
+    parser.add_argument(
+        "--wait",
+        type=seconds,
+        metavar="SECONDS",
+        default=wait,
+        help=f"how long to wait until it is so; a run listens between its steps (default: {wait})",
+    )
+
+
+def _pause(options: argparse.Namespace) -> int:
+    name = shlex.quote(options.run)
+    before, status = _order(options, control_requests.PAUSE)
+    was = " already" if before.paused else ""
+    write(f"{options.run} is paused{was}, {where(status)}. Go on with: ludus unpause {name}")
+    return 0
+
+
+def _unpause(options: argparse.Namespace) -> int:
+    before, status = _order(options, control_requests.GO_ON)
+    how = f" at {live_files.percent(status.speed)} of full speed" if status.speed < 1 else ""
+    write(f"{options.run} goes on{how}." if before.paused else f"{options.run} is not paused; it goes on{how}.")
+    return 0
+
+
+def _throttle(options: argparse.Namespace) -> int:
+    speed = options.speed
+    _, status = _order(options, control_requests.throttle(speed))
+    how = "at full speed" if speed == 1 else f"at {live_files.percent(speed)} of full speed"
+    paused = f", once it is not paused any more: ludus unpause {shlex.quote(options.run)}" if status.paused else ""
+    write(f"{options.run} goes on {how}{paused}.")
+    return 0
+
+
+def _checkpoint(options: argparse.Namespace) -> int:
+    folder = find_run(options.run, zoo=False)
+    before = control_requests.driver_of(folder, options.run)
+    status = control_requests.submit_and_wait(
+        folder, options.run, control_requests.checkpoint_now(before), before, wait=options.wait
+    )
+    if status is None:
+        raise RunError(
+            f"run {options.run!r} has taken no checkpoint within {options.wait:g} seconds. The order stands: it takes one when the "
+            f"training that is in progress reaches its next barrier, or ends. {where(before).capitalize()}."
+        )
+    write(f"{options.run} has taken a checkpoint, {where(status)}.")
+    return 0
+
+
+def _stop(options: argparse.Namespace) -> int:
+    folder = find_experiment(options.run) or find_run(options.run, zoo=False)
+    before = control_requests.driver_of(folder, options.run)
+    end = time.monotonic() + options.wait
+    while control_requests.still_running(folder, before):
+        control_requests.write_request(folder, control_requests.STOP.change)
+        if time.monotonic() >= end:
+            raise RunError(_no_answer(options, before, "has not ended"))
+        time.sleep(control_requests.POLL)
+    write(f"{options.run} ended: {control_requests.ended(options.run, folder)}.")
+    return 0
+
+
+def _order(options: argparse.Namespace, wish: control_requests.ControlRequest) -> tuple[Status, Status]:
+    """(what the driver did before, what it does now that it has taken the order)."""
+    folder = find_run(options.run, zoo=False)
+    before = control_requests.driver_of(folder, options.run)
+    status = control_requests.submit_and_wait(folder, options.run, wish, before, wait=options.wait)
+    if status is None:
+        raise RunError(_no_answer(options, before, "has not taken the order"))
+    return before, status
+
+
+def _no_answer(options: argparse.Namespace, status: Status, what: str) -> str:
+    here = status.host == socket.gethostname()
+    return (
+        f"run {options.run!r} {what} within {options.wait:g} seconds. The order stands: the run listens when its step ends "
+        f"(process {status.pid} on {'this machine' if here else status.host})."
+    )
+
+
+def where(status: Status) -> str:
+    """What a run does, in a few words."""
+    share = "" if status.fraction is None else f" ({100 * status.fraction:.0f}%)"
+    return f"in generation {status.generation}: {status.doing}{share}"
+
+
+def _speed(text: str) -> float:
+    """A type: 0.5, or 50%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        advice = "; `ludus pause` holds a run" if value == 0 else ""
+        raise argparse.ArgumentTypeError(
+            f"{text!r} was given, a share of full speed was expected, such as 0.5 or 50%; 1 is full speed{advice}"
+        )
+    return value
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser, wait=60, which="a run's or an experiment's name below ./runs, or its directory")
+
+
+def _throttle_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_arguments(parser)
+    parser.add_argument("speed", metavar="SPEED", type=_speed, help="share of full speed: 0.5 or 50%%, and 1 again")
+
+
+PAUSE = Command(
+    name="pause",
+    summary="Let a run wait, from another terminal; it keeps its memory and its processes.",
+    examples=(
+        ("ludus pause leduc-20261120-120000", "until `ludus unpause`"),
+        ("ludus pause runs/try1 --wait 600", "a run whose steps take minutes"),
+    ),
+    add_arguments=_add_arguments,
+    execute=_pause,
+)
+UNPAUSE = Command(
+    name="unpause",
+    summary="Let a paused run go on. (A run that has ended goes on with `ludus resume`.)",
+    examples=(("ludus unpause leduc-20261120-120000", "at the speed that it had"),),
+    add_arguments=_add_arguments,
+    execute=_unpause,
+)
+THROTTLE = Command(
+    name="throttle",
+    summary="Slow a run down, from another terminal; the same numbers come out, later.",
+    examples=(
+        ("ludus throttle leduc-20261120-120000 50%", "after each step it rests as long as the step took"),
+        ("ludus throttle leduc-20261120-120000 1", "full speed again"),
+    ),
+    add_arguments=_throttle_arguments,
+    execute=_throttle,
+)
+CHECKPOINT = Command(
+    name="checkpoint",
+    summary="Have a run take a checkpoint now, from another terminal; its results stay the same.",
+    examples=(
+        ("ludus checkpoint leduc-20261120-120000", "as soon as no training is in the middle of something"),
+        ("ludus checkpoint runs/try1 --wait 600", "a run whose tasks take minutes"),
+    ),
+    add_arguments=lambda parser: _add_arguments(parser, wait=60),
+    execute=_checkpoint,
+)
+STOP = Command(
+    name="stop",
+    summary="Stop a run as Ctrl-C does, from another terminal, and wait for its end.",
+    examples=(
+        ("ludus stop leduc-20261120-120000", "`ludus resume` goes on with it"),
+        ("ludus stop runs/try1 --wait 600", "a run whose steps take minutes"),
+        ("ludus stop leduc-20261120-130000", "an experiment: all of its runs, and none begins any more"),
+    ),
+    add_arguments=_stop_arguments,
+    execute=_stop,
+)

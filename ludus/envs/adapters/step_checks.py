@@ -1,0 +1,124 @@
+"""What resets and steps of environments return, and what is said where it is something else. Looked at where something went wrong, and
+after resets: steps are not slowed down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ludus.core.errors import EnvError, LudusError
+from ludus.core.packages import missing_package
+from ludus.envs.python_vector import Flaw
+
+RESET = ("observation", "info")
+STEP = ("observation", "reward", "terminated", "truncated", "info")
+RESET_ALL = ("observations", "infos")
+STEP_ALL = ("observations", "rewards", "terminations", "truncations", "infos")
+TRUTHS = frozenset((bool, np.bool_))  # what needs no second look
+_SHOWN = 60  # characters of a value in a message
+
+
+def check_answer(call: str, answer: Any, names: Sequence[str]) -> None:
+    """Raise Flaw for an answer that is no tuple of these. call: "reset" or "step"."""
+    if not isinstance(answer, tuple | list) or len(answer) != len(names):
+        given = f"{len(answer)} values" if isinstance(answer, tuple) else _short(answer)
+        raise Flaw(f"returned {given} from {call}; expected the tuple ({', '.join(names)})")
+
+
+def check_mapping(call: str, given: Any, name: str, *, names: Sequence[str]) -> None:
+    """Raise Flaw for something that should be a mapping, and is none. names: what the whole answer consists of."""
+    if not isinstance(given, Mapping):
+        raise Flaw(
+            f"returned the {name} {_short(given)} from {call}; expected a mapping, as in the tuple ({', '.join(names)})"
+        )
+
+
+def check_mappings(call: str, answer: Any, names: Sequence[str]) -> None:
+    """Raise Flaw for an answer that is no tuple of mappings of agents."""
+    check_answer(call, answer, names)
+    for given, name in zip(answer, names, strict=True):
+        check_mapping(call, given, name, names=names)
+
+
+def check_rewards(rewards: Mapping[Any, Any], acted: Iterable[Any]) -> None:
+    """Raise Flaw if an agent that acted is paid nothing, not even 0."""
+    for agent in acted:
+        if agent not in rewards:
+            raise Flaw(
+                f"gave no reward for the agent {agent!r}, which acted; expected one for each agent that did, 0 too"
+            )
+
+
+def check_flags(terminated: Any, truncated: Any) -> None:
+    """Raise Flaw for an end that is no truth: [False] and "no", say, count as true."""
+    for name, given in (("terminated", terminated), ("truncated", truncated)):
+        if given.__class__ not in TRUTHS and not _is_flag(given):
+            raise Flaw(f"returned {name}={_short(given)} from step; expected true or false")
+
+
+def check_ends(terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
+    """Raise Flaw for an agent's end that is no truth."""
+    for name, ends in (("terminations", terminations), ("truncations", truncations)):
+        if not TRUTHS.issuperset(map(type, ends.values())):
+            for agent, given in ends.items():
+                if not _is_flag(given):
+                    raise Flaw(f"gave the agent {agent!r} {_short(given)} in its {name}; expected true or false")
+
+
+def _is_flag(given: Any) -> bool:
+    """Whether it is one truth, or a whole number that stands for it."""
+    return (
+        not isinstance(given, list | tuple | Mapping) and np.size(given) == 1 and np.asarray(given).dtype.kind in "biu"
+    )
+
+
+def one_flag(given: Any, name: str) -> bool:
+    """Whether an episode ended, of a flag, or of one flag per agent if they agree. Raises Flaw for anything else."""
+    flags = np.asarray(list(given.values()) if isinstance(given, Mapping) else given)
+    if flags.dtype.kind not in "biu" or not flags.size:
+        raise Flaw(f"returned {name}={_short(given)} from step; expected true or false")
+    if flags.any() != flags.all():
+        raise Flaw(
+            f"returned {name}={_short(given)} from step; expected one end for all agents (PettingZoo's interface is for those that "
+            "leave one by one)"
+        )
+    return bool(flags.any())
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is said where an environment cannot draw itself.
+
+_SCREEN = re.compile(r"display|screen|window|opengl|egl|glx|x server|gl context", re.IGNORECASE)
+_VIRTUAL = " Without a screen, run the command under `xvfb-run -a`, which brings a virtual one."
+_MUJOCO = " Without a screen, MuJoCo draws with MUJOCO_GL=egl in the environment of the command."
+
+
+def drawn(id: str, draw: Callable[[], Any]) -> Any:
+    """What `draw` gives. Raises EnvError with advice where there is no screen, ConfigError with what to install for a missing package."""
+    try:
+        return draw()
+    except LudusError:
+        raise
+    except (Exception, SystemExit) as error:
+        if _missing(error):
+            raise missing_package(f"drawing {id}", error) from error
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".")
+        advice = "" if not _SCREEN.search(said) else _MUJOCO if "mjr_" in said else _VIRTUAL
+        raise EnvError(f"{id} cannot be drawn: {said}.{advice}") from error
+
+
+def _missing(error: BaseException | None) -> bool:
+    """Whether a module was missing, whatever was made of that."""
+    while error is not None:
+        if isinstance(error, ImportError):
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,71 @@
+"""What the adapters of functional environments share: options, one program for all vectors of the same environment."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.core.errors import ConfigError, LudusError, one_line
+from ludus.envs.adapters.agent_seats import split_options
+from ludus.envs.functional.game import FunctionalEnv, Program
+from ludus.envs.functional.vector import JaxVectorEnv
+
+_KEPT = 32
+_programs: OrderedDict[str, Program] = OrderedDict()
+"""By `_named`: compiling one takes seconds."""
+
+
+def functional_vector(
+    id: str,
+    make: Callable[[Mapping[str, Any]], FunctionalEnv],
+    *,
+    num_envs: int,
+    options: Mapping[str, Any],
+    defaults: Callable[[FunctionalEnv], Mapping[str, Any]] | None = None,
+) -> JaxVectorEnv:
+    """The vector of `make(what is not among the options of Sides)`. defaults: of options of `Sides`, by the environment.
+
+    Raises what `make` raises, ConfigError for options that it does not take, and for state=true where there is none."""
+    name = _named(id, options)
+    program = None if name is None else _programs.get(name)
+    if program is None:
+        _, rest = split_options(options)
+        env = _made(id, make, rest)
+        known = {} if defaults is None else dict(defaults(env))
+        teams = known.get("teams")
+        if options.get("teams", teams) != teams:  # what is known of players is so of other ones
+            known = {key: value for key, value in known.items() if key == "determinism"}
+        sides, _ = split_options(options, defaults=known)
+        if sides.state and env.state is None:
+            raise ConfigError(
+                f"state=true was given; {id} has no common state. Leave it out; the wrapper joint_state makes one of what all agents see."
+            )
+        program = Program(env, sides)
+    if name is not None:
+        _programs[name] = program
+        _programs.move_to_end(name)
+        while len(_programs) > _KEPT:
+            _programs.popitem(last=False)
+    return JaxVectorEnv(program, num_envs)
+
+
+def _named(id: str, options: Mapping[str, Any]) -> str | None:
+    """What the same environment is found by; None where options are not data: two functions may look alike."""
+    try:
+        return f"{id} {json.dumps(list(options.items()))}"
+    except TypeError:
+        return None
+
+
+def _made(id: str, make: Callable[[Mapping[str, Any]], FunctionalEnv], options: Mapping[str, Any]) -> FunctionalEnv:
+    try:
+        return make(options)
+    except (LudusError, ImportError):
+        raise
+    except Exception as error:
+        with_what = f" with {dict(options)}" if options else ""
+        raise ConfigError(
+            f"{id} cannot be made{with_what}: {type(error).__name__}: {one_line(error).rstrip('.')}."
+        ) from error

@@ -1,0 +1,205 @@
+"""Which of those who meet earns more: how far that is decided, and which meetings go on until it is.
+
+The order of two entrants is that of their mean returns, over all seats, in the meetings in which both sit; in games of one player, where
+nobody meets anybody, that of their mean returns. It is decided once their intervals no longer overlap. All intervals hold at once and at
+all times (`ludus.metagame.solvers.confidence`), so one may look after each round: with a probability of at least `confidence`, no decided
+order is wrong. For two players who share a population it is what
+`ludus.metagame.solvers.match_selection.ResponseGraph` asks of a payoff table; a tournament is not
+one, since who sits with whom is a list, and three entrants may earn three different things in one meeting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError
+from ludus.core.types import EnvSpec
+from ludus.metagame.population.match_log import Moments, merge
+from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
+from ludus.metagame.solvers.match_selection import overlapping
+from ludus.tournament.meetings import Meeting, Piece, missing
+from ludus.tournament.results import MeetingResult
+from ludus.tournament.tournament_store import Played
+
+FIRST = 10
+"""Deals of every meeting before anything is decided."""
+_GROWTH = 1.25
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Two entrants whose order is open. company: who else sits in that meeting (games of three players and more)."""
+
+    entrants: tuple[str, str]
+    company: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """number: how many orders there are. budget: episodes that might have been played."""
+
+    confidence: float
+    budget: int
+    number: int
+    undecided: tuple[Undecided, ...]
+
+
+class Rounds:
+    """What is to be played so that the orders get decided: every meeting `FIRST` deals, then, round by round, a quarter more in those that
+    have an undecided order; those with the fewest deals first. In a round that the budget cuts short all get equally many.
+
+    What a round brings depends on the results of those before alone, and no piece goes beyond a round. So a tournament that was killed
+    goes through the same rounds again without playing them, and on from there.
+    """
+
+    def __init__(self, meetings: Sequence[Meeting], spec: EnvSpec, *, budget: int, confidence: float) -> None:
+        """budget: episodes, those included that are stored. Raises ConfigError where it cannot serve: infinite returns, a budget that does
+        not reach for the first round, or a confidence that is none."""
+        _check(meetings, spec, budget, confidence)
+        self._meetings, self._spec = {meeting.id: meeting for meeting in meetings}, spec
+        self._confidence = confidence
+        self._budget = self.left = budget  # left: episodes that are not played
+        self._deals = dict.fromkeys(self._meetings, FIRST)
+        self._raised = list(self._meetings)  # those that got another number of deals last
+        self._stored: dict[str, list[tuple[int, int]]] = {id: [] for id in self._meetings}
+        self._waiting: dict[str, list[Played]] = {id: [] for id in self._meetings}
+        self._sums: dict[str, Moments] = {}  # of the rounds that are over
+
+    def next_pieces(self, played: Iterable[Played]) -> list[Piece]:
+        """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
+        Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
+        for piece in played:
+            if piece.meeting in self._meetings:
+                self._stored[piece.meeting].append((piece.first, piece.n))
+                self._waiting[piece.meeting].append(piece)
+                self.left -= piece.n * len(self._meetings[piece.meeting].seatings)
+        while not (lacking := self._lacking()):
+            for id in self._raised:
+                self._take(id)
+            more = self._more([self._result(id) for id in self._meetings])
+            self._deals.update(more)
+            self._raised = list(more)
+            if not more:
+                return []
+        cost = sum(piece.episodes for piece in lacking)
+        if cost <= self.left:
+            return lacking
+        if self._sums:
+            return []  # other options have spent it elsewhere
+        stored = self._budget - self.left
+        raise ConfigError(
+            f"a budget of {self._budget:,} episodes was given; {stored:,} of these entrants are stored, and the first {FIRST} deals of "
+            f"those who have not met take {cost:,}. Give at least {stored + cost:,}, or another --dir."
+        )
+
+    def _lacking(self) -> list[Piece]:
+        return [p for id in self._raised for p in missing(self._meetings[id], self._stored[id], self._deals[id])]
+
+    def _take(self, id: str) -> None:
+        """Count the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
+        rest = []
+        for piece in sorted(self._waiting[id], key=lambda piece: piece.first):
+            if piece.first >= self._deals[id]:
+                rest.append(piece)
+                continue
+            found = Moments(piece.n, piece.mean, piece.m2)
+            self._sums[id] = merge(self._sums[id], found) if id in self._sums else found
+        self._waiting[id] = rest
+
+    def _result(self, id: str) -> MeetingResult:
+        total = self._sums[id]
+        return MeetingResult(self._meetings[id], int(total.n), total.mean, total.m2, ())
+
+    def _more(self, results: Sequence[MeetingResult]) -> dict[str, int]:
+        """Deals that undecided meetings are to have; empty: it is over."""
+        open_ = open_meetings(bounds_of(results, self._spec, self._confidence), self._spec)
+        undecided = [result for result, is_open in zip(results, open_.tolist(), strict=True) if is_open]
+        if not undecided:
+            return {}
+        level = _next_level(min(result.n for result in undecided))
+        behind = [result for result in undecided if result.n < level]
+        left = self._budget - sum(result.n * len(result.meeting.seatings) for result in results)
+        if sum((level - result.n) * len(result.meeting.seatings) for result in behind) <= left:
+            return {result.meeting.id: level for result in behind}
+        each = left // sum(len(result.meeting.seatings) for result in behind)
+        return {result.meeting.id: min(result.n + each, level) for result in behind} if each > 0 else {}
+
+
+def orders_of(results: Sequence[MeetingResult], spec: EnvSpec, *, budget: int, confidence: float) -> Orders:
+    """What is decided by all results."""
+    low, high = bounds_of(results, spec, confidence)
+    found: list[Undecided] = []
+    if spec.num_players == 1:
+        names = [result.meeting.entrants[0] for result in results]
+        found = [Undecided((names[a], names[b])) for a, b in _open_pairs(low[:, 0], high[:, 0])]
+        return Orders(confidence, budget, len(names) * (len(names) - 1) // 2, tuple(found))
+    for result, least, most in zip(results, low, high, strict=True):
+        names = list(result.meeting.entrants)
+        for a, b in _open_pairs(least, most):
+            rest = tuple(name for k, name in enumerate(names) if k not in (a, b))
+            found.append(Undecided((names[a], names[b]), rest))
+    size = low.shape[1]
+    return Orders(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(found))
+
+
+def bounds_of(results: Sequence[MeetingResult], spec: EnvSpec, confidence: float) -> Bounds:
+    """low, high: float64[meetings, entrants], of mean returns over the seats; all hold together, at all times. results: of all meetings."""
+    least, most = np.array(spec.utility_range).T
+    mean, m2 = np.array([r.mean for r in results]), np.array([r.m2 for r in results])
+    constant = spec.num_players == 2 and bool(spec.zero_sum)  # one's return says the other's
+    columns = 1 if constant else mean.shape[1]
+    n = np.repeat(np.array([r.n for r in results])[:, None], columns, axis=1)
+    low, high = mean_bounds(
+        n,
+        mean[:, :columns],
+        m2[:, :columns],
+        least=float(least.min()),
+        most=float(most.max()),
+        alpha=(1.0 - confidence) / n.size,
+        min_units=MIN_UNITS,
+    )
+    if constant:
+        total = mean.sum(axis=1, keepdims=True)
+        return np.hstack([low, total - high]), np.hstack([high, total - low])
+    return low, high
+
+
+def open_meetings(bounds: Bounds, spec: EnvSpec) -> NDArray[np.bool_]:
+    """bool[meetings]: whether an order that needs the meeting is undecided."""
+    axis = 0 if spec.num_players == 1 else 1
+    return np.asarray(overlapping(*bounds, axis=axis).any(axis=1))
+
+
+def _open_pairs(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in combinations(range(len(low)), 2) if low[a] < high[b] and low[b] < high[a]]
+
+
+def _next_level(deals: int) -> int:
+    """The first round's end beyond so many deals."""
+    level = FIRST
+    while level <= deals:
+        level = int(np.ceil(_GROWTH * level))
+    return level
+
+
+def _check(meetings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: float) -> None:
+    if not 0.0 < confidence < 1.0:
+        raise ConfigError(f"confidence is {confidence}, expected a probability between 0 and 1, such as 0.95.")
+    if not np.isfinite(spec.utility_range).all():
+        raise ConfigError(
+            f"a budget needs returns between known limits, and {spec.id} has {spec.utility_range}: without them no order is ever certain. "
+            "Give the environment a utility_range if it takes one, or a number of episodes instead of a budget."
+        )
+    least = FIRST * sum(len(meeting.seatings) for meeting in meetings)
+    if budget < least:
+        raise ConfigError(
+            f"a budget of {budget:,} episodes was given; {FIRST} deals of each meeting ({len(meetings):,}), in every order of its seats, "
+            f"take {least:,} before any order can be decided. Give at least so many, or fewer entrants."
+        )

@@ -1,0 +1,247 @@
+"""A tournament on disk: `tournament.db` (SQLite). Pieces are appended whole, each once, so a kill loses only what was being played."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import DataError, RunError
+from ludus.core.types import Match, PolicyRef
+from ludus.metagame.population.match_log import Moments
+from ludus.storage.database import INSERT, MATCHES, STATISTICS
+from ludus.storage.reader import check_integrity, translated
+from ludus.storage.records import STATISTICS_ROWS, match_of, statistics_by_match
+from ludus.storage.store import blob, connect, disconnect, has_tables, match_row, statistics_rows
+from ludus.tournament.meetings import Meeting
+
+FILE = "tournament.db"
+APPLICATION_ID = 0x4C544F52  # "LTOR"
+VERSION = 3
+OLDEST = 2  # 1: another luck, and a match log of its own
+MIGRATIONS: dict[int, str] = {2: STATISTICS}  # version -> the SQL that leads to the next one
+
+_TABLES = f"""
+BEGIN;
+CREATE TABLE tournament (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entrants (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, detail TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE pieces (
+  meeting TEXT NOT NULL, first INTEGER NOT NULL, n INTEGER NOT NULL, mean BLOB NOT NULL, m2 BLOB NOT NULL, created REAL NOT NULL,
+  PRIMARY KEY (meeting, first));
+{MATCHES}
+{STATISTICS}
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
+    matches: of each order of seats, see `match_of_seating`."""
+
+    meeting: str
+    first: int
+    n: int
+    mean: NDArray[np.float64]
+    m2: NDArray[np.float64]
+    matches: tuple[Match, ...]
+
+
+def match_of_seating(
+    meeting: Meeting, first: int, seats: tuple[str, ...], found: Moments, wins: tuple[tuple[int, int, int], ...]
+) -> Match:
+    """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
+    the meeting."""
+    return Match(
+        id=json.dumps([meeting.entrants, first, seats]),
+        profile=tuple(meeting.entrants.index(name) for name in seats),
+        seats=tuple(PolicyRef(0, name) for name in seats),
+        n=int(found.n),
+        mean=found.mean,
+        m2=found.m2,
+        wins=wins,
+    )
+
+
+class TournamentStore:
+    """Opens `folder`, or makes it, for one process at a time. Raises RunError for one that is in use, of another game or seed, has other
+    weights under an entrant's name, is damaged or cannot be written; then nothing was changed."""
+
+    def __init__(self, folder: Path, *, game: str, seed: int, entrants: Mapping[str, tuple[str, str]]) -> None:
+        """entrants: name -> (SHA-256 of what plays, what it is in words)."""
+        self.folder, self.path = folder, folder / FILE
+        self._entrants = entrants
+        if has_tables(self.path):
+            self._check(game, seed)
+        else:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RunError(
+                    f"folder {str(folder)!r} cannot be made: {error.strerror}. Give another --dir."
+                ) from error
+        self._lock = _locked(folder)
+        try:
+            with translated(self.path):
+                self._connection = connect(self.path)
+                self._begin(game, seed)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _check(self, game: str, seed: int) -> None:
+        where = repr(str(self.folder))
+        with translated(self.path), closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise RunError(f"{str(self.path)!r} is not a tournament's database. Give another --dir.")
+            if not OLDEST <= (found := db.execute("PRAGMA user_version").fetchone()[0]) <= VERSION:
+                what = (
+                    "Upgrade ludus" if found > VERSION else "Go on with the Ludus that wrote it, or give another --dir"
+                )
+                raise RunError(f"{where} has database version {found}; this Ludus reads {OLDEST} to {VERSION}. {what}.")
+            check_integrity(db, self.path)
+            facts = dict(db.execute("SELECT key, value FROM tournament"))
+            known = dict(db.execute("SELECT name, sha256 FROM entrants"))
+        if facts["game"] != game:
+            raise RunError(
+                f"{where} holds a tournament of {facts['game']}; these entrants play {game}. Give another --dir."
+            )
+        if facts["seed"] != str(seed):
+            raise RunError(
+                f"{where} was begun with --seed {facts['seed']}, and {seed} was given. Give that, or another --dir."
+            )
+        self._compare(known, self._entrants)
+
+    def _compare(self, known: Mapping[str, str], names: Iterable[str]) -> None:
+        """Raises RunError if one of these entrants has played as something else. known: name -> SHA-256."""
+        for name in names:
+            sha256 = self._entrants[name][0]
+            if known.get(name, sha256) != sha256:
+                raise RunError(
+                    f"{name!r} is not what played under this name in {str(self.folder)!r}: its SHA-256 was {known[name][:12]}… and is "
+                    f"{sha256[:12]}…. Results of both must not be mixed: give another --dir, or name one policy (RUN@PLAYER/POLICY) of "
+                    "a run that goes on."
+                )
+
+    def _begin(self, game: str, seed: int) -> None:
+        db = self._connection
+        if not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            db.executescript(_TABLES)
+            db.executemany("INSERT INTO tournament VALUES (?,?)", [("game", game), ("seed", str(seed))])
+            db.execute("COMMIT")
+        for version in range(db.execute("PRAGMA user_version").fetchone()[0], VERSION):
+            db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
+
+    def stored(self) -> dict[str, list[tuple[int, int]]]:
+        """Meeting -> (first, n) of its pieces."""
+        out: dict[str, list[tuple[int, int]]] = {}
+        with translated(self.path):
+            for meeting, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
+                out.setdefault(meeting, []).append((first, n))
+        return out
+
+    def record(self, played: Sequence[Played]) -> int:
+        """Append these pieces, durably, all or none; how many were new. One that is stored already counts once. Raises DataError for
+        numbers that are not finite, or that contradict what is stored."""
+        for piece in played:
+            if not (np.isfinite(piece.mean).all() and np.isfinite(piece.m2).all()):
+                raise DataError(f"the returns of {piece.meeting} are not finite numbers; nothing was recorded.")
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                new = [piece for piece in played if self._is_new(piece)]
+                self._enter({ref.policy for piece in new for match in piece.matches for ref in match.seats})
+                for piece in new:
+                    self._append(piece)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        return len(new)
+
+    def _is_new(self, piece: Played) -> bool:
+        rows = self._connection.execute(
+            "SELECT first, n, mean, m2 FROM pieces WHERE meeting = ? AND first < ? AND first + n > ?",
+            (piece.meeting, piece.first + piece.n, piece.first),
+        ).fetchall()
+        for first, n, mean, m2 in rows:
+            if (first, n) == (piece.first, piece.n) and (mean, m2) != (blob(piece.mean), blob(piece.m2)):
+                raise DataError(
+                    f"deals {first} to {first + n - 1} of {piece.meeting} are stored with other results; nothing was recorded."
+                )
+        return not rows
+
+    def _enter(self, names: Iterable[str]) -> None:
+        """Entrants are known from their first results on."""
+        self._compare(dict(self._connection.execute("SELECT name, sha256 FROM entrants")), names)
+        rows = [(name, *self._entrants[name], time.time()) for name in sorted(names)]
+        self._connection.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
+
+    def _append(self, piece: Played) -> None:
+        now = time.time()
+        self._connection.execute(
+            "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
+            (piece.meeting, piece.first, piece.n, blob(piece.mean), blob(piece.m2), now),
+        )
+        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.matches])
+        counted = [(*row, 0) for match in piece.matches for row in statistics_rows(match)]
+        self._connection.executemany(INSERT["statistics"], counted)
+
+    def played(self) -> list[Played]:
+        """All pieces, by meeting and deal."""
+        with translated(self.path):
+            orders: dict[tuple[str, int], list[Match]] = {}
+            counted = statistics_by_match(self._connection.execute(STATISTICS_ROWS))
+            for row in self._connection.execute("SELECT * FROM matches ORDER BY rowid"):
+                match = match_of(row, counted).match
+                entrants, first, _ = json.loads(match.id)
+                orders.setdefault((json.dumps(entrants), first), []).append(match)
+            rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
+            return [
+                Played(meeting, first, n, _array(mean), _array(m2), tuple(orders[meeting, first]))
+                for meeting, first, n, mean, m2 in rows
+            ]
+
+    def close(self) -> None:
+        """Leaves one file behind."""
+        disconnect(self._connection, self.path)
+        os.close(self._lock)
+
+    def __enter__(self) -> TournamentStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor whose lock others see until it is closed or the process ends. Raises RunError if another process has one. Where the
+    file system has no locks there is none: whatever two commands store counts once all the same."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise RunError(
+            f"another `ludus tournament` plays in {str(folder)!r}. Wait for it or stop it, or give another --dir."
+        ) from None
+    except OSError:
+        pass
+    return lock
+
+
+def _array(blob: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(blob, "<f8").astype(np.float64)

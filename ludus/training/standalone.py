@@ -1,0 +1,583 @@
+"""A learner in a program of one's own: no run, no scenario, no store. Rows in, numbers out, a policy file at the end.
+
+learner = ludus.learner("ppo", env="gymnasium/CartPole-v1", batch=2048)
+for _ in range(50):
+    metrics = learner.update(learner.collect())      # or rows of one's own: arrays, a file of `ludus record`
+learner.save("pole.safetensors")                     # `ludus evaluate RUN --policies pole.safetensors`, ludus.load_policy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext
+from ludus.algorithms.common.defaults import complete_algorithm
+from ludus.algorithms.common.registry import ALGORITHMS, check_fits
+from ludus.backend.device import parse_device, placement_for_table
+from ludus.core import seeding
+from ludus.core.errors import ConfigError, DataError, ScenarioError, TrainingError, nearest
+from ludus.core.parts import build_part, registered_name, require
+from ludus.core.process_settings import standard_settings
+from ludus.core.types import (
+    AgentSpec,
+    Array,
+    DeviceChoice,
+    EnvSpec,
+    Metrics,
+    Mixture,
+    PolicyRef,
+    PolicySpec,
+    SegmentEnd,
+    State,
+    Weights,
+)
+from ludus.envs.base import closed_on_error
+from ludus.envs.config import Environment
+from ludus.envs.spaces import Choices
+from ludus.policies.base import Policy, Teams, team_size_of
+from ludus.policies.file import load_policy, save_policy
+from ludus.policies.registry import build_policy
+from ludus.replay.base import Sample
+from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.prefetcher import ToDevice
+from ludus.replay.trajectories import Trajectories, join, select
+from ludus.rollout.manager import RolloutManager, manage
+from ludus.runtime.inprocess import build_runtime
+from ludus.training.trainer import Trainer, TrainerSpec
+
+_TASK: Final = "by-hand"
+_ENVS = 16  # that `collect` plays at once, where nobody says how many
+_MINE = PolicyRef(0, "mine")
+_NONE = -1
+_GIVEN: Final = 1 << 40  # episodes of arrays are numbered from here: what is played in one session does not come so far
+
+
+class StandaloneLearner:
+    """A learner of one policy, which the caller feeds. Made by `learner`."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        environment: Environment,
+        *,
+        players: tuple[int, ...],
+        start: Weights | None,
+        seed: int,
+        total: int | None,
+        device: DeviceChoice,
+    ) -> None:
+        env = environment.make()
+        self._rollouts: RolloutManager = manage(build_runtime("inprocess"), env)
+        with closed_on_error(env):
+            self.env: EnvSpec = env.spec
+            self.players = players or tuple(range(self.env.num_players))
+            algorithm = complete_algorithm(algorithm, self.env, self.players)
+            check_fits(algorithm, self.env, self.players)
+            context = LearnerContext(self.env, self.players, seed, total=total, device=device)
+            self._trainer = Trainer(TrainerSpec(_TASK, algorithm, context, start), EpisodeServer(seed))
+        self.algorithm, self._seed = algorithm, seed
+        self._version = 0  # of the weights: a new one after each call that learns
+        self._trainer.announce(version=self._version)
+        self._collected = self._episode = self._acted = 0
+        self._given = _GIVEN  # number of the next episode of arrays
+        self._open = _NONE  # and of the one that the arrays given last left open
+        self._goes_on = False  # whether the next `collect` may go on with the episodes that the last one left open
+        self._others: Mapping[int, Policy] = {}  # who played the other players then
+        self._others_version = self._loads = 0  # so that no ref names two policies: banks keep what they know by it
+        self._policy: Policy | None = None
+
+    def __repr__(self) -> str:
+        return f"<StandaloneLearner {registered_name(self.algorithm, ALGORITHMS)} in {self.env.id}>"
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    @standard_settings()
+    def update(self, batch: Batch) -> Metrics:
+        """One update from exactly these rows; its metrics. Nothing is replayed.
+
+        batch: `Trajectories`; the name of a file that `ludus record --trajectories` wrote; or a mapping of arrays, as `rows_of` takes
+        it. Raises DataError for rows that do not fit, TrainingError where a loss is not finite: then the weights stay as they were.
+        """
+        metrics: Metrics = {}
+        for table, items in self._learner.items(self._counted(batch)):
+            rows = len(next(iter(items.values())))
+            sample = Sample(items, np.arange(rows), np.ones(rows))
+            place = placement_for_table(self._learner, table)
+            if place is not None and place.device != "cpu":
+                sample = ToDevice(place.torch)(sample)
+            metrics = {**metrics, **self._learner.update(sample)}
+        self._learned()
+        return metrics
+
+    @standard_settings()
+    def learn(self, batch: Batch) -> Metrics:
+        """As in a run: the rows go into the learner's tables, and every update that is due is done. The metrics of the last one; empty if
+        none was due. batch, and what it raises: as of `update`."""
+        learned = self._trainer.learn([self._counted(batch)], version=self._version)
+        self._learned()
+        if learned.failure is not None:
+            raise TrainingError(learned.failure)
+        return learned.metrics
+
+    def rows(self, batch: Batch) -> Trajectories:
+        """What `update` makes of a batch; of a file the decisions of `players`. Episodes of arrays are numbered on from those of earlier
+        updates, apart from what is played; the last one goes on if it was left open."""
+        if isinstance(batch, Trajectories):
+            check_rows(batch, self.env, self.players)
+            return batch
+        if isinstance(batch, str | PathLike):
+            return self._of_file(Path(batch))
+        about = getattr(self.algorithm, "about", None)
+        needs_logp = about is not None and about.data == "on-policy"
+        rows = rows_of(batch, self.env, player=self.players[0], players=self.players, needs_logp=needs_logp)
+        goes_on = self._open != _NONE
+        episode = rows.episode + self._given - goes_on
+        episode[0] = self._open if goes_on else episode[0]
+        return replace(rows, episode=episode)
+
+    def _counted(self, batch: Batch) -> Trajectories:
+        """Its rows, which are learned from now."""
+        rows = self.rows(batch)
+        if isinstance(batch, Mapping):
+            last = int(rows.episode[-1])
+            self._given = max(self._given, last + 1)
+            self._open = last if rows.tail[-1] == SegmentEnd.CUT else _NONE
+        return rows
+
+    def _of_file(self, path: Path) -> Trajectories:
+        from ludus.algorithms.bc.demonstrations import check_spaces
+        from ludus.replay.parquet import read_trajectories  # pyarrow is an extra
+
+        recorded = read_trajectories(path)
+        origin, players = recorded.origin, list(self.players)
+        if origin.env != self.env.id:
+            raise DataError(
+                f"the file {path} has decisions of {origin.env!r}, and this learner plays {self.env.id!r}; give it a file of that, or make "
+                f"one with env={origin.env!r}."
+            )
+        kept = [(piece, np.isin(piece.seat, players)) for piece in recorded.trajectories]
+        pieces = [piece if own.all() else select(piece, np.flatnonzero(own)) for piece, own in kept if own.any()]
+        if not pieces:
+            raise DataError(
+                f"the file {path} has decisions of the players {list(origin.seats)}, and this learner plays {players}; record "
+                "those (`ludus record --trajectories FILE --players …`), or name the file's as the learner's players."
+            )
+        seats = np.unique(np.concatenate([piece.seat for piece in pieces])).tolist()
+        agent = self.env.agents_of(seats[0])[0]
+        check_spaces(pieces, origin, self.env, agent.observation, agent.action)
+        rows = join(pieces)
+        check_rows(rows, self.env, seats, legal=True)
+        return rows
+
+    # ------------------------------------------------------------------------------------------ acting
+
+    @standard_settings()
+    def collect(self, amount: int | None = None, *, others: Mapping[int, Policy] | None = None) -> Trajectories:
+        """Play in the environment with the newest weights, and answer what the learner did.
+
+        amount: of what the algorithm collects, episodes or decisions; default: as much as it does in a run. others: who plays the other
+        players; by default the learner itself does, and learns from all that it plays if it plays several. Raises ScenarioError for players
+        whom nobody plays, and for some that there are not.
+
+        Of decisions, episodes that are still open go on in the next call, as in a run: the newest weights play on. New ones begin where
+        `others` are not the same objects as in the last call, and after `state_dict` or `load_state_dict`.
+        """
+        others = dict(others or {})
+        if strange := sorted(set(others) - set(range(self.env.num_players))):
+            raise ScenarioError(f"others play {strange}; the game has the players 0 to {self.env.num_players - 1}.")
+        same = others.keys() == self._others.keys() and all(self._others[p] is policy for p, policy in others.items())
+        met = self._others_version + (not same)
+        refs = {p: PolicyRef(1 + p, "other", met) if p in others else _MINE for p in range(self.env.num_players)}
+        lacking = [p for p, ref in refs.items() if ref == _MINE and p not in self.players]
+        if lacking:
+            raise ScenarioError(f"nobody plays the players {lacking}: give others={{{lacking[0]}: policy, …}}.")
+        collect = self.algorithm.collect()
+        seats = tuple(p for p in self.players if p not in others)
+        if not seats:
+            raise ScenarioError(
+                f"others play {sorted(others)}, and nobody is left for the learner, which plays {self.players}."
+            )
+        mine = _MINE._replace(population=self._loads, version=self._version)
+        factors = {p: ([mine if ref == _MINE else ref], [1.0]) for p, ref in refs.items()}
+        request = replace(collect, amount=collect.amount if amount is None else amount).request(
+            mine,
+            Mixture.product(factors),
+            seats=seats,
+            seed=seeding.key(self._seed, "by hand", self._collected),
+            modes_seed=self._seed,
+            first_episode=self._episode,
+            together=len(seats) > 1,
+            carry_on=self._goes_on and same and collect.unit == "decisions",
+        )
+        self._collected += 1
+        self._others, self._others_version = others, met
+        self._goes_on = False  # if this raises
+        policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items())]
+        modes = [(mine._replace(mode=mode), self.policy) for mode, _ in collect.modes]
+        rollout = self._rollouts.run(request, [*policies, *modes])
+        self._goes_on = True
+        self._episode = max(self._episode, rollout.next_episode)  # a carried one may have been left behind
+        if rollout.trajectories is None:
+            raise ScenarioError(f"the learner had nothing to decide in {request.amount} {request.unit}; collect more.")
+        return rollout.trajectories
+
+    @standard_settings()
+    def act(self, observation: Array, mask: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.float32]]:
+        """(actions [n, …], their log-probabilities float32[n]) of the newest policy, which explores, for observations [n, …] and legal
+        actions bool[n, A]; those of whole teams, agent after agent, where it plays a team together. Raises ConfigError for one that
+        remembers: `collect` plays those."""
+        policy = self.policy
+        if policy.memory_shape is not None:
+            raise ConfigError("act decides row by row, and this policy remembers; use collect.")
+        rng = seeding.generator(self._seed, "by hand", "act", self._acted)
+        self._acted += 1
+        rows = np.asarray(observation)
+        rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
+        team = team_size_of(policy)
+        whole: dict[str, Any] = {"teams": Teams.whole(len(rows), team)} if team else {}
+        done = policy.act(rows, mask, None, rng.random((len(rows), policy.noise_width), dtype=np.float32), **whole)
+        return done.action, done.logp
+
+    # ------------------------------------------------------------------------------------------ what comes of it
+
+    @property
+    def policy(self) -> Policy:
+        """With the newest weights."""
+        if self._policy is None:
+            self._policy = build_policy(self.spec, self.weights())
+        return self._policy
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Of the policy."""
+        return self._learner.spec
+
+    def weights(self) -> Weights:
+        """Copies."""
+        return self._learner.weights()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the policy as a file, which every command takes, and `ludus.load_policy`. Raises PolicyError for weights that are no
+        numbers."""
+        save_policy(path, self.spec, self.weights())
+
+    def state_dict(self) -> State:
+        """All that the next update and the next `collect` depend on. Episodes that `collect` left open are no part of it: its next call
+        begins new ones, of this learner too, so that both go on alike."""
+        self._goes_on = False
+        counts = [self._version, self._collected, self._episode, self._given, self._acted, self._open]
+        return {**self._trainer.state_dict(), "counts": counts}
+
+    def load_state_dict(self, state: State) -> None:
+        """Into one that was made equally: what follows is equal to the bit."""
+        self._trainer.load_state_dict(state)
+        self._version, self._collected, self._episode, self._given, self._acted, self._open = map(int, state["counts"])
+        self._trainer.announce(version=self._version)
+        self._policy, self._goes_on = None, False
+        self._loads += 1
+
+    def close(self) -> None:
+        """Close the environment and free the tables."""
+        self._trainer.close()
+        self._rollouts.close()
+
+    def _learned(self) -> None:
+        self._version += 1
+        self._trainer.announce(version=self._version)
+        self._policy = None
+
+    @property
+    def _learner(self) -> Learner:
+        return self._trainer.learner
+
+
+@standard_settings()
+def learner(
+    algorithm: Any,
+    env: Any,
+    *,
+    players: Sequence[int] = (),
+    start: Policy | str | PathLike[str] | None = None,
+    seed: int = 0,
+    total: int | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> StandaloneLearner:
+    """A learner to be fed by hand.
+
+    algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three; what is left out follows from the
+    environment (`ludus.algorithms.common.defaults`). env: an id, an
+    `Environment`, or what makes one. players: whom the policy plays; default: all, who must be alike. start: a policy to go on from,
+    or its file. total: what schedules run over, in what the algorithm collects. Raises ConfigError and ScenarioError for what does not fit,
+    PolicyError for a start of another kind.
+    """
+    if isinstance(algorithm, str | type) or not options:
+        kind = f"{algorithm.__module__}:{algorithm.__qualname__}" if isinstance(algorithm, type) else algorithm
+        part = build_part("algorithm", {"kind": kind, **options} if isinstance(kind, str) else kind, ALGORITHMS)
+    else:
+        raise ConfigError(
+            f"an object was given as algorithm, and the options {sorted(options)} beside it; put them into the object."
+        )
+    require(part, "algorithm", (Algorithm,), ALGORITHMS)
+    given = Environment.of(env)
+    environment = given if isinstance(given, Environment) else Environment(**{"num_envs": _ENVS, **given})
+    weights = None
+    if start is not None:
+        policy = load_policy(start) if isinstance(start, str | PathLike) else start
+        weights = policy.weights()
+    return StandaloneLearner(
+        part,
+        environment,
+        players=tuple(players),
+        start=weights,
+        seed=seed,
+        total=total,
+        device=DeviceChoice(parse_device(device)),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rows of one's own.
+
+Batch = Trajectories | str | PathLike[str] | Mapping[str, Any]
+
+_NEEDED = ("observation", "action", "reward", "terminated")
+_KNOWN = (*_NEEDED, "truncated", "next_observation", "logp", "mask", "next_mask")
+
+
+def rows_of(
+    columns: Mapping[str, Any],
+    env: EnvSpec,
+    *,
+    player: int = 0,
+    players: Sequence[int] = (),
+    needs_logp: bool = False,
+) -> Trajectories:
+    """N decisions of one agent of `player`, in order of time, as trajectories.
+
+    observation [N, …], action [N, …], reward float[N] and terminated bool[N] are needed; truncated bool[N], next_observation [N, …],
+    logp float[N] of who acted, mask and next_mask bool[N, A] may be left out (next_mask not beside a mask, where something is
+    bootstrapped). Actions are as policies answer them, numbers counted from 0. An episode ends where one of the two says so; what follows
+    the last row goes on. Rows in no order are one-step episodes: truncated where not terminated, with a next_observation each. players:
+    whose information states these may be, in a compiled game; default: the player's. Raises DataError for columns that are missing,
+    unknown or of other shapes, and for actions and information states that there are not, or that are not legal there.
+    """
+    unknown = [name for name in columns if name not in _KNOWN]
+    missing = [name for name in (*_NEEDED, *(("logp",) if needs_logp else ())) if columns.get(name) is None]
+    if unknown:
+        raise DataError(f"a column {unknown[0]!r} was given{nearest(unknown[0], _KNOWN)} Known: {', '.join(_KNOWN)}.")
+    if missing:
+        more = "; `act` answers the log-probabilities of what it chose" if missing == ["logp"] else ""
+        raise DataError(f"the columns {', '.join(missing)} are missing{more}. Given: {', '.join(columns)}.")
+    given = {name: _array(name, column) for name, column in columns.items() if column is not None}
+    agent = env.agents_of(player)[0]
+    _check_shapes(given, env, agent)
+    _check_values(given, env, agent, players=players or (player,))
+    return _segments(given, env, player)
+
+
+def _array(name: str, column: Any) -> Array:
+    try:
+        array = np.asarray(column)
+    except ValueError:
+        raise DataError(f"column {name!r} has rows of several shapes; give one array.") from None
+    if array.dtype.kind not in "biuf":
+        raise DataError(
+            f"column {name!r} holds {array.dtype}; expected numbers or truth values. Leave out columns that you lack."
+        )
+    return array
+
+
+def _check_shapes(given: Mapping[str, Array], env: EnvSpec, agent: AgentSpec) -> None:
+    shape = () if env.enumeration is not None else tuple(agent.observation.shape or ())
+    rows = len(given["reward"]) if given["reward"].ndim else 0
+    wanted = {"observation": shape, "next_observation": shape, "action": tuple(agent.action.shape or ())}
+    choices = Choices.of(agent.action)
+    if choices is not None:
+        wanted |= {"mask": (choices.width,), "next_mask": (choices.width,)}
+    for name, column in given.items():
+        if name.endswith("mask") and choices is None:
+            raise DataError(
+                f"column {name!r} was given; actions of {env.id} are {agent.action}, all legal. Leave it out."
+            )
+        if column.shape != (rows, *wanted.get(name, ())) or not rows:
+            raise DataError(
+                f"column {name!r} has shape {list(column.shape)}; expected {[rows or 'n', *wanted.get(name, ())]}: one entry for each row, "
+                f"as {env.id} shows it to {agent.name}."
+            )
+
+
+def _check_values(given: Mapping[str, Array], env: EnvSpec, agent: AgentSpec, *, players: Sequence[int]) -> None:
+    """Columns of the right shapes."""
+    goes_on = (
+        np.zeros(len(given["reward"]), np.bool_) if "truncated" not in given else given["truncated"].astype(np.bool_)
+    )
+    goes_on[-1] = True
+    goes_on &= ~given["terminated"].astype(np.bool_)  # where what follows the row is bootstrapped
+    ids = None
+    if env.enumeration is not None:
+        ids = given["observation"]
+        _check_ids("column 'observation'", ids, env, players)
+        if "next_observation" in given:
+            _check_ids("column 'next_observation'", given["next_observation"], env, players, none=~goes_on)
+    mask = given["mask"].astype(np.bool_) if "mask" in given else None
+    _check_actions("column 'action'", given["action"], env, agent.action, mask=mask, ids=ids)
+    choices = Choices.of(agent.action)
+    if choices is not None and "next_mask" in given:
+        possible = choices.possible(given["next_mask"].astype(np.bool_)) | ~goes_on
+        wanted = "a legal action wherever an episode goes on after the row, or ends otherwise than by terminated"
+        _refuse("column 'next_mask'", given["next_mask"], possible, wanted=f"{wanted}. Give what is legal there.")
+
+
+def check_rows(rows: Trajectories, env: EnvSpec, players: Sequence[int], *, legal: bool = False) -> None:
+    """Raises DataError for trajectories that policies of `players` cannot have made, by shapes, actions and information states. legal:
+    also for actions that were not legal. Players who are not alike are not looked at."""
+    agents = [agent for player in players for agent in env.agents_of(player)]
+    agent = agents[0]
+    if len({(other.observation.shape, str(other.action)) for other in agents}) > 1:
+        return
+    shape = () if env.enumeration is not None else agent.observation.shape
+    choices = Choices.of(agent.action)
+    masks = None if choices is None else (choices.width,)
+    for name, column, wanted in (
+        ("observations", rows.observation, shape),
+        ("final observations", rows.bootstrap_observation, shape),
+        ("actions", rows.action, agent.action.shape),
+        ("masks", rows.mask, masks),
+        ("final masks", rows.bootstrap_mask, masks),
+    ):
+        if column is not None and wanted is not None and column.shape[1:] != wanted:
+            raise DataError(
+                f"the batch's {name} have the shape {column.shape[1:]}; expected {wanted}, as in {env.id}. Give rows of that."
+            )
+    ids = None
+    if env.enumeration is not None:
+        ids, end = rows.observation, rows.bootstrap_observation
+        _check_ids("the batch's observations", ids, env, players)
+        _check_ids("the batch's final observations", end, env, players, none=np.ones(len(end), np.bool_))
+    mask = rows.mask if legal else None
+    _check_actions("the batch's actions", rows.action, env, agent.action, mask=mask, ids=ids if legal else None)
+
+
+def _check_ids(
+    what: str, ids: Array, env: EnvSpec, players: Sequence[int], *, none: NDArray[np.bool_] | None = None
+) -> None:
+    """ids [n] of information states. none: bool[n], where -1 says that there is none."""
+    assert env.enumeration is not None
+    ranges = [env.enumeration.ids(player) for player in players]
+    found = np.zeros(len(ids), np.bool_) if none is None else none & (ids == -1)
+    for part in ranges:
+        found |= (ids >= part.start) & (ids < part.stop)
+    states = " and ".join(f"{part.start} to {part.stop - 1}" for part in ranges)
+    wanted = f"information states of {env.id} that the players {list(players)} decide in: {states}"
+    less = "" if none is None else "; -1 where there is none"
+    _refuse(what, ids, found & _whole(ids), wanted=f"{wanted}{less}. Give the numbers that it shows them.")
+
+
+def _check_actions(
+    what: str,
+    action: Array,
+    env: EnvSpec,
+    space: Space[Any],
+    *,
+    mask: NDArray[np.bool_] | None = None,
+    ids: Array | None = None,
+) -> None:
+    """action [n, …]. mask: bool[n, A], what was legal. ids: [n], the information states that say it, which there are."""
+    choices, flat = Choices.of(space), action.reshape(len(action), -1)
+    if choices is None:
+        finite = np.all(np.abs(flat) <= np.finfo(np.float32).max, axis=1)
+        _refuse(what, action, finite, wanted="finite numbers. Leave out rows without.")
+        return
+    inside = np.all((flat >= 0) & (flat < choices.counts) & _whole(flat), axis=1)
+    counts = choices.counts.tolist()
+    if len(set(counts)) == 1:
+        most = f"whole numbers from 0 to {counts[0] - 1}"
+    else:
+        most = f"whole numbers from 0, below {counts}"
+    _refuse(what, action, inside, wanted=f"{most}, as `act` answers them for {env.id}. Count them from 0.")
+    legal = np.ones(len(action), np.bool_)
+    if mask is not None:
+        legal &= choices.legal(mask, flat).all(axis=1)
+    if env.enumeration is not None and ids is not None:
+        legal &= choices.legal(env.enumeration.mask, flat, ids.astype(np.int64)).all(axis=1)
+    says = "the row's mask" if mask is not None else env.id
+    _refuse(what, action, legal, wanted=f"actions that are legal, as {says} has it. Give those that were played.")
+
+
+def _whole(array: Array) -> NDArray[np.bool_]:
+    return np.asarray(array == np.floor(array)) if array.dtype.kind == "f" else np.ones(array.shape, np.bool_)
+
+
+def _refuse(what: str, column: Array, right: NDArray[np.bool_], *, wanted: str) -> None:
+    """Raises DataError unless all rows bool[n] are right."""
+    wrong = np.flatnonzero(~right)
+    if len(wrong):
+        first = column[wrong[0]].tolist()
+        raise DataError(f"{what}, {len(wrong)} of {len(right)} rows: row {wrong[0]} has {first}; expected {wanted}")
+
+
+def _segments(given: Mapping[str, Array], env: EnvSpec, player: int) -> Trajectories:
+    rows, terminated = len(given["reward"]), given["terminated"].astype(np.bool_)
+    truncated = given.get("truncated", np.zeros(rows, np.bool_)).astype(np.bool_)
+    ends = terminated | truncated
+    last = np.flatnonzero(np.append(ends[:-1], True))
+    tail = np.where(
+        terminated[last], SegmentEnd.TERMINATED, np.where(truncated[last], SegmentEnd.TRUNCATED, SegmentEnd.CUT)
+    ).astype(np.int8)
+    ids = None if env.enumeration is None else np.dtype(np.int32)
+    observation = _plain(given["observation"], whole=ids)
+    if "next_observation" in given:
+        after = _plain(given["next_observation"], whole=ids)[last]
+    elif (tail == SegmentEnd.TERMINATED).all():
+        after = np.full_like(observation[last], -1 if env.enumeration is not None else 0)
+    else:
+        raise DataError(
+            "next_observation is missing, and some rows end without having terminated: what follows them is bootstrapped. Give it."
+        )
+    mask, bootstrap_mask = given.get("mask"), None
+    if mask is not None:
+        mask = mask.astype(np.bool_)
+        if "next_mask" not in given and env.enumeration is None and not (tail == SegmentEnd.TERMINATED).all():
+            raise DataError(
+                "next_mask is missing, and some rows end without having terminated: what follows them is bootstrapped, over the actions "
+                "that are legal there. Give it, as you gave mask."
+            )
+        bootstrap_mask = given["next_mask"].astype(np.bool_)[last] if "next_mask" in given else np.ones_like(mask[last])
+    start = np.concatenate([[0], last + 1])
+    segments, space = len(last), env.agents_of(player)[0].action
+    real = isinstance(space, Box) and space.dtype.kind == "f"
+    return Trajectories(
+        start=start,
+        observation=observation,
+        action=_plain(given["action"], whole=np.dtype(np.float32 if real else np.int32)),
+        logp=given.get("logp", np.zeros(rows)).astype(np.float32),
+        reward=given["reward"].astype(np.float32),
+        mask=mask,
+        t=(np.arange(rows) - np.repeat(start[:-1], np.diff(start))).astype(np.int32),
+        tail=tail,
+        bootstrap_observation=after,
+        bootstrap_mask=bootstrap_mask,
+        agent=np.full(segments, env.agents.index(env.agents_of(player)[0]), np.int16),
+        seat=np.full(segments, player, np.int8),
+        episode=np.arange(segments),
+        version_lo=np.zeros(segments, np.int32),
+        version_hi=np.zeros(segments, np.int32),
+        policy=_MINE.policy,
+    )
+
+
+def _plain(column: Array, *, whole: np.dtype[Any] | None = None) -> Array:
+    """Of this kind; None: floats as float32, whole numbers as they are."""
+    if whole is not None:
+        return column.astype(whole)
+    return column.astype(np.float32) if column.dtype.kind == "f" else column
