@@ -27,8 +27,9 @@ from benchmarks.machine import ROOT, commit, today
 from ludus.core import seeding
 from ludus.core.config import to_yaml
 from ludus.core.types import PolicyRef
+from ludus.envs.tree.game_tree import tree_of
 from ludus.evaluation.matches import MatchPlayer
-from ludus.evaluation.population_exploitability import stored_plans, stored_tree
+from ludus.evaluation.population_exploitability import stored_plans
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.nash import Nash
@@ -62,7 +63,9 @@ class Population:
 
     def __init__(self, folder: Path) -> None:
         stored = open_run(folder)
-        tree = stored_tree(stored)
+        env = stored.env.make(num_envs=1)
+        tree = tree_of(env)
+        env.close()
         assert tree is not None
         assert len(set(stored.population)) == len(stored.population)
         plans = stored_plans(stored, tree)

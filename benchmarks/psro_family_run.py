@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from ludus.core.config import to_yaml
-from ludus.evaluation.population_exploitability import population_exploitability, stored_plans, stored_tree
+from ludus.envs.tree.game_tree import tree_of
+from ludus.evaluation.population_exploitability import population_exploitability, stored_plans
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.base import GenerationRecord, NullObserver
@@ -69,7 +70,9 @@ def _populations(folder: Path) -> list[list[str]]:
 def _population_curve(folder: Path) -> list[tuple[float, float]]:
     """(share of the generations, half the NashConv of the least exploitable mixture of the policies that there were)."""
     stored = StoredRun(folder)
-    tree = stored_tree(stored)
+    env = stored.env.make(num_envs=1)
+    tree = tree_of(env)
+    env.close()
     assert tree is not None
     plans = stored_plans(stored, tree)
     with Reader(folder) as reader:

@@ -76,7 +76,7 @@ class RuntimeChoice(Config):
     it can; else the results say why not. deterministic: the same run again, on one kind of card, has the same bits, and is slower.
 
     environments: where the games of training tasks are played: in memory (host), or where the learner computes (device), for environments
-    that can live there. auto: there, where that is a card (`ludus.training.ondevice_collector.in_place` decides).
+    that can live there. auto: there, where that is a card (`ludus.training.ondevice_collector.select_collector` decides).
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
