@@ -169,8 +169,8 @@ def placement_for_table(learner: object, table: str) -> Placement | None:
     """Where a learner learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU, from
     arrays."""
     tell = getattr(learner, "learns_at", None)
-    found: Placement | None = getattr(learner, "placement", None) if tell is None else tell(table)
-    return found
+    placement: Placement | None = getattr(learner, "placement", None) if tell is None else tell(table)
+    return placement
 
 
 def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
@@ -257,10 +257,10 @@ class Compiler:
         card, sizes = placement.device.startswith("cuda"), set[int]()
         fast: Callable[..., Any] | None = None
 
-        def given(value: Any) -> Any:
+        def as_tensors(value: Any) -> Any:
             """Numbers as tensors: others would be compiled in."""
             if isinstance(value, tuple):
-                return tuple(map(given, value))
+                return tuple(map(as_tensors, value))
             return _number(value, placement.torch) if isinstance(value, float) else value
 
         def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
@@ -278,7 +278,9 @@ class Compiler:
                 if card and not part:
                     torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
                 with placement.products(), _compiles() if new else nullcontext():
-                    answer: _Answer = fast(*map(given, args), **{name: given(value) for name, value in kwargs.items()})
+                    answer: _Answer = fast(
+                        *map(as_tensors, args), **{name: as_tensors(value) for name, value in kwargs.items()}
+                    )
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
                 self.failed = uncompiled(error)
@@ -341,8 +343,8 @@ def no_compiler(device: str) -> str:
     if device.startswith("cuda"):
         if find_spec("triton") is None:
             return "Triton is not installed, by which torch compiles for cards"
-        found = any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")))
-        return "" if found else "there is no C compiler, which Triton needs (CC names one)"
+        has_compiler = any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")))
+        return "" if has_compiler else "there is no C compiler, which Triton needs (CC names one)"
     if device == "cpu":
         name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
         return "" if shutil.which(name) else f"there is no C++ compiler {name!r} (CXX names another)"
@@ -376,27 +378,29 @@ class Graphs:
 
         forms: dict[object, _Form[_Answer]] = {}
 
-        def call(*given: Any) -> _Answer:
+        def call(*args: Any) -> _Answer:
             if self.failed:
-                return step(*given)
+                return step(*args)
             leaves: list[Any] = []
-            key = _form_of(given, leaves, torch.Tensor)
+            key = _form_of(args, leaves, torch.Tensor)
             form = forms[key] = forms.pop(key) if key in forms else _Form()
             if form.replay is not None:
                 return form.again(leaves)
             if len(forms) > _FORMS:
                 del forms[next(iter(forms))]
-            there = [_number(x, device) if isinstance(x, float) else x.to(device, non_blocking=True) for x in leaves]
+            on_device = [
+                _number(x, device) if isinstance(x, float) else x.to(device, non_blocking=True) for x in leaves
+            ]
             if form.plain < _PLAIN:
                 form.plain += 1
-                return step(*_formed(given, iter(there), torch.Tensor))
+                return step(*_formed(args, iter(on_device), torch.Tensor))
             try:
                 self._pool = self._pool or pool_on(device)
-                form.keep(step, given, leaves, there, self._pool)
+                form.keep(step, args, leaves, on_device, self._pool)
             except Exception as error:  # noqa: BLE001  of whatever class; what is the step's own will come again
                 self.failed = uncompiled(error)
                 forms.clear()
-                return step(*given)
+                return step(*args)
             return form.again(leaves)
 
         return call
@@ -415,34 +419,34 @@ class _Form(Generic[_Answer]):
     def keep(
         self,
         step: Callable[..., _Answer],
-        given: tuple[Any, ...],
+        args: tuple[Any, ...],
         leaves: list[Any],
-        there: list[torch.Tensor],
+        on_device: list[torch.Tensor],
         pool: Any,
     ) -> None:
         """Nothing is computed yet."""
         import torch
 
-        self.there = [tensor.clone() for tensor in there]
+        self.there = [tensor.clone() for tensor in on_device]
         self.numbers = [leaf if isinstance(leaf, float) else None for leaf in leaves]
-        of_form = _formed(given, iter(self.there), torch.Tensor)
-        self.answer, self.replay = captured(lambda: step(*of_form), there[0].device, pool)
+        of_form = _formed(args, iter(self.there), torch.Tensor)
+        self.answer, self.replay = captured(lambda: step(*of_form), on_device[0].device, pool)
 
     def again(self, leaves: list[Any]) -> _Answer:
         """The step, of these numbers."""
         import torch
 
         into, out = [], []
-        for k, (mine, leaf) in enumerate(zip(self.there, leaves, strict=True)):
+        for k, (buffer, leaf) in enumerate(zip(self.there, leaves, strict=True)):
             if isinstance(leaf, float):
                 if leaf != self.numbers[k]:
-                    mine.fill_(leaf)
+                    buffer.fill_(leaf)
                     self.numbers[k] = leaf
-            elif leaf.device == mine.device:
-                into.append(mine)
+            elif leaf.device == buffer.device:
+                into.append(buffer)
                 out.append(leaf)
             else:
-                mine.copy_(leaf, non_blocking=True)
+                buffer.copy_(leaf, non_blocking=True)
         if into:
             torch._foreach_copy_(into, out)
         assert self.replay is not None

@@ -93,10 +93,10 @@ class FlatModule:
             self.zero()
             torch.autograd.backward(loss, inputs=wanted)
             return
-        found = dict(zip(map(id, wanted), torch.autograd.grad(loss, wanted, allow_unused=True), strict=True))
+        gradients = dict(zip(map(id, wanted), torch.autograd.grad(loss, wanted, allow_unused=True), strict=True))
         parts = []
         for p in self._parameters:
-            part = found.get(id(p))
+            part = gradients.get(id(p))
             parts.append((torch.zeros_like(p) if part is None else part).reshape(-1))
         torch.cat(parts, out=self.slopes[: self.size])  # one kernel, and not one for each to add them to nothing
 

@@ -168,13 +168,13 @@ class ModuleAdam:
             return self._here.state_dict()
         return self._steps.clone(), self._m.clone(), self._v.clone()
 
-    def restore(self, kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State) -> None:
-        """As it was when `kept` was asked."""
-        if isinstance(kept, tuple):
-            for tensor, before in zip((self._steps, self._m, self._v), kept, strict=True):
+    def restore(self, snapshot: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State) -> None:
+        """Go back to a snapshot, the result of `kept`."""
+        if isinstance(snapshot, tuple):
+            for tensor, before in zip((self._steps, self._m, self._v), snapshot, strict=True):
                 tensor.copy_(before)
         elif self._here is not None:
-            self._here.load_state_dict(kept)
+            self._here.load_state_dict(snapshot)
 
     def state_dict(self) -> State:
         """As `Adam.state_dict`."""
@@ -229,10 +229,10 @@ class Guard:
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
         """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
-        *found, wrong = scalars_to_host([*numbers, self.wrong])
+        *scalars, wrong = scalars_to_host([*numbers, self.wrong])
         if wrong:
             self.wrong.zero_()
-        return found, bool(wrong)
+        return scalars, bool(wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,35 +259,35 @@ class GuardedAdam:
         self._kept: tuple[list[torch.Tensor], Any] | None = None
 
     def step(
-        self, loss: torch.Tensor | float, told: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
+        self, loss: torch.Tensor | float, metrics: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
     ) -> Stepped | None:
-        """Down the gradient that the module holds. told: numbers, or scalars on the device. None where this step is not looked at."""
+        """Down the gradient that the module holds. metrics: numbers, or scalars on the device. None where this step is not looked at."""
         return (
-            self._step_here(float(loss), told, rate, max_norm)
+            self._step_here(float(loss), metrics, rate, max_norm)
             if self.here
-            else self._step_there(torch.as_tensor(loss), told, rate, max_norm, look)
+            else self._step_there(torch.as_tensor(loss), metrics, rate, max_norm, look)
         )
 
-    def _step_here(self, loss: float, told: Sequence[Any], rate: float, max_norm: float) -> Stepped:
-        flat, numbers = self._module.flat, [float(number) for number in told]
+    def _step_here(self, loss: float, metrics: Sequence[Any], rate: float, max_norm: float) -> Stepped:
+        flat, numbers = self._module.flat, [float(number) for number in metrics]
         if not math.isfinite(loss):
             return Stepped(loss, 0.0, numbers, "the loss")
-        weights, kept = flat.copy(), self.adam.kept()
+        weights, snapshot = flat.copy(), self.adam.kept()
         norm = self.adam.step_here(rate=rate, max_norm=max_norm)
         with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
             total = float(flat.sum())
         if math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all()):
             return Stepped(loss, norm, numbers, "")
         flat[:] = weights
-        self.adam.restore(kept)
+        self.adam.restore(snapshot)
         return Stepped(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
 
     def _step_there(
-        self, loss: torch.Tensor, told: Sequence[Any], rate: float, max_norm: float, look: bool
+        self, loss: torch.Tensor, metrics: Sequence[Any], rate: float, max_norm: float, look: bool
     ) -> Stepped | None:
         self.keep()
         norm = self.move(loss, rate=rate, max_norm=max_norm)
-        return self.look(loss, norm, told) if look else None
+        return self.look(loss, norm, metrics) if look else None
 
     def keep(self) -> None:
         """Before a step that is no CPU's: what to go back to."""
@@ -298,15 +298,15 @@ class GuardedAdam:
         """The step, on the device alone; the gradient's norm."""
         return self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
 
-    def look(self, loss: torch.Tensor, norm: torch.Tensor, told: Sequence[Any]) -> Stepped:
+    def look(self, loss: torch.Tensor, norm: torch.Tensor, metrics: Sequence[Any]) -> Stepped:
         """What became of it; back to where all was well, if it is not."""
         assert self._kept is not None
         self._guard.watch(self._module.values)
         (before, optimizer), self._kept = self._kept, None
-        (seen, length, *numbers), wrong = self._guard.read([loss, norm, *told])
+        (loss_value, length, *numbers), wrong = self._guard.read([loss, norm, *metrics])
         if not wrong:
-            return Stepped(seen, length, numbers, "")
+            return Stepped(loss_value, length, numbers, "")
         for tensor, old in zip(self._moved, before, strict=True):
             tensor.copy_(old)
         self.adam.restore(optimizer)
-        return Stepped(seen, length, numbers, "a loss or its gradient")
+        return Stepped(loss_value, length, numbers, "a loss or its gradient")

@@ -235,7 +235,7 @@ def _in_tiles(flat, begin, widths, widest, activation, x, out):  # type: ignore[
 def _many(flat, size, widths, widest, activation, small, x, order, start, out):  # type: ignore[no-untyped-def]
     """The network of policy k is flat[k × size : (k + 1) × size]; its rows are order[start[k] : start[k + 1]]."""
     tile = min(len(x), _TILE)
-    given, answer = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
+    tile_in, tile_out = np.empty((tile, widths[0]), np.float32), np.empty((tile, widths[-1]), np.float32)
     for k in range(len(start) - 1):
         few = _one_by_one(start[k + 1] - start[k], small)
         for begin in range(start[k], start[k + 1], _TILE):
@@ -243,11 +243,11 @@ def _many(flat, size, widths, widest, activation, small, x, order, start, out): 
             n = len(rows)
             for r in range(n):
                 for j in range(x.shape[1]):
-                    given[r, j] = x[rows[r], j]
+                    tile_in[r, j] = x[rows[r], j]
             if few:
-                _row_by_row(flat, k * size, widths, widest, activation, given[:n], answer[:n])
+                _row_by_row(flat, k * size, widths, widest, activation, tile_in[:n], tile_out[:n])
             else:
-                _in_tiles(flat, k * size, widths, widest, activation, given[:n], answer[:n])
+                _in_tiles(flat, k * size, widths, widest, activation, tile_in[:n], tile_out[:n])
             for r in range(n):
                 for j in range(out.shape[1]):
-                    out[rows[r], j] = answer[r, j]
+                    out[rows[r], j] = tile_out[r, j]

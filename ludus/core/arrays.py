@@ -32,13 +32,13 @@ def kernel(**options: Any) -> Callable[[_F], Dispatcher[_F]]: ...
 def kernel(*function: Any, **options: Any) -> Any:
     """`@kernel`, or with numba's options: a function that is compiled when first called, once for this installation. It divides as NumPy
     does: by 0, too."""
-    made: Any = njit  # its stub lacks an option
+    compile_with: Any = njit  # its stub lacks an option
 
     def compiled(one: Any) -> Any:
         try:
-            return made(one, cache=True, **_SHARED, **options)
+            return compile_with(one, cache=True, **_SHARED, **options)
         except RuntimeError:  # neither the installation nor the home can be written: compiled anew by every process
-            return made(one, **_SHARED, **options)
+            return compile_with(one, **_SHARED, **options)
 
     return compiled(*function) if function else compiled
 

@@ -113,9 +113,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             # A model's own check names what it means.
             whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
-            given = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
-            said = problem["msg"].removeprefix("Value error, ") if problem["type"] != "missing" else _MISSING
-            lines.append(f"{where or model.__name__}: {said}{given}")
+            value = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
+            text = problem["msg"].removeprefix("Value error, ") if problem["type"] != "missing" else _MISSING
+            lines.append(f"{where or model.__name__}: {text}{value}")
     return "; ".join(lines)
 
 
@@ -209,14 +209,14 @@ class _Loader(yaml.SafeLoader):
     """Numbers are those of YAML 1.2: 3e-4 is one, 010 is ten and not eight, 1:30 is text. A key that is given twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
+        keys = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if key.value in keys:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"key {key.value!r} is given twice", key.start_mark
                     )
-                seen.add(key.value)
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 

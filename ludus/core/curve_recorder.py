@@ -169,8 +169,8 @@ def per_second(curve: Curve, *, over: float) -> float:
         return float("nan")
     steps, seconds = np.append(0.0, curve["env_steps"]), np.append(0.0, curve.seconds)
     k = max(0, int(np.searchsorted(seconds, seconds[-1] - over, side="right")) - 1)
-    taken = seconds[-1] - seconds[k]
-    return float((steps[-1] - steps[k]) / taken) if taken > 0 else float("nan")
+    elapsed = seconds[-1] - seconds[k]
+    return float((steps[-1] - steps[k]) / elapsed) if elapsed > 0 else float("nan")
 
 
 def to_state(curve: Curve) -> State:
@@ -200,8 +200,8 @@ def _concatenated(curves: Sequence[Curve]) -> Curve:
         if curve.columns == columns:
             values[rows] = curve.values
         else:
-            kept = [k for k, name in enumerate(curve.columns) if name in columns]
-            values[rows, [columns.index(curve.columns[k]) for k in kept]] = curve.values[:, kept]
+            columns_in = [k for k, name in enumerate(curve.columns) if name in columns]
+            values[rows, [columns.index(curve.columns[k]) for k in columns_in]] = curve.values[:, columns_in]
         first += len(curve)
     return Curve(columns, values, np.concatenate([EMPTY.seconds, *(curve.seconds for curve in curves)]))
 

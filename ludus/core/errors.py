@@ -69,10 +69,10 @@ class ConfigError(LudusError):
 class UnknownName(ConfigError):
     """Nothing is registered under this name."""
 
-    def __init__(self, what: str, given: str, known: Iterable[str], hint: str = "") -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], hint: str = "") -> None:
         options = sorted(known)
-        super().__init__(f"unknown {what} {given!r}{nearest(given, options)}{f' {hint}.' if hint else ''}")
-        self.given = given
+        super().__init__(f"unknown {what} {name!r}{nearest(name, options)}{f' {hint}.' if hint else ''}")
+        self.given = name
 
 
 class ScenarioError(LudusError):
@@ -158,18 +158,18 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for a near miss, otherwise the list of what is known (cut where it is long)."""
     options = sorted(known)
     folded: dict[str, str] = {}
     for option in options:
         folded.setdefault(option.lower(), option)
-    close = [option for option in options if option.lower().partition("/")[2] == given.lower()]  # but for its family
-    close += [folded[name] for name in difflib.get_close_matches(given.lower(), folded, n=3, cutoff=0.6)]
+    close = [option for option in options if option.lower().partition("/")[2] == word.lower()]  # but for its family
+    close += [folded[name] for name in difflib.get_close_matches(word.lower(), folded, n=3, cutoff=0.6)]
     close = list(dict.fromkeys(close))[:3]
-    if not close and len(given) >= 3:
-        close = [option for option in options if given.lower() in option.lower()][:3]
+    if not close and len(word) >= 3:
+        close = [option for option in options if word.lower() in option.lower()][:3]
     if close:
         return "; did you mean " + " or ".join(repr(name) for name in close) + "?"
-    shown = [*options[:_SHOWN], f"and {len(options) - _SHOWN} more"] if len(options) > _SHOWN else options
-    return f" (known: {', '.join(shown)})." if options else "."
+    names = [*options[:_SHOWN], f"and {len(options) - _SHOWN} more"] if len(options) > _SHOWN else options
+    return f" (known: {', '.join(names)})." if options else "."

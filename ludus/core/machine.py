@@ -194,10 +194,10 @@ def out_of_memory(error: BaseException) -> str | None:
     torch: Any = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
     at: BaseException | None = error if torch is not None else None
     while at is not None:
-        told = " ".join(str(at).split())
-        if isinstance(at, torch.OutOfMemoryError) or (isinstance(at, RuntimeError) and _FULL.search(told)):
+        text = " ".join(str(at).split())
+        if isinstance(at, torch.OutOfMemoryError) or (isinstance(at, RuntimeError) and _FULL.search(text)):
             _let_go(error, torch)
-            return _DETAILS.split(told)[0].rstrip(". ") or "out of memory"
+            return _DETAILS.split(text)[0].rstrip(". ") or "out of memory"
         at = at.__cause__
     return None
 
@@ -273,10 +273,10 @@ def deterministic_algorithms(wanted: bool) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory = False, True, False
         yield
     except RuntimeError as error:
-        if _NO_KERNEL not in (told := str(error)):
+        if _NO_KERNEL not in (text := str(error)):
             raise
         raise ConfigError(
-            f"runtime.deterministic was given, and {told.split(_NO_KERNEL)[0].strip()} has no kernel on this device that repeats itself to "
+            f"runtime.deterministic was given, and {text.split(_NO_KERNEL)[0].strip()} has no kernel on this device that repeats itself to "
             "the bit. Leave it out, use another network, or device=cpu."
         ) from error
     finally:

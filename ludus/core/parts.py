@@ -52,7 +52,7 @@ def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{what} {name!r}: importing {module!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(imported, attribute):
-        known = [given for given in vars(imported) if not given.startswith("_")]
+        known = [global_name for global_name in vars(imported) if not global_name.startswith("_")]
         raise ConfigError(f"{what} {name!r}: module {module!r} has no {attribute!r}{nearest(attribute, known)}")
     return getattr(imported, attribute)
 
@@ -63,8 +63,11 @@ def look_again(module: str) -> str:
     # pkgutil would keep where "" was when it was first asked.
     everywhere = [entry or str(Path.cwd()) for entry in sys.path]
     places = getattr(sys.modules.get(package), "__path__", ()) if package else everywhere
-    known = {found.name for found in pkgutil.iter_modules(places)}
-    close = [f"{package}.{found}".lstrip(".") for found in difflib.get_close_matches(name, known, n=1, cutoff=0.75)]
+    known = {module_info.name for module_info in pkgutil.iter_modules(places)}
+    close = [
+        f"{package}.{module_info}".lstrip(".")
+        for module_info in difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    ]
     if close:
         return f"; did you mean {close[0]!r}?"
     if package:

@@ -111,8 +111,10 @@ class PlayerNames:
         )
 
     def _listed(self, players: Sequence[int]) -> str:
-        shown = [f"{player} ({_cut([name for name, _ in self.agents[player]])})" for player in players[: _SHOWN + 1]]
-        return _cut(shown, len(players))
+        descriptions = [
+            f"{player} ({_cut([name for name, _ in self.agents[player]])})" for player in players[: _SHOWN + 1]
+        ]
+        return _cut(descriptions, len(players))
 
     def __str__(self) -> str:
         return self._listed(range(len(self.agents)))

@@ -100,8 +100,8 @@ class EnvSpec:
         if self.num_players != 2 or not self.zero_sum:
             return None
         (least, most), (other_least, other_most) = self.utility_range
-        said = np.isfinite(self.utility_range).all() and abs(least + other_most - most - other_least) < 1e-6
-        return round(least + other_most, 6) if said else 0.0
+        is_exact = np.isfinite(self.utility_range).all() and abs(least + other_most - most - other_least) < 1e-6
+        return round(least + other_most, 6) if is_exact else 0.0
 
     @property
     def agent_index(self) -> NDArray[np.int64]:
@@ -248,9 +248,9 @@ class OpponentFactor:
         seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: NDArray[np.float64]
     ) -> OpponentFactor:
         """From probabilities float64[n_0, …] over the members of each seat; what has none is left out."""
-        kept = np.argwhere(probs > 0)
-        entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in kept.tolist())
-        return OpponentFactor(seats, entries, tuple(float(p) for p in probs[tuple(kept.T)]))
+        profiles = np.argwhere(probs > 0)
+        entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in profiles.tolist())
+        return OpponentFactor(seats, entries, tuple(float(p) for p in probs[tuple(profiles.T)]))
 
     def marginalize(self, seat: int) -> OpponentFactor:
         """Over the other seats, each entry once."""

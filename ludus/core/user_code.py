@@ -50,10 +50,10 @@ class Frame:
 
 def user_frames(error: BaseException) -> tuple[Frame, ...]:
     """The user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within them."""
-    seen = set[int]()
+    visited = set[int]()
     at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
+    while at is not None and id(at) not in visited:
+        visited.add(id(at))
         frames = [frame for frame in _frames(at) if frame.is_ludus or frame.is_own]
         own = list[Frame]()
         while frames and frames[-1].is_own:
@@ -94,8 +94,8 @@ def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
 
 def _frames(error: BaseException) -> list[Frame]:
     """Of this process; of another one, as Ray tells them in a text."""
-    found = list(_walked(error.__traceback__))
-    return found or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
+    frames = list(_walked(error.__traceback__))
+    return frames or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
 
 
 def _walked(at: TracebackType | None) -> Iterator[Frame]:
@@ -153,11 +153,11 @@ def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:
 def code_in(spec: PolicySpec) -> str:
     """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
 
-    def found(value: Any) -> Iterator[str]:
+    def code_names(value: Any) -> Iterator[str]:
         if isinstance(value, str) and _CODE.fullmatch(value):
             yield value
         elif isinstance(value, Mapping | list | tuple):
             for item in value.values() if isinstance(value, Mapping) else value:
-                yield from found(item)
+                yield from code_names(item)
 
-    return next(found([spec.kind, spec.config]), "")
+    return next(code_names([spec.kind, spec.config]), "")

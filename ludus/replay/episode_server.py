@@ -57,19 +57,19 @@ class EpisodeServer:
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
-        made: dict[str, WaitingTable] = {}
+        tables: dict[str, WaitingTable] = {}
         with self._lock:
             if task in self._tables:
                 raise DataError(f"task {task!r} already has tables; close it first, or use another task id.")
             try:
                 for spec in specs:
                     table = self._make(task, spec, (sizes or {}).get(spec.name), (devices or {}).get(spec.name))
-                    made[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
+                    tables[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
             except BaseException:
-                for one in made.values():
-                    one.close()
+                for table_ in tables.values():
+                    table_.close()
                 raise
-            self._tables[task] = made
+            self._tables[task] = tables
             self._closed.discard(task)
 
     def _make(self, task: str, spec: TableSpec, size: Sizes | None, device: torch.device | None) -> Table:

@@ -68,8 +68,8 @@ class Queue(BoundedTable):
 
     def ahead(self, count: int, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Of the next `count` items: zeros, and their numbers in a column. They remain."""
-        found = np.concatenate([np.empty(0, np.int64), *(block[column] for block in self._blocks)])[:count]
-        return np.zeros(len(found)), found
+        numbers = np.concatenate([np.empty(0, np.int64), *(block[column] for block in self._blocks)])[:count]
+        return np.zeros(len(numbers)), numbers
 
     def _size(self) -> int:
         return self._held
@@ -193,7 +193,7 @@ class Replay(BoundedTable):
         return self._book.slots.size
 
     def _store(self, columns: ItemColumns, count: int, rng: np.random.Generator | None) -> None:
-        given = self.choice.given_priorities(self.spec.name, columns)
+        priorities = self.choice.given_priorities(self.spec.name, columns)
         room = self.spec.capacity - self._book.slots.size
         chance = self.choice.remover == RESERVOIR or (self._remover is not None and self._remover.repeats)
         if count > room and chance and rng is None:
@@ -206,15 +206,19 @@ class Replay(BoundedTable):
         self._counts.evicted += max(0, count - room)
         if count > room and self.choice.remover == RESERVOIR:
             assert rng is not None
-            self._put(rows_of(columns, slice(room)), numbers[:room], None if given is None else given[:room])
-            seen = int(numbers[0]) + room
-            rows, places = reservoir(count - room, capacity=self.spec.capacity, seen=seen, rng=rng)
+            self._put(rows_of(columns, slice(room)), numbers[:room], None if priorities is None else priorities[:room])
+            num_before = int(numbers[0]) + room
+            rows, places = reservoir(count - room, capacity=self.spec.capacity, num_before=num_before, rng=rng)
             self._release(self._book.slots.at(places))
             rows += room
-            columns, numbers, given = rows_of(columns, rows), numbers[rows], None if given is None else given[rows]
+            columns, numbers, priorities = (
+                rows_of(columns, rows),
+                numbers[rows],
+                None if priorities is None else priorities[rows],
+            )
         elif count > room and self._remover is not None:
             self._release(self._remover.pick(count - room, rng))
-        self._put(columns, numbers, given)
+        self._put(columns, numbers, priorities)
 
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
         held, sampler = self._book.slots, self._sampler
@@ -256,11 +260,11 @@ class Replay(BoundedTable):
         return state, to_host_columns(self._rows(slots))
 
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
-        mine, slots = self._book, self._new_slots()
+        metadata, slots = self._book, self._new_slots()
         same = (
             book.keys() == {"slots", "top", "priority", "times"} and book["slots"].keys() == slots.state_dict().keys()
         )
-        if not same or any(len(book[name]) != len(getattr(mine, name)) for name in ("priority", "times")):
+        if not same or any(len(book[name]) != len(getattr(metadata, name)) for name in ("priority", "times")):
             raise DataError(
                 f"table {self.spec.name!r}: the state is one of another kind, capacity, sampler or remover; load it into an equal table."
             )

@@ -43,19 +43,19 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
     raise DataError(f"the space {space} was given; Discrete, MultiDiscrete, MultiBinary and Box can be written.")
 
 
-def space_from_json(found: Mapping[str, Any]) -> Space[Any]:
+def space_from_json(description: Mapping[str, Any]) -> Space[Any]:
     """Raises DataError for another kind, KeyError, TypeError or ValueError for a damaged one."""
-    kind = found["kind"]
+    kind = description["kind"]
     if kind == "discrete":
-        return Discrete(int(found["n"]), start=int(found["start"]))
+        return Discrete(int(description["n"]), start=int(description["start"]))
     if kind == "multi_discrete":
-        nvec, start = np.array(found["nvec"]), np.array(found["start"])
-        return MultiDiscrete(nvec, dtype=np.dtype(found["dtype"]).type, start=start)
+        nvec, start = np.array(description["nvec"]), np.array(description["start"])
+        return MultiDiscrete(nvec, dtype=np.dtype(description["dtype"]).type, start=start)
     if kind == "multi_binary":
-        return MultiBinary(found["n"])
+        return MultiBinary(description["n"])
     if kind == "box":
-        shape, dtype = tuple(found["shape"]), np.dtype(found["dtype"])
-        low, high = _full(found["low"], shape, dtype, -np.inf), _full(found["high"], shape, dtype, np.inf)
+        shape, dtype = tuple(description["shape"]), np.dtype(description["dtype"])
+        low, high = _full(description["low"], shape, dtype, -np.inf), _full(description["high"], shape, dtype, np.inf)
         return Box(low, high, shape, dtype.type)
     raise DataError(f"its space is of the kind {kind!r}, which this version does not know")
 
@@ -137,8 +137,8 @@ class Column:
 
 def columns_of(piece: Trajectories) -> dict[str, tuple[Array, bool]]:
     """(array, whether it is of decisions) by name; those that are None are left out."""
-    given = {name: (getattr(piece, name), name in OF_ROWS) for name in (*OF_ROWS, *_SEGMENTS)}
-    out = {name: pair for name, pair in given.items() if pair[0] is not None}
+    columns = {name: (getattr(piece, name), name in OF_ROWS) for name in (*OF_ROWS, *_SEGMENTS)}
+    out = {name: pair for name, pair in columns.items() if pair[0] is not None}
     return out | {_EXTRA + name: (array, True) for name, array in piece.extras.items()}
 
 
@@ -299,9 +299,9 @@ def _groups(start: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
 def _read(pa: Any, table: Any, layout: Mapping[str, Column]) -> tuple[dict[str, Array], Array, list[str]]:
     """(columns, where segments start, the policy of each)."""
     wanted = {name: column.type(pa) for name, column in layout.items() if column.bytes}
-    found = {field.name: field.type for field in table.schema}
-    if found != {**wanted, "length": pa.int64(), "policy": pa.string()}:
-        raise ValueError(f"its columns are {sorted(found)}, other than its metadata says")
+    types = {field.name: field.type for field in table.schema}
+    if types != {**wanted, "length": pa.int64(), "policy": pa.string()}:
+        raise ValueError(f"its columns are {sorted(types)}, other than its metadata says")
     length = np.array(table.column("length").to_numpy(), np.int64)
     if (length < 0).any():
         raise ValueError("a segment has a negative length")

@@ -149,23 +149,23 @@ class Prefetcher(Generic[Request, Batch]):
         if self._line is not None:
             raise DataError("this prefetcher's batches are being taken already; end that loop, or make another one.")
         line = self._line = _Line(self._sample, self._prepare, self._waits)
-        asked, left = 0, iter(requests)
+        in_flight, left = 0, iter(requests)
         try:
             self._require_open()  # close has seen the line, or this sees that it is closed
             line.start()
             while True:
-                for request in islice(left, self._depth - asked):
+                for request in islice(left, self._depth - in_flight):
                     line.add(_Ask(request))
-                    asked += 1
-                found = line.take() if asked else None
-                if found is None:
+                    in_flight += 1
+                entry = line.take() if in_flight else None
+                if entry is None:
                     break
-                asked -= 1
+                in_flight -= 1
                 for request in islice(left, 1):
                     line.add(_Ask(request))
-                    asked += 1
+                    in_flight += 1
                 self._counts["batches"] += 1
-                yield found[0]
+                yield entry[0]
             self._require_open()
             line.finish()
         finally:

@@ -54,15 +54,15 @@ class Processing(Config):
 def parse_processing(value: Any) -> tuple[Processing, ...]:
     """By name or `module:Class`, as mappings with `kind` and options, or objects; one, or a list. Raises ConfigError for what is none,
     UnknownName for an unknown name."""
-    found = []
+    parts = []
     for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
         part = build_part("processing", item, PROCESSING)
         if not isinstance(part, Processing):
             raise ConfigError(
                 f"{qualified_name(part)!r} is no processing: derive it from ludus.replay.processing.Processing, with its options as fields."
             )
-        found.append(part)
-    return tuple(found)
+        parts.append(part)
+    return tuple(parts)
 
 
 def processed(
@@ -108,8 +108,8 @@ def _read_only(rows: Trajectories) -> Trajectories:
             value.flags.writeable = False
         return value
 
-    seen = {f.name: view(getattr(rows, f.name)) for f in fields(Trajectories)}
-    return Trajectories(**{**seen, "extras": {name: view(array) for name, array in rows.extras.items()}})
+    columns = {f.name: view(getattr(rows, f.name)) for f in fields(Trajectories)}
+    return Trajectories(**{**columns, "extras": {name: view(array) for name, array in rows.extras.items()}})
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str
     for name, array in columns.items():
         kinds = "f" if name == "reward" else "biuf"
         if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
-            given = f"of {array.dtype}" if isinstance(array, np.ndarray) else f"as {short_repr(array)}"
-            return f"{name!r} {given}; expected an array of {'floats' if name == 'reward' else 'numbers'}"
+            description = f"of {array.dtype}" if isinstance(array, np.ndarray) else f"as {short_repr(array)}"
+            return f"{name!r} {description}; expected an array of {'floats' if name == 'reward' else 'numbers'}"
         if array.shape[:1] != (rows.num_rows,) or (name == "reward" and array.ndim != 1):
             return f"{name!r} of shape {list(array.shape)}; there are {rows.num_rows} rows"
     if answer.more is None:
@@ -151,8 +151,8 @@ def _why_not_more(rows: Trajectories, extras: Mapping[str, Array], more: Any) ->
         if f.name not in ("start", "policy", "extras", "added"):
             length = int(start[-1]) if f.name in OF_ROWS else segments
             pairs[f.name] = getattr(rows, f.name), getattr(more, f.name), length
-    for name, (given, array, length) in pairs.items():
-        if wrong := _why_not_column(given, array, length):
+    for name, (expected, array, length) in pairs.items():
+        if wrong := _why_not_column(expected, array, length):
             return f"{name!r} in `more` {wrong}"
     known = np.unique(np.stack([rows.seat, rows.agent]), axis=1).T.tolist()
     if not all(pair in known for pair in np.unique(np.stack([more.seat, more.agent]), axis=1).T.tolist()):
@@ -160,12 +160,20 @@ def _why_not_more(rows: Trajectories, extras: Mapping[str, Array], more: Any) ->
     return ""
 
 
-def _why_not_column(given: Any, array: Any, length: int) -> str:
-    if given is None or array is None:
-        return "" if given is None and array is None else f"as {short_repr(array)}, and in the rows {short_repr(given)}"
-    if not isinstance(array, np.ndarray) or array.dtype != given.dtype or array.shape != (length, *given.shape[1:]):
-        found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else short_repr(array)
-        return f"as {found}; expected {given.dtype}{[length, *given.shape[1:]]}"
+def _why_not_column(expected: Any, array: Any, length: int) -> str:
+    if expected is None or array is None:
+        return (
+            ""
+            if expected is None and array is None
+            else f"as {short_repr(array)}, and in the rows {short_repr(expected)}"
+        )
+    if (
+        not isinstance(array, np.ndarray)
+        or array.dtype != expected.dtype
+        or array.shape != (length, *expected.shape[1:])
+    ):
+        description = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else short_repr(array)
+        return f"as {description}; expected {expected.dtype}{[length, *expected.shape[1:]]}"
     return ""
 
 
@@ -243,11 +251,11 @@ class HER(Processing):
         for agent in (agent for seat in seats for agent in env.agents_of(seat)):
             shape = tuple(agent.observation.shape or ())
             if env.enumeration is not None or len(shape) != 1 or shape[0] < last:
-                found = (
+                shown_as = (
                     "ids of states (env.tree=off shows vectors)" if env.enumeration is not None else f"{list(shape)}"
                 )
                 raise ScenarioError(
-                    f"HER finds goals in entries up to {last} of an observation, and in {env.id} {agent.name} sees {found}. Give places "
+                    f"HER finds goals in entries up to {last} of an observation, and in {env.id} {agent.name} sees {shown_as}. Give places "
                     "that there are, or wrap the environment so that it shows vectors."
                 )
 
@@ -307,9 +315,9 @@ class HER(Processing):
             """Of what follows each row."""
             if column is None or bootstrap is None:
                 return None
-            found = column[np.where(ends, row, row + 1)]
-            found[ends] = bootstrap[segment[ends]]
-            return found
+            following = column[np.where(ends, row, row + 1)]
+            following[ends] = bootstrap[segment[ends]]
+            return following
 
         now, then = rows.observation[row], behind(rows.observation, rows.bootstrap_observation)
         assert then is not None

@@ -70,16 +70,16 @@ class RateLimiter:
         for name in options:
             if name not in (*known, "error_buffer"):
                 raise UnknownName("rate limiter option", name, [*known, "error_buffer"])
-        given = {name: value for name, value in options.items() if name in known}
+        bounds = {name: value for name, value in options.items() if name in known}
         if "error_buffer" in options:
             buffer = options["error_buffer"]
-            if not buffer > 0 or {"min_diff", "max_diff"} & given.keys():
+            if not buffer > 0 or {"min_diff", "max_diff"} & bounds.keys():
                 raise DataError(
                     f"the limiter's options are {dict(options)}; error_buffer must be above 0 and stands for min_diff and max_diff."
                 )
             middle = options.get("samples_per_insert", 1.0) * options.get("min_size", 1)
-            given |= {"min_diff": middle - buffer, "max_diff": middle + buffer}
-        return RateLimiter(**given)  # type: ignore[arg-type]  # min_size is checked to be whole
+            bounds |= {"min_diff": middle - buffer, "max_diff": middle + buffer}
+        return RateLimiter(**bounds)  # type: ignore[arg-type]  # min_size is checked to be whole
 
     @property
     def ratio(self) -> Fraction:

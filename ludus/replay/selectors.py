@@ -229,14 +229,14 @@ class MostUsed(Ordered):
 
 
 def reservoir(
-    count: int, *, capacity: int, seen: int, rng: np.random.Generator
+    count: int, *, capacity: int, num_before: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Algorithm R (Vitter 1985) for `count` items that come to a full table that `seen` came to before them.
+    """Algorithm R (Vitter 1985) for `count` items that come to a full table after `num_before` others.
 
     The k-th item that ever came takes the place of a random one with probability capacity / k. Returns (rows int64[m] of those of the
     newcomers that are there after all of them came, positions int64[m] among the held items of those that make room).
     """
-    place = rng.integers(0, np.arange(seen + 1, seen + count + 1))
+    place = rng.integers(0, np.arange(num_before + 1, num_before + count + 1))
     rows = np.flatnonzero(place < capacity)[::-1]  # the last to take a place keeps it
     positions, last = np.unique(place[rows], return_index=True)
     by_row = np.argsort(rows[last])
@@ -307,12 +307,12 @@ class SelectorChoice:
         """Those that come with new items; None if there are none, or nothing goes by them. Raises DataError."""
         if "priority" not in columns or not self.by_priority:
             return None
-        given = columns["priority"]
-        if given.ndim != 1 or given.dtype.kind not in "fiu":
+        column = columns["priority"]
+        if column.ndim != 1 or column.dtype.kind not in "fiu":
             raise DataError(
-                f"table {table!r}: the column 'priority' has items of {given.dtype}{list(given.shape[1:])}; it must be numbers."
+                f"table {table!r}: the column 'priority' has items of {column.dtype}{list(column.shape[1:])}; it must be numbers."
             )
-        priority = given.astype(np.float64)
+        priority = column.astype(np.float64)
         self._check_priorities(table, priority)
         return priority
 

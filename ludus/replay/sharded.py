@@ -37,26 +37,26 @@ def capacities(capacity: int, shards: int) -> Counts:
     return np.full(shards, capacity // shards) + (np.arange(shards) < capacity % shards)
 
 
-def pieces(count: int, *, room: Counts, given: Counts, capacity: Counts) -> Counts:
-    """How many rows of an insert go to each shard; as few as can be. given: items that each was given so far.
+def pieces(count: int, *, room: Counts, inserted: Counts, capacity: Counts) -> Counts:
+    """How many rows of an insert go to each shard; as few as can be. inserted: items that each has received so far.
 
-    - Where a shard has room for all, the one with the most room gets them; of equal ones who was given least, then the first.
+    - Where a shard has room for all, the one with the most room gets them; of equal ones the one that received least, then the first.
     - Where all shards together have, those with the most room are filled.
-    - Otherwise what room there is is filled, so that no item has to go too early, and the rest goes to who was given least.
+    - Otherwise what room there is is filled, so that no item has to go too early, and the rest goes to the one that received least.
 
     So blocks of one size go round the shards in turn. `count` must be at most the sum of the capacities.
     """
     shards = len(room)
     out = np.zeros(shards, np.int64)
-    by_room = np.lexsort((np.arange(shards), given, -room))
+    by_room = np.lexsort((np.arange(shards), inserted, -room))
     if count <= room[by_room[0]]:
         out[by_room[0]] = count
         return out
     out = _fill(count, by_room, room)
     rest = count - int(out.sum())
     if rest:
-        by_given = np.lexsort((np.arange(shards), given))
-        out += _fill(rest, by_given, capacity - room)
+        by_inserted = np.lexsort((np.arange(shards), inserted))
+        out += _fill(rest, by_inserted, capacity - room)
     return out
 
 
@@ -71,17 +71,17 @@ def _fill(count: int, order: Counts, limit: Counts) -> Counts:
 def owners(count: int, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
     """For each of `count` independent draws the shard that it falls to, in proportion to the weights (at least one above 0)."""
     ends = np.cumsum(weights)
-    found = np.searchsorted(ends, rng.random(count) * ends[-1], side="right")
+    shard = np.searchsorted(ends, rng.random(count) * ends[-1], side="right")
     last = int(np.flatnonzero(weights)[-1])  # rounding may take a draw to the very end
-    out: Counts = np.minimum(found, last).astype(np.int64)
+    out: Counts = np.minimum(shard, last).astype(np.int64)
     return out
 
 
 def different_owners(count: int, sizes: Counts, rng: np.random.Generator) -> Counts:
     """As `owners`, for draws of different items, all alike."""
     shares = rng.multivariate_hypergeometric(sizes, count)
-    found: Counts = rng.permutation(np.repeat(np.arange(len(sizes)), shares))
-    return found
+    shards: Counts = rng.permutation(np.repeat(np.arange(len(sizes)), shares))
+    return shards
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -308,15 +308,15 @@ class ShardClient:
         """Ask shards at the same time: (shard, arguments …) each. Raises the first of their errors, once all have answered."""
         self.settle()
         replies = [(shard, self._peers[shard].send(method, self._key, *args)) for shard, *args in calls]
-        found, errors = [], []
+        results, errors = [], []
         for shard, reply in replies:
             try:
-                found.append(self._answer(shard, reply) if method == "insert_remote" else self._result(reply))
+                results.append(self._answer(shard, reply) if method == "insert_remote" else self._result(reply))
             except Exception as error:  # noqa: BLE001  (raised below)
                 errors.append(error)
         if not errors:
-            return found
-        if found and method in _CHANGES:
+            return results
+        if results and method in _CHANGES:
             self._dead = (
                 f"shards of table {self._key[1]!r} have come apart, since one of them failed in {method!r}: {errors[0]}"
             )
@@ -438,10 +438,10 @@ class ShardedTable(BoundedTable):
         self._require_open()
         names, priority = self._choice.check_update(self.spec.name, index, priority)
         for j in range(len(self._shards)):
-            mine = names % len(self._shards) == j
-            if mine.any():
-                name = names[mine] // len(self._shards)
-                self._shards.send(j, "update_priorities", name, priority[mine], foretold=False)
+            in_shard = names % len(self._shards) == j
+            if in_shard.any():
+                name = names[in_shard] // len(self._shards)
+                self._shards.send(j, "update_priorities", name, priority[in_shard], foretold=False)
 
     def announce(self, version: int) -> None:
         """See `Table`."""
@@ -472,15 +472,15 @@ class ShardedTable(BoundedTable):
         return int(self._shards.sizes.sum())
 
     def _store(self, columns: ItemColumns, count: int, rng: np.random.Generator | None) -> None:
-        given = None if self._choice is None else self._choice.given_priorities(self.spec.name, columns)
+        priorities = None if self._choice is None else self._choice.given_priorities(self.spec.name, columns)
         self._shards.settle(only_uncertain=True)
         for j, block in self._blocks(count, rng):
             whole = block.last - block.first == count
             part = columns if whole else rows_of(columns, slice(block.first, block.last))
             self._shards.send(j, "insert", part, block, foretold=True)
             self._took(j, block.last - block.first)
-        if given is not None:
-            self._shards.top = max(self._shards.top, float(given.max()))
+        if priorities is not None:
+            self._shards.top = max(self._shards.top, float(priorities.max()))
         self._next += count
 
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
@@ -551,7 +551,7 @@ class ShardedTable(BoundedTable):
             raise DataError(
                 f"table {self.spec.name!r} is full, and chance decides who makes room; give try_insert a random stream."
             )
-        parts = pieces(count, room=room, given=self._given, capacity=self._capacity)
+        parts = pieces(count, room=room, inserted=self._given, capacity=self._capacity)
         blocks, first = [], 0
         for j in np.flatnonzero(parts).tolist():
             last = first + int(parts[j])

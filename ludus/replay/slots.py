@@ -38,14 +38,14 @@ def set_weights(tree: NDArray[np.float64], slots: NDArray[np.int64], weights: ND
     count, level = len(nodes), leaves
     while level > 1:
         level //= 2
-        kept = 0
+        parents = 0
         for k in range(count):
             parent = nodes[k] // 2
-            if kept == 0 or nodes[kept - 1] != parent:
+            if parents == 0 or nodes[parents - 1] != parent:
                 tree[parent] = tree[2 * parent] + tree[2 * parent + 1]
-                nodes[kept] = parent
-                kept += 1
-        count = kept
+                nodes[parents] = parent
+                parents += 1
+        count = parents
 
 
 @kernel
@@ -113,14 +113,14 @@ def set_keys(
     count, level = len(nodes), leaves
     while level > 1:
         level //= 2
-        kept = 0
+        parents = 0
         for k in range(count):
             parent = nodes[k] // 2
-            if kept == 0 or nodes[kept - 1] != parent:
+            if parents == 0 or nodes[parents - 1] != parent:
                 tree[parent] = _first(tree[2 * parent], tree[2 * parent + 1], key, tie)
-                nodes[kept] = parent
-                kept += 1
-        count = kept
+                nodes[parents] = parent
+                parents += 1
+        count = parents
 
 
 @kernel

@@ -48,11 +48,11 @@ def num_rows(columns: ItemColumns) -> int:
     rows: dict[str, int] = {}
     for name, array in columns.items():
         if not isinstance(array, np.ndarray) or array.ndim == 0 or array.dtype.hasobject:
-            given = (
+            description = (
                 f"{array.dtype} array of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             )
             raise DataError(
-                f"column {name!r} is a {given}; it must be a NumPy array with one row per item, not of objects."
+                f"column {name!r} is a {description}; it must be a NumPy array with one row per item, not of objects."
             )
         rows[name] = len(array)
     if len(set(rows.values())) > 1:
@@ -442,11 +442,11 @@ class QueueRules:
 
     def __init__(self, spec: TableSpec) -> None:
         """Raises DataError or Deadlock for what a queue cannot do."""
-        asked = spec.sampler, spec.remover, spec.max_times_sampled
-        if any(given not in (None, own) for given, own in zip(asked, ("fifo", "fifo", 1), strict=True)):
+        options = spec.sampler, spec.remover, spec.max_times_sampled
+        if any(option not in (None, own) for option, own in zip(options, ("fifo", "fifo", 1), strict=True)):
             raise DataError(
                 f"table {spec.name!r}: a queue hands out each item once and in order; sampler, remover and max_times_sampled are "
-                f"{asked}. Leave them out, or use a ring, for which they can be chosen."
+                f"{options}. Leave them out, or use a ring, for which they can be chosen."
             )
         for name, value in spec.limiter.items():
             if name != "min_size" and (name, value) != ("samples_per_insert", 1):

@@ -183,14 +183,14 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         out[~present] = 0
         return out
 
-    def placed(values: Array | None) -> Array | None:
+    def spread_segments(values: Array | None) -> Array | None:
         if values is None:
             return None
         out = np.zeros((len(episodes), agents, *values.shape[1:]), values.dtype)
         out[piece, place] = values[segments]
         return out
 
-    bootstrap_observation = placed(trajectories.bootstrap_observation)
+    bootstrap_observation = spread_segments(trajectories.bootstrap_observation)
     assert bootstrap_observation is not None
     states, last = trajectories.state, trajectories.start[1:] - 1
     when = None if trajectories.dt is None else trajectories.t[last].astype(np.int64) + trajectories.dt[last]
@@ -207,12 +207,12 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
         mask=None if trajectories.mask is None else spread(trajectories.mask),
         tail=tail,
         bootstrap_observation=bootstrap_observation,
-        bootstrap_mask=placed(trajectories.bootstrap_mask),
+        bootstrap_mask=spread_segments(trajectories.bootstrap_mask),
         dt=None if trajectories.dt is None else spread(trajectories.dt),
-        when=placed(when),
+        when=spread_segments(when),
         state=None if states is None else states[row[np.arange(len(row)), present.argmax(axis=1)]],
         bootstrap_state=_left_with(trajectories, segments, piece, len(episodes), when),
-        memory0=placed(trajectories.memory0),
+        memory0=spread_segments(trajectories.memory0),
         extras={name: spread(values) for name, values in trajectories.extras.items()},
     )
 

@@ -26,8 +26,8 @@ def learner_of(task: TrainingTask) -> str:
 @lru_cache(1024)
 def learner_name(population: int, policy: str, generation: int) -> str:
     """Whose curve it is: the name of the policy without its generation, which is the same for all tasks of one learner."""
-    head, found, label = policy.rpartition(f"-{generation}")
-    name = head + label if found and head and label[:1] in ("", "-") else policy
+    head, separator, label = policy.rpartition(f"-{generation}")
+    name = head + label if separator and head and label[:1] in ("", "-") else policy
     return f"population {population}" if name == str(population) else f"population {population}, {name}"
 
 
@@ -35,7 +35,7 @@ def newest(curve: Curve) -> dict[str, float]:
     """What a training came to last: the return over the newest episodes, its spread, their length and statistics, the learner's metrics of
     the newest point that has them, environment steps per second. What is not known is left out."""
     recent = last(curve, episodes=_EPISODES)
-    found = {
+    values = {
         "return": recent["mean"][0],
         "return_spread": spread(recent)[0],
         "return_low": recent["low"][0],
@@ -45,9 +45,9 @@ def newest(curve: Curve) -> dict[str, float]:
     }
     learned = np.flatnonzero(curve["learned"])
     if len(learned):
-        found |= dict(zip(curve.columns[len(FIXED) :], curve.values[learned[-1], len(FIXED) :], strict=True))
-    found |= {name: recent[name][0] for name in curve.columns if name.startswith(STATISTICS)}
-    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+        values |= dict(zip(curve.columns[len(FIXED) :], curve.values[learned[-1], len(FIXED) :], strict=True))
+    values |= {name: recent[name][0] for name in curve.columns if name.startswith(STATISTICS)}
+    return {name: float(value) for name, value in values.items() if math.isfinite(value)}
 
 
 def is_told(metric: str) -> bool:
@@ -87,11 +87,11 @@ def picture(curve: Curve, *, width: int, height: int) -> list[str]:
     total = np.bincount(place, n, columns)
     with np.errstate(invalid="ignore"):
         level = np.bincount(place, n * mean, columns) / total
-    drawn = np.flatnonzero(total)
-    level = np.interp(np.arange(columns), drawn, level[drawn])
+    occupied = np.flatnonzero(total)
+    level = np.interp(np.arange(columns), occupied, level[occupied])
     low, high = float(level.min()), float(level.max())
     dots = ((level - low) / (high - low or 1.0) * (rows - 1)).round().astype(int)
-    dots[: drawn[0]] = -1  # before the first episode has ended
+    dots[: occupied[0]] = -1  # before the first episode has ended
     marks = ["" for _ in range(height)]
     marks[0], marks[-1] = short(high), short(low)
     return [f"{mark:>8} │{line}" for mark, line in zip(marks, _braille(dots, height), strict=True)]

@@ -110,11 +110,11 @@ class PlainProgress(NullObserver):
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._fraction = fraction
         if isinstance(self._task, EvaluationTask) and self._clock() >= self._quiet_until:
-            said = f"payoffs, generation {self._task.generation}{_done(fraction, None)}"
-            if said != self._said:
-                self._said = said
+            line = f"payoffs, generation {self._task.generation}{_done(fraction, None)}"
+            if line != self._said:
+                self._said = line
                 self._write_held()
-                self._write(said)
+                self._write(line)
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         if self._clock() >= self._quiet_until:
@@ -224,7 +224,7 @@ class RichProgress(NullObserver):
         self._tasks.started(task)
         self._doing, self._fraction = f"generation {task.generation}: {self._tasks}", None
         if isinstance(task, TrainingTask):  # what has ended stays until others begin
-            self._trainings = {name: kept for name, kept in self._trainings.items() if name not in self._ended}
+            self._trainings = {name: training for name, training in self._trainings.items() if name not in self._ended}
             self._ended = ()
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
@@ -275,25 +275,25 @@ class RichProgress(NullObserver):
             self._live = None
 
     def _render(self) -> Text:
-        shown = Text(no_wrap=True, overflow="ellipsis")
+        text = Text(no_wrap=True, overflow="ellipsis")
         records = self._records  # the drawing thread must see one state
         if records:
             rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
             known = any(math.isfinite(value) for record in records for value in record.responses)
             none = () if known else (self.HEADER.index("best response"),)
             for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width, without=none)):
-                shown.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
+                text.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
         trainings, size = self._trainings, self._console.size
         if self._drawn[0] is not trainings or self._drawn[1] != size:
             self._drawn = trainings, size, "".join(f"{line}\n" for line in self._learning([*trainings.values()]))
-        shown.append(self._drawn[2])
-        self._draw_bar(shown)
+        text.append(self._drawn[2])
+        self._draw_bar(text)
         left = None if self._over else self._rates.seconds_left()
         about = "" if left is None else f", {remaining(left)}"
-        shown.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
+        text.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
         if self._warning and not self._over:
-            shown.append(f"\n{self._warning}", style="bold")
-        return shown
+            text.append(f"\n{self._warning}", style="bold")
+        return text
 
     def _learning(self, trainings: Sequence[tuple[str, Curve]]) -> Sequence[str]:
         lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings[: self.TRAININGS]]
@@ -305,15 +305,15 @@ class RichProgress(NullObserver):
             lines += picture(trainings[0][1], width=width, height=height)
         return lines
 
-    def _draw_bar(self, shown: Text) -> None:
+    def _draw_bar(self, text: Text) -> None:
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
-            shown.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
+            text.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
         curve = next((curve for name, (_, curve) in self._trainings.items() if name not in self._ended), None)
-        shown.append(self._doing).append(_done(self._fraction, curve), style="dim")
+        text.append(self._doing).append(_done(self._fraction, curve), style="dim")
         if self._pace and not self._over:
-            shown.append(f"  {self._pace}", style="bold")
-        shown.append("\n")
+            text.append(f"  {self._pace}", style="bold")
+        text.append("\n")
 
     def _sizes(self, record: GenerationRecord) -> Sequence[int]:
         """Per population: players may share one."""
@@ -350,11 +350,11 @@ def lay_out(
     columns that are left out in any case."""
     widths = [max(low, *(2 + len(row[k]) for row in rows)) for k, low in enumerate(least)]
     widths[0] = max(least[0], *(len(row[0]) for row in rows))  # nothing to keep a distance from
-    kept = [k for k in range(len(widths)) if k not in without]
+    columns = [k for k in range(len(widths)) if k not in without]
     for column in spare:
-        if column in kept and sum(widths[k] for k in kept) > width:
-            kept.remove(column)
-    return ["".join(f"{row[k]:>{widths[k]}}" for k in kept) for row in rows]
+        if column in columns and sum(widths[k] for k in columns) > width:
+            columns.remove(column)
+    return ["".join(f"{row[k]:>{widths[k]}}" for k in columns) for row in rows]
 
 
 @contextmanager

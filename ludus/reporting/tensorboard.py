@@ -81,8 +81,8 @@ class TensorBoardWriter(NullObserver):
     def task_done(self, result: TaskResult) -> None:
         if not isinstance(result, TrainingResult) or not result.curve or result.task.id not in self._begun:
             return
-        now, told = self._clock(), self._told.get(learner_of(result.task), 0.0)
-        if told >= self._begun[result.task.id][1] or now >= told + _EVERY:  # of short tasks not each
+        now, last_written = self._clock(), self._told.get(learner_of(result.task), 0.0)
+        if last_written >= self._begun[result.task.id][1] or now >= last_written + _EVERY:  # of short tasks not each
             self._learning(result.task, result.curve, now)
         del self._begun[result.task.id]
         self.decisions += result.counters["decisions"]

@@ -127,10 +127,10 @@ class EpisodeResults:
         environment counts nothing."""
         if self.statistics is None or not len(self.seat):
             return {}
-        mine = self.statistics[np.arange(len(self.seat)), self.seat]
-        known = ~np.isnan(mine)
+        own = self.statistics[np.arange(len(self.seat)), self.seat]
+        known = ~np.isnan(own)
         with np.errstate(invalid="ignore"):
-            mean = np.where(known, mine, 0.0).sum(axis=0) / known.sum(axis=0)
+            mean = np.where(known, own, 0.0).sum(axis=0) / known.sum(axis=0)
         return dict(zip(names, mean.tolist(), strict=True))
 
     @property

@@ -112,10 +112,10 @@ class BotPool:
         """See `BotPlayers.load`."""
         for spec in bots:
             if spec.text not in self._names:
-                made = self._call(len(self._names), spec.make, making=True)
+                bot = self._call(len(self._names), spec.make, making=True)
                 self._names.append(spec.text)
-                self._fresh.append(made)
-                self._by_state.append(isinstance(made, StateBot))
+                self._fresh.append(bot)
+                self._by_state.append(isinstance(bot, StateBot))
         numbers = [self._names.index(spec.text) for spec in bots]
         return [LoadedBot(number, self._by_state[number]) for number in numbers]
 
@@ -133,12 +133,12 @@ class BotPool:
                 raise PolicyError(
                     f"bot {self._names[bot]!r} was lost, with what it knew of the episodes that it played."
                 )
-            found = self._at[key]
+            player_bot = self._at[key]
             if self._by_state[bot]:
-                answers.append(self._ask(bot, player, found.act_on, states[k]))
+                answers.append(self._ask(bot, player, player_bot.act_on, states[k]))
             else:
                 legal = None if mask is None else mask[k]
-                answers.append(self._ask(bot, player, found.act, observation[k], legal))
+                answers.append(self._ask(bot, player, player_bot.act, observation[k], legal))
         return answers
 
     def pulse(self) -> list[float]:
@@ -369,15 +369,15 @@ class BotBank:
         """See `PolicyBank.act`; a bot's log-probabilities are 0. Raises PolicyError, with its name, for a bot that raises, makes an illegal
         move or does not answer in time."""
         bots = self._bot[player][due.slot]
-        asked, evaluated = np.flatnonzero(bots != _POLICY), np.flatnonzero(bots == _POLICY)
+        by_bots, by_policies = np.flatnonzero(bots != _POLICY), np.flatnonzero(bots == _POLICY)
         own = np.ascontiguousarray(noise[:, : self._policies.noise_width])
-        if not len(asked):
+        if not len(by_bots):
             return self._policies.act(player, due, own)
         parts = []
-        if len(evaluated):
-            parts.append((evaluated, self._policies.act(player, _rows(due, evaluated), own[evaluated])))
-        action = self._ask(player, _rows(due, asked), bots[asked], noise[asked])
-        parts.append((asked, PolicyOutput(action, np.zeros(len(asked), np.float32))))
+        if len(by_policies):
+            parts.append((by_policies, self._policies.act(player, _rows(due, by_policies), own[by_policies])))
+        action = self._ask(player, _rows(due, by_bots), bots[by_bots], noise[by_bots])
+        parts.append((by_bots, PolicyOutput(action, np.zeros(len(by_bots), np.float32))))
         return merge(parts, len(due.slot))
 
     def _ask(self, player: int, due: ActionRequests, bots: NDArray[np.int32], noise: NDArray[np.float32]) -> Array:
@@ -449,15 +449,15 @@ class LegalMoves:
 def _numbers(answers: Sequence[Any], mask: NDArray[np.bool_] | None, space: Discrete) -> Array | None:
     """All at once, if all are legal numbers: a hundred times as fast as one by one."""
     try:
-        found = np.asarray(answers)
+        actions = np.asarray(answers)
     except (ValueError, OverflowError):
         return None
-    if found.shape != (len(answers),) or found.dtype.kind not in "iu":
+    if actions.shape != (len(answers),) or actions.dtype.kind not in "iu":
         return None
     if mask is None:
         least = int(space.start)
-        fine = (found >= least) & (found < least + int(space.n))
+        fine = (actions >= least) & (actions < least + int(space.n))
     else:
-        inside = (found >= 0) & (found < mask.shape[1])
-        fine = inside & mask[np.arange(len(found)), np.where(inside, found, 0)]
-    return found.astype(np.int32) if fine.all() else None
+        inside = (actions >= 0) & (actions < mask.shape[1])
+        fine = inside & mask[np.arange(len(actions)), np.where(inside, actions, 0)]
+    return actions.astype(np.int32) if fine.all() else None

@@ -71,7 +71,7 @@ class ProcessRole(Protocol):
         """Of the bots, by the numbers that `BotCallStatus` hears; others may lie between them."""
         ...
 
-    def begin(self, asked: BotStatusCallback) -> Callable[..., Any]:
+    def begin(self, status: BotStatusCallback) -> Callable[..., Any]:
         """In the process: get ready. What it answers takes the arguments of each call of the parent's."""
         ...
 
@@ -82,11 +82,11 @@ class BotWorker:
     def __init__(self) -> None:
         self._play: Callable[..., Any] | None = None
 
-    def begin(self, job: ProcessRole, asked: int) -> None:
-        """Get ready. asked: a descriptor of what `BotCallStatus` is made of."""
-        hears = BotCallStatus(asked)
-        os.close(asked)
-        self._play = job.begin(hears)
+    def begin(self, job: ProcessRole, descriptor: int) -> None:
+        """Get ready. descriptor: of the memory that `BotCallStatus` is made of."""
+        status = BotCallStatus(descriptor)
+        os.close(descriptor)
+        self._play = job.begin(status)
 
     def play(self, *arguments: Any) -> Any:
         """What the job is for."""
@@ -206,9 +206,9 @@ class _Answers:
 
     names: list[str] = field(default_factory=list)
 
-    def begin(self, asked: BotStatusCallback) -> Callable[..., Any]:
+    def begin(self, status: BotStatusCallback) -> Callable[..., Any]:
         """In the process: what answers by calling methods of a pool."""
-        pool = BotPool(asked)
+        pool = BotPool(status)
         return lambda method, *arguments: getattr(pool, method)(*arguments)
 
 
@@ -239,10 +239,10 @@ class BotProcesses:
         """See `BotPlayers.ask`. Raises PolicyError if a process ends, too."""
         at = questions.slot % self._count
         rows = [np.flatnonzero(at == k) for k in range(self._count)]
-        found = self._all([("ask", questions.only(some)) if len(some) else None for some in rows])
+        replies = self._all([("ask", questions.only(indices)) if len(indices) else None for indices in rows])
         answers: list[Any] = [None] * len(at)
-        for some, given in zip(rows, found, strict=True):
-            for row, answer in zip(some.tolist(), given, strict=True):
+        for indices, reply in zip(rows, replies, strict=True):
+            for row, answer in zip(indices.tolist(), reply, strict=True):
                 answers[row] = answer
         return answers
 
@@ -258,12 +258,12 @@ class BotProcesses:
 
     def _all(self, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """The answers of the processes to a call each, [] where there is none."""
-        asked = list(zip(self._processes, calls, strict=True))
+        pairs = list(zip(self._processes, calls, strict=True))
         try:
-            for process, call in asked:
+            for process, call in pairs:
                 if call is not None:
                     _send(process, call)
-            return [[] if call is None else process.wait(self._deadline) for process, call in asked]
+            return [[] if call is None else process.wait(self._deadline) for process, call in pairs]
         except PartDied as died:
             self.close()
             raise PolicyError(str(died)) from died
@@ -312,18 +312,18 @@ class _BotCheck:
         """Of the bots."""
         return [bot.text for bot in self.bots]
 
-    def begin(self, asked: BotStatusCallback) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
+    def begin(self, status: BotStatusCallback) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
         """In the process: what answers with their identities, and the specs of those that are policies."""
 
         def examined(number: int, bot: BotSpec) -> tuple[PolicySpec | None, str]:
-            asked(number, making=True)
+            status(number, making=True)
             spec = bot.policy_spec()
             if spec is None:
                 name = bot.text if bot.own else f"bot:{bot.text}"
                 require_fit(repr(name), bot.make(), self.spec, wrapped=self.wrapped)
-            found = spec, json.dumps(bot.identity(), sort_keys=True)
-            asked(_NOBODY)
-            return found
+            result = spec, json.dumps(bot.identity(), sort_keys=True)
+            status(_NOBODY)
+            return result
 
         return lambda: [examined(number, bot) for number, bot in enumerate(self.bots)]
 
@@ -335,14 +335,14 @@ def read_bots(bots: Sequence[BotSpec], spec: EnvSpec, *, wrapped: bool, deadline
     cannot be made of its options alone.
     """
     light = replace(spec, agents=(), state=None, enumeration=None)  # fitting looks at no more
-    found: dict[str, tuple[PolicySpec | None, str]] = {}
+    results: dict[str, tuple[PolicySpec | None, str]] = {}
     for own in (False, True):
         if not (chosen := tuple(bot for bot in bots if bot.own is own)):
             continue
         exam = _BotCheck(chosen, light, wrapped)
         answers = _in_process(exam, deadline) if own else exam.begin(unwatched)()
-        found.update(zip(exam.names, answers, strict=True))
-    return [_named(bot, *found[bot.text]) for bot in bots]
+        results.update(zip(exam.names, answers, strict=True))
+    return [_named(bot, *results[bot.text]) for bot in bots]
 
 
 def _in_process(exam: _BotCheck, deadline: float) -> Any:

@@ -202,11 +202,11 @@ class RolloutHost:
         if task_slot not in self._task_slots:
             make = self._spec.make_env if task_slot != SCORED or self._spec.scored is None else self._spec.scored
             workers: list[RolloutWorker] = []
-            with ExitStack() as made:  # all of a task slot's shards or none, so that the next request makes them again
+            with ExitStack() as stack:  # all of a task slot's shards or none, so that the next request makes them again
                 for k, shard in enumerate(self._spec.shards):
                     ready = self._spec.ready if task_slot == 0 and k == 0 else None
                     env = make(num_envs=shard.num_envs) if ready is None else ready
-                    made.enter_context(closed_on_error(env))
+                    stack.enter_context(closed_on_error(env))
                     workers.append(self._worker(task_slot, k, env))
             self._task_slots[task_slot] = workers
         return self._task_slots[task_slot]

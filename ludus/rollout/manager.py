@@ -81,8 +81,8 @@ class HostMonitor:
     def asked(self, host: int) -> None:
         """A host is about to be asked for an answer."""
         handle = self._hosts[host]
-        life, made = self._runtime.incarnation(handle), self._made[host]
-        if made is None or made.life != life:
+        life, start = self._runtime.incarnation(handle), self._made[host]
+        if start is None or start.life != life:
             self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
             self._pulse[host] = self._question[host] = None
         if not self._owed[host]:
@@ -101,10 +101,10 @@ class HostMonitor:
             looks = {each.host: self._until(each.host) for each in owed} if self._deadline else {}
             soonest = min([*([] if end is None else [end]), *looks.values()], default=None)
             left = None if soonest is None else max(0.0, soonest - monotonic())
-            found = {
+            ready_ids = {
                 id(answer) for answer in self._waited(answers, self._open({each.host for each in owed}), at_least, left)
             }
-            done = [id(answer) in found for answer in answers]
+            done = [id(answer) in ready_ids for answer in answers]
             now = monotonic()
             for each, is_done in zip(owed, done, strict=True):
                 if is_done:
@@ -141,8 +141,12 @@ class HostMonitor:
     def _limit(self, host: int) -> float:
         """When to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
         assert self._deadline is not None
-        made, now = self._made[host], monotonic()
-        if made is not None and now < made.until and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
+        start, now = self._made[host], monotonic()
+        if (
+            start is not None
+            and now < start.until
+            and not self._runtime.wait([start.answer], at_least=0, timeout=0.0)[0]
+        ):
             self._heard[host] = now
         return self._heard[host] + self._deadline
 
@@ -406,10 +410,10 @@ class RolloutManager:
         runtime, life = self._runtime, self._runtime.incarnation(handle)
         self._watch.asked(host)
         serving = self._servers.serving(host) if self._servers else None
-        asked = task_slot, request, sent, serving.peer if serving else None
+        arguments = task_slot, request, sent, serving.peer if serving else None
         if not self._leave or request.learner is None:
-            return _PartialResult(host, runtime.call(handle, "play", *asked), life, serving=serving)
-        left = runtime.call(handle, "collect", *asked)
+            return _PartialResult(host, runtime.call(handle, "play", *arguments), life, serving=serving)
+        left = runtime.call(handle, "collect", *arguments)
         return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
 
     def finish(
@@ -422,16 +426,16 @@ class RolloutManager:
         begun = perf_counter()
         look = None if hear is None else lambda: hear(self._episodes(pending))
         try:
-            found = self._answers(pending, pending.partials, look)
+            answers = self._answers(pending, pending.partials, look)
             while (left := self._received(pending, receive)) is None:
                 lost = [p for p in pending.partials if self._runtime.incarnation(self._hosts[p.host]) != p.life]
                 for partial in lost:
                     self._ask_again(pending, partial)
-                found |= self._answers(pending, lost, look)
+                answers |= self._answers(pending, lost, look)
         except BaseException:
             self.cancel(pending)
             raise
-        rollouts = [rollout for partial in pending.partials for rollout in found[partial.host]]
+        rollouts = [rollout for partial in pending.partials for rollout in answers[partial.host]]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
     def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout | None:
@@ -505,8 +509,8 @@ class RolloutManager:
     ) -> dict[int, list[Rollout]]:
         """What hosts bring, by host, however often they die and are made again meanwhile: one that has died is asked again at once, while
         the others go on. look: called while they are waited for."""
-        found: dict[int, list[Rollout]] = {}
-        while left := [partial for partial in partials if partial.host not in found]:
+        answers: dict[int, list[Rollout]] = {}
+        while left := [partial for partial in partials if partial.host not in answers]:
             owed = [PendingReply(partial.host, partial.answer) for partial in left]
             done = self._watch.wait(owed, timeout=None if look is None else _HEARD)
             if look is not None and not any(done):
@@ -516,8 +520,8 @@ class RolloutManager:
                 if answer is None:
                     self._ask_again(pending, partial)
                 else:
-                    found[partial.host] = answer
-        return found
+                    answers[partial.host] = answer
+        return answers
 
     def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
         """What a host that is done brings; None if it, or the server that it asks, has died and was made again."""
@@ -592,9 +596,9 @@ class RolloutManager:
                 raise
         return self._runtime.incarnation(handle) != partial.life
 
-    def _merged(self, pending: Pending, found: Sequence[Rollout], left: Sequence[Any], waited: float) -> Rollout:
+    def _merged(self, pending: Pending, rollouts: Sequence[Rollout], left: Sequence[Any], waited: float) -> Rollout:
         self._open.remove(pending)
-        rollout = replace(merge(found), left=left)
+        rollout = replace(merge(rollouts), left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
         if lives > self._lives:
             rollout = replace(rollout, counters={**rollout.counters, "worker_restarts": lives - self._lives})

@@ -71,14 +71,14 @@ class SeatAssignment:
 
     def __init__(self, request: RolloutRequest, *, num_envs: int, num_players: int, device: torch.device) -> None:
         check_request(request, num_players)
-        given, players = request.seats, torch.arange(num_players, device=device)
+        seats_in_turn, players = request.seats, torch.arange(num_players, device=device)
         environments = torch.arange(num_envs, device=device)
-        self.seat = to_device(np.array(given), device)[environments % len(given)]
+        self.seat = to_device(np.array(seats_in_turn), device)[environments % len(seats_in_turn)]
         self.mine = self.seat[:, None] == players
-        present = set(given[:num_envs])
+        present = set(seats_in_turn[:num_envs])
         if request.together:
-            self.seat, present = torch.full_like(self.seat, given[0]), set(given)
-            self.mine = to_device(np.isin(np.arange(num_players), given), device).expand(num_envs, -1)
+            self.seat, present = torch.full_like(self.seat, seats_in_turn[0]), set(seats_in_turn)
+            self.mine = to_device(np.isin(np.arange(num_players), seats_in_turn), device).expand(num_envs, -1)
         self.learners = sorted(present)
         alone = present if request.together or len(present) == 1 else set()
         self.others = [p for p in range(num_players) if p not in alone]
@@ -90,8 +90,8 @@ class SeatAssignment:
         self._factor = np.full(num_players, -1)  # of each seat
         for f, factor in enumerate(factors):
             self._factor[list(factor.seats)] = f
-        drawn = [[p for p in factor.seats if p not in always(request)] for factor in factors]
-        self._needed = [(~self.mine[:, seats]).any(1) for seats in drawn]
+        free_seats = [[p for p in factor.seats if p not in always(request)] for factor in factors]
+        self._needed = [(~self.mine[:, seats]).any(1) for seats in free_seats]
         self.load(request)
 
     def load(self, request: RolloutRequest) -> None:
@@ -112,9 +112,10 @@ class SeatAssignment:
         factors, most = self._cumulative.shape
         u = torch.rand(len(self.policy), factors, dtype=torch.float64, generator=generator, device=self.policy.device)
         entry = (u[:, :, None] >= self._cumulative).sum(2)
-        drawn = self._policies[entry + most * torch.arange(factors, device=u.device)]  # [E, F, P]
+        sampled_policies = self._policies[entry + most * torch.arange(factors, device=u.device)]  # [E, F, P]
         columns = [
-            drawn[:, self._factor[p], p] if p in self.others else self.policy[:, p] for p in range(drawn.shape[2])
+            sampled_policies[:, self._factor[p], p] if p in self.others else self.policy[:, p]
+            for p in range(sampled_policies.shape[2])
         ]
         policy = torch.where(self.mine, LEARNER, torch.stack(columns, 1))
         entry = torch.where(torch.stack(self._needed, 1), entry, -1)
@@ -203,8 +204,8 @@ class PolicyTables:
 def thresholds(probs: Tensor) -> Tensor:
     """float32[n, A], of which an action is the first that is above a uniform number; one of probability 0 is never taken. Sums are taken as
     products, whose bits repeat on a card."""
-    given, ones = probs.double(), torch.ones(probs.shape[1], probs.shape[1], dtype=torch.float64, device=probs.device)
-    upto, behind = given @ ones.triu(), given @ ones.tril(-1)
+    weights, ones = probs.double(), torch.ones(probs.shape[1], probs.shape[1], dtype=torch.float64, device=probs.device)
+    upto, behind = weights @ ones.triu(), weights @ ones.tril(-1)
     return torch.where(behind > 0, upto / upto[:, -1:], torch.inf).float()
 
 
@@ -225,16 +226,16 @@ class Networks:
             envs, agents = slots.due.shape
             x = slots.observation.reshape(envs * agents, *slots.observation.shape[2:])
             mask = None if slots.mask is None else slots.mask.reshape(envs * agents, -1)
-            found = None
+            chosen = None
             if p in seats.learners:
-                found, logp = self._learner.act(x, mask, generator)
+                chosen, logp = self._learner.act(x, mask, generator)
                 logps[p] = logp.view(envs, agents)
             for k in [k for k, player in seats.plays if player == p]:
                 action = self._known[seats.refs[k - 1]].act(x, mask, generator)
                 here = (seats.policy[:, p] == k).repeat_interleave(agents).view(-1, *[1] * (action.dim() - 1))
-                found = action if found is None else torch.where(here, action, found)
-            assert found is not None
-            actions.append(found.view(envs, agents, *found.shape[1:]))
+                chosen = action if chosen is None else torch.where(here, action, chosen)
+            assert chosen is not None
+            actions.append(chosen.view(envs, agents, *chosen.shape[1:]))
         return DeviceActions(tuple(actions), logps)
 
 
@@ -291,15 +292,15 @@ class DevicePlay:
                     seats.draw(self._generator, timestep.over)
         self._timestep = timestep
         table = self._players if isinstance(self._players, PolicyTables) else None
-        block, self._pending, found = steps.block(timestep, table, self._episode.max(), fresh=not request.carry_on)
+        block, self._pending, read_back = steps.block(timestep, table, self._episode.max(), fresh=not request.carry_on)
         return Rollout(
             None,
-            steps.episodes(self._first, found.sums.count if each else 0),
-            found.counters,
+            steps.episodes(self._first, read_back.sums.count if each else 0),
+            read_back.counters,
             {},
-            next_episode=self._first + (found.newest + 1) * self.env.num_envs,
+            next_episode=self._first + (read_back.newest + 1) * self.env.num_envs,
             left=(block,) if block.num_rows else (),
-            sums=None if each else found.sums,
+            sums=None if each else read_back.sums,
         )
 
     def _begin(self, request: RolloutRequest) -> tuple[SeatAssignment, DeviceTimestep]:
@@ -344,54 +345,54 @@ class _Steps:
 
     def ahead(self) -> int:
         """How many steps to make now; 0: it is enough."""
-        request, taken, longest = self._request, len(self._due), self._spec.max_decisions
-        if taken and self._mine.device.type == "meta":  # nothing is ever over there
+        request, num_steps, longest = self._request, len(self._due), self._spec.max_decisions
+        if num_steps and self._mine.device.type == "meta":  # nothing is ever over there
             return 0
         if request.unit == "episodes":
-            if not taken:
+            if not num_steps:
                 return _AHEAD if longest is None else longest * self._spec.num_players
             if self._once and longest is not None:  # each step is somebody's decision
                 return 0
             return 0 if scalars_to_host([self._over])[0] >= request.amount else _AHEAD
-        if not taken:
+        if not num_steps:
             return -(-request.amount // self._most)
         decided = int(scalars_to_host([torch.stack(self._columns["row"]).sum()])[0])
-        if not decided and taken > _PATIENCE:
+        if not decided and num_steps > _PATIENCE:
             raise EnvError(
-                f"{taken} steps of {self._spec.id} passed without a decision of the learner in seats {request.seats}."
+                f"{num_steps} steps of {self._spec.id} passed without a decision of the learner in seats {request.seats}."
             )
         missing = max(0, request.amount - decided)
-        return -(-missing * taken // decided) if decided else _AHEAD
+        return -(-missing * num_steps // decided) if decided else _AHEAD
 
     def acted(self, timestep: DeviceTimestep, answer: DeviceActions) -> None:
         """In this timestep."""
-        slots, mine = timestep.slots, [timestep.slots[p] for p in self._players]
+        slots, own_slots = timestep.slots, [timestep.slots[p] for p in self._players]
         self._due.append(torch.cat([side.due for side in slots], 1))
-        self._keep("observation", [side.observation for side in mine])
-        if mine[0].mask is not None:
-            self._keep("mask", [side.mask for side in mine])
+        self._keep("observation", [side.observation for side in own_slots])
+        if own_slots[0].mask is not None:
+            self._keep("mask", [side.mask for side in own_slots])
         self._keep("action", [answer.actions[p] for p in self._players])
         if answer.logp is not None:
             self._keep("logp", [answer.logp[p] for p in self._players])
-        self._columns.setdefault("row", []).append(torch.cat([side.due for side in mine], 1) & self._mine)
+        self._columns.setdefault("row", []).append(torch.cat([side.due for side in own_slots], 1) & self._mine)
         if timestep.state is not None and self._request.state:
             self._keep("state", [self._of_slots(timestep.state)])
 
     def came(self, timestep: DeviceTimestep, seats: SeatAssignment, episode: Tensor) -> None:
         """What the actions led to. episode int64[E]: which one it was of each environment."""
-        mine = [timestep.slots[p] for p in self._players]
+        own_slots = [timestep.slots[p] for p in self._players]
         for name in ("due", "reward", "ended", "terminated"):
-            self._keep(name, [getattr(side, name) for side in mine])
-        if mine[0].final is not None:
-            self._keep("final", [side.final for side in mine])
+            self._keep(name, [getattr(side, name) for side in own_slots])
+        if own_slots[0].final is not None:
+            self._keep("final", [side.final for side in own_slots])
         if timestep.final_state is not None and self._request.state:
             self._keep("final_state", [self._of_slots(timestep.final_state)])
         over = timestep.over
         self._keep("over", [over[:, None].expand(-1, self._mine.shape[1])])
         numbers = [each.double()[:, None] for each in (over, timestep.terminated, timestep.length, episode)]
-        told = torch.cat([*numbers, timestep.returns.double(), seats.entry.double()], 1)
+        row = torch.cat([*numbers, timestep.returns.double(), seats.entry.double()], 1)
         self._told = (
-            [torch.where(over[:, None], told, self._told[0])] if self._once and self._told else [*self._told, told]
+            [torch.where(over[:, None], row, self._told[0])] if self._once and self._told else [*self._told, row]
         )
 
     def _keep(self, name: str, parts: Sequence[Any]) -> None:
@@ -404,7 +405,7 @@ class _Steps:
     @property
     def _over(self) -> Tensor:
         """How many episodes have ended."""
-        return torch.stack([told[:, 0] for told in self._told]).sum()
+        return torch.stack([row[:, 0] for row in self._told]).sum()
 
     # ------------------------------------------------------------------------------------------ what is made of it
 
@@ -456,25 +457,25 @@ class _Steps:
 
     def _sums(self) -> list[Tensor]:
         """`EpisodeSums`, on the device."""
-        players, told = self._spec.num_players, torch.stack(self._told)
-        over, length, returns = told[..., 0] > 0, told[..., 2], told[..., 4 : 4 + players]
-        seat = self._seat[None].expand(len(told), -1)[..., None]
-        mine = returns.gather(2, seat)[..., 0]
-        others = returns.scatter(2, seat, -torch.inf).amax(2) if players > 1 else torch.zeros_like(mine)
+        players, rows = self._spec.num_players, torch.stack(self._told)
+        over, length, returns = rows[..., 0] > 0, rows[..., 2], rows[..., 4 : 4 + players]
+        seat = self._seat[None].expand(len(rows), -1)[..., None]
+        own_returns = returns.gather(2, seat)[..., 0]
+        others = returns.scatter(2, seat, -torch.inf).amax(2) if players > 1 else torch.zeros_like(own_returns)
         count = over.sum()
 
         def mean(numbers: Tensor) -> Tensor:
             return torch.where(over, numbers, 0.0).sum() / count
 
-        low, high = torch.where(over, mine, torch.inf).amin(), torch.where(over, mine, -torch.inf).amax()
-        m2 = torch.where(over, (mine - mean(mine)).square(), 0.0).sum()
-        return [count, mean(mine), m2, low, high, mean(length), mean((mine > others).double())]
+        low, high = torch.where(over, own_returns, torch.inf).amin(), torch.where(over, own_returns, -torch.inf).amax()
+        m2 = torch.where(over, (own_returns - mean(own_returns)).square(), 0.0).sum()
+        return [count, mean(own_returns), m2, low, high, mean(length), mean((own_returns > others).double())]
 
     def _before(self, name: str, column: Tensor) -> Tensor:
         """A row ahead of the others: of decisions that waited for their rewards; nothing came of them then."""
         assert self._first is not None
-        found = self._first.there if name == "row" else self._first.columns.get(name)
-        return torch.zeros_like(column[0]) if found is None else found
+        waiting = self._first.there if name == "row" else self._first.columns.get(name)
+        return torch.zeros_like(column[0]) if waiting is None else waiting
 
     def _waiting(
         self, columns: Mapping[str, Tensor], still_open: Tensor, timestep: DeviceTimestep
@@ -494,10 +495,10 @@ class _Steps:
     def episodes(self, first: int, count: int) -> EpisodeResults:
         """So many that have ended, in one transfer. first: what their indices count from."""
         players, envs = self._spec.num_players, len(self._seat)
-        told = torch.stack(self._told).flatten(0, 1)
-        where = placed_where(told[:, 0] > 0, count)
+        records = torch.stack(self._told).flatten(0, 1)
+        where = placed_where(records[:, 0] > 0, count)
         places = torch.stack([where % envs, self._seat[where % envs]], 1).double()
-        rows = to_numpy(torch.cat([places, told[where, 1:]], 1))
+        rows = to_numpy(torch.cat([places, records[where, 1:]], 1))
         environment, seat, terminated, length, episode = (rows[:, k].astype(np.int64) for k in range(5))
         index = first + episode * envs + environment
         order = np.argsort(index, kind="stable")

@@ -199,14 +199,14 @@ def _check(*, explore: float) -> None:
 
 def _advantage(evidence: OpponentResults, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[K]: each entry's value above the mean under `probs`; 0 where it was not played."""
-    seen = evidence.played > 0
-    if not seen.any():
+    has_played = evidence.played > 0
+    if not has_played.any():
         return np.zeros(len(probs))
-    weight = np.where(seen, probs, 0.0)
+    weight = np.where(has_played, probs, 0.0)
     total = weight.sum()
-    value = np.where(seen, evidence.value, 0.0)
-    mean = float((weight * value).sum() / total) if total > 0 else float(value[seen].mean())
-    return np.where(seen, value - mean, 0.0)
+    value = np.where(has_played, evidence.value, 0.0)
+    mean = float((weight * value).sum() / total) if total > 0 else float(value[has_played].mean())
+    return np.where(has_played, value - mean, 0.0)
 
 
 def _explored(probs: NDArray[np.float64], explore: float) -> NDArray[np.float64]:
@@ -235,8 +235,8 @@ def nearest_in_hull(rows: Floats, point: Floats) -> Floats:
 
     moved = rows - point
     moved = np.vstack([moved.T / max(float(np.abs(moved).max()), 1e-300), np.ones(len(rows))])
-    found, _ = nnls(moved, np.append(np.zeros(len(point)), 1.0))
-    return np.asarray(found / found.sum())
+    solution, _ = nnls(moved, np.append(np.zeros(len(point)), 1.0))
+    return np.asarray(solution / solution.sum())
 
 
 def hull_difference(rows: Floats, point: Floats) -> Floats:
@@ -264,11 +264,11 @@ class ReturnRows:
 
     def probs(self, state: State) -> Floats:
         share = np.array(state["start"])
-        seen = state["played"] > 0
-        if self.rows is not None and seen.any():
-            played = state["played"][seen]
-            found = hull_difference(self.rows[:, seen], state["earned"][seen] / played)
-            share[seen] += self.weight * np.maximum(found, 0.0) * played / (played + self.prior)
+        has_played = state["played"] > 0
+        if self.rows is not None and has_played.any():
+            played = state["played"][has_played]
+            difference = hull_difference(self.rows[:, has_played], state["earned"][has_played] / played)
+            share[has_played] += self.weight * np.maximum(difference, 0.0) * played / (played + self.prior)
         return np.asarray((1.0 - self.explore) * share / share.sum() + self.explore / len(share))
 
 

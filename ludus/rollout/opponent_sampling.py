@@ -160,10 +160,10 @@ def _check_seats(request: RolloutRequest, num_players: int) -> None:
                 "planned episodes were given beside a learner or opponents, or in another number; they are all that is played."
             )
         return
-    given = [seat for factor in request.opponents.factors for seat in factor.seats]
-    if len(given) != len(set(given)):
-        raise ScenarioError(f"opponents were given for seats {sorted(given)}; each seat may be in only one factor.")
-    missing = [seat for seat in range(num_players) if seat not in given and seat not in always(request)]
+    seats = [seat for factor in request.opponents.factors for seat in factor.seats]
+    if len(seats) != len(set(seats)):
+        raise ScenarioError(f"opponents were given for seats {sorted(seats)}; each seat may be in only one factor.")
+    missing = [seat for seat in range(num_players) if seat not in seats and seat not in always(request)]
     if missing:
         raise ScenarioError(
             f"no opponents were given for seats {missing}; every seat that the learner does not always play needs a factor."

@@ -30,10 +30,10 @@ class AdaptiveOpponents:
         self._rounds = 0
         if isinstance(opponents, AdaptiveMixture):
             self._moves_live = opponents.moves_live
-            found: dict[object, list[int]] = {}
+            groups: dict[object, list[int]] = {}
             for f, factor in enumerate(self._start.factors):
-                found.setdefault(factor.entries, []).append(f)
-            self._groups = list(found.values())
+                groups.setdefault(factor.entries, []).append(f)
+            self._groups = list(groups.values())
             rule = build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES)
             self._rules = [
                 rule.of_group(k) if isinstance(rule, PerGroup) else cast(Rule, rule) for k in range(len(self._groups))
@@ -70,9 +70,11 @@ class AdaptiveOpponents:
             if len(movable) < 2:
                 continue
             self._sums[k] += self._meant(k, len(movable))
-            seen = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
-            seen = OpponentResults(seen.played[movable], seen.value[movable], seen.won[movable], seen.earned[movable])
-            self._states[k] = self._rules[k].update(self._states[k], seen)
+            results = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
+            results = OpponentResults(
+                results.played[movable], results.value[movable], results.won[movable], results.earned[movable]
+            )
+            self._states[k] = self._rules[k].update(self._states[k], results)
 
     @property
     def average(self) -> Mixture | None:
@@ -150,19 +152,19 @@ def evidence_of(
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
-    mine = episodes.earned
+    own_returns = episodes.earned
     best = episodes.returns.max(axis=1, initial=-np.inf)
     shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
-    score = np.where(mine == best, np.where(shared, 0.5, 1.0), 0.0)
+    score = np.where(own_returns == best, np.where(shared, 0.5, 1.0), 0.0)
     for factor, places in zip(factors, seats, strict=True):
         entry = episodes.entry[:, factor]
-        drawn = entry >= 0
-        played += np.bincount(entry[drawn], minlength=entries)
-        others = np.array(places)[None, :] != episodes.seat[drawn][:, None]
-        value = _means(episodes.returns[drawn][:, list(places)], others)
-        total += np.bincount(entry[drawn], weights=value, minlength=entries)
-        won += np.bincount(entry[drawn], weights=score[drawn], minlength=entries)
-        earned += np.bincount(entry[drawn], weights=mine[drawn], minlength=entries)
+        is_sampled = entry >= 0
+        played += np.bincount(entry[is_sampled], minlength=entries)
+        others = np.array(places)[None, :] != episodes.seat[is_sampled][:, None]
+        value = _means(episodes.returns[is_sampled][:, list(places)], others)
+        total += np.bincount(entry[is_sampled], weights=value, minlength=entries)
+        won += np.bincount(entry[is_sampled], weights=score[is_sampled], minlength=entries)
+        earned += np.bincount(entry[is_sampled], weights=own_returns[is_sampled], minlength=entries)
     value, earned = (np.where(played > 0, sums / np.maximum(played, 1), np.nan) for sums in (total, earned))
     return OpponentResults(played, value, won, earned)
 

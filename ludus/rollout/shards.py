@@ -77,11 +77,11 @@ def check_shares(request: RolloutRequest, count: int) -> None:
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
     """The partial results of one request, in the order of their shards; counters and seconds are sums."""
-    given = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
+    trajectories = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
     names = dict.fromkeys(name for rollout in rollouts for name in rollout.counters)
     parts = dict.fromkeys(name for rollout in rollouts for name in rollout.seconds)
     return Rollout(
-        trajectories=join(given) if given else None,
+        trajectories=join(trajectories) if trajectories else None,
         episodes=_episodes([rollout.episodes for rollout in rollouts]),
         counters={name: sum(rollout.counters.get(name, 0) for rollout in rollouts) for name in names},
         seconds={name: sum(rollout.seconds.get(name, 0.0) for rollout in rollouts) for name in parts},

@@ -391,9 +391,9 @@ class RolloutWorker:
         """Of the environments; planned episodes bring those of their players' chance, too."""
         if request.planned is None:
             return self._shard.keys(request.seed, "environment")
-        mine = slice(self._shard.first, self._shard.first + self._shard.num_envs)
-        self._planned.restart(request.planned.noise[mine])
-        luck = request.planned.luck[mine]
+        own_environments = slice(self._shard.first, self._shard.first + self._shard.num_envs)
+        self._planned.restart(request.planned.noise[own_environments])
+        luck = request.planned.luck[own_environments]
         seeds = np.zeros(self._shard.num_envs, np.uint64)
         seeds[: len(luck)] = luck
         return seeds
@@ -464,18 +464,18 @@ class RolloutWorker:
         """What the learner's policy says that the bootstrap observations are worth, float32[S]; 0 where the game was over, and where nobody
         knows what was seen then. Slots are its own as long as the request lasts."""
         name, shard, value = run.request.bootstrap_value, self._shard, np.zeros(rows.num_segments, np.float32)
-        asked = rows.tail != SegmentEnd.TERMINATED
+        needs_value = rows.tail != SegmentEnd.TERMINATED
         if self.env.spec.enumeration is not None:
-            asked &= rows.bootstrap_observation >= 0
+            needs_value &= rows.bootstrap_observation >= 0
         environment = (rows.episode - self._clocks.index[0]) % shard.total  # counted from the shard's first
         begun = perf_counter()
         for player, agents in enumerate(self._agents):
-            mine = np.flatnonzero(asked & (rows.seat == player))
+            segments = np.flatnonzero(needs_value & (rows.seat == player))
             first = sum(self._agents[:player])
-            slot = (environment[mine] * agents + rows.agent[mine] - first).astype(np.int32)
-            for k in range(0, len(mine), max(1, agents * shard.num_envs)):  # as many as a bank has room for
+            slot = (environment[segments] * agents + rows.agent[segments] - first).astype(np.int32)
+            for k in range(0, len(segments), max(1, agents * shard.num_envs)):  # as many as a bank has room for
                 part = slice(k, k + agents * shard.num_envs)
-                value[mine[part]] = self._worth(player, slot[part], mine[part], rows)[name]
+                value[segments[part]] = self._worth(player, slot[part], segments[part], rows)[name]
         run.inference += perf_counter() - begun
         return value
 
@@ -509,10 +509,10 @@ class RolloutWorker:
             out: NDArray[np.bool_] = number < counted[environment - shard.first]
             return out
 
-        kept = counts(episodes.index)
-        some = episodes.take(kept)
+        is_counted = counts(episodes.index)
+        counted_episodes = episodes.take(is_counted)
         segments = np.zeros(0, np.bool_) if trajectories is None else counts(trajectories.episode)
-        return some, None if trajectories is None or not segments.any() else select(
+        return counted_episodes, None if trajectories is None or not segments.any() else select(
             trajectories, np.flatnonzero(segments)
         )
 
@@ -555,8 +555,8 @@ class RolloutWorker:
         if player not in sampler.learners:
             run.env_steps += self._clocks.tick(due.slot, self._agents[player])
             return
-        taken, ticks = self._writer.append(player, due, act)
-        run.learner_decisions += taken
+        num_rows, ticks = self._writer.append(player, due, act)
+        run.learner_decisions += num_rows
         run.env_steps += ticks
 
     def _check_state(self, request: RolloutRequest) -> None:

@@ -121,7 +121,7 @@ def append(slot, agents, step, row, segment, player, agent, version, table):  # 
     head, picked = rows_at(table, _HEAD, np.int64, HEAD), flat_at(table, _PICKED, np.int64)
     opened, clock = flat_at(table, _OPENED, np.int64), rows_at(table, _CLOCK, np.int64, 2)
     episode = flat_at(table, _INDEX, np.int64)
-    taken = fresh = ticks = 0
+    num_rows = fresh = ticks = 0
     for i in range(len(slot)):
         s = slot[i]
         e = s if agents == 1 else s // agents
@@ -135,12 +135,12 @@ def append(slot, agents, step, row, segment, player, agent, version, table):  # 
             head[new, EPISODE], head[new, VERSION] = episode[e], version
             opened[fresh] = s
             fresh += 1
-        picked[taken] = i
-        place[row + taken, SEGMENT_OF] = slots[s, SEGMENT]
-        place[row + taken, T] = clock[e, TIME] - 1
-        slots[s, OPEN] = row + taken
-        taken += 1
-    return taken, fresh, ticks
+        picked[num_rows] = i
+        place[row + num_rows, SEGMENT_OF] = slots[s, SEGMENT]
+        place[row + num_rows, T] = clock[e, TIME] - 1
+        slots[s, OPEN] = row + num_rows
+        num_rows += 1
+    return num_rows, fresh, ticks
 
 
 def sort_by_segment(
@@ -329,14 +329,14 @@ class TrajectoryWriter:
     def begin(
         self,
         learner: PolicyRef,
-        mine: NDArray[np.bool_],
+        learner_mask: NDArray[np.bool_],
         *,
         extras: Sequence[str] = (),
         states: EnvironmentStates | None = None,
         recall: RecurrentMemory | None = None,
         carry_on: bool = False,
     ) -> None:
-        """A new request. mine: bool[P, E], which environments the learner plays each player in. recall: of a learner with
+        """Begin a request. learner_mask: bool[P, E], which environments the learner plays each player in. recall: of a learner with
         memory; asked where segments begin. states: of the timestep that it goes on
         from. Raises ScenarioError if the request carries on and records something else than the one before."""
         if carry_on and self._carried:
@@ -355,7 +355,7 @@ class TrajectoryWriter:
             self._segments.arrays.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._slots[p].fill(-1)
-                self._slots[p][:, MINE] = np.repeat(mine[p], agents)
+                self._slots[p][:, MINE] = np.repeat(learner_mask[p], agents)
         self.complete = 0
 
     def settle(self, player: int, ended: ClosedDecisions, due: ActionRequests) -> None:
@@ -391,7 +391,7 @@ class TrajectoryWriter:
             self._rows.ensure(row + n)
             self._segments.ensure(segment + n)
             self._hold()
-        taken, opened, ticks = append(
+        num_rows, opened, ticks = append(
             due.slot,
             self._agents[player],
             self._clocks.step,
@@ -402,17 +402,17 @@ class TrajectoryWriter:
             self._version,
             self._tables[player],
         )
-        if not taken:
+        if not num_rows:
             return 0, ticks
-        self._put_rows(due, act, rows=None if taken == n else self._picked[:taken])
+        self._put_rows(due, act, rows=None if num_rows == n else self._picked[:num_rows])
         if self.states is not None:
-            slots = due.slot if taken == n else due.slot[self._picked[:taken]]
+            slots = due.slot if num_rows == n else due.slot[self._picked[:num_rows]]
             self._rows.put("state", self.states.now, start=row, rows=self._environments(player, slots))
         if opened and self._recall is not None:
             self._begin_memory(player, self._opened[:opened], slice(segment, segment + opened))
-        self._num_rows += taken
+        self._num_rows += num_rows
         self._num_segments += opened
-        return taken, ticks
+        return num_rows, ticks
 
     def flush(self, due: Sequence[ActionRequests]) -> Trajectories | None:
         """All complete decisions, by segment; None if there are none.
@@ -536,15 +536,15 @@ class TrajectoryWriter:
 
     def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64], lengths: NDArray[np.int64]) -> Trajectories:
         rows, bootstrap = self._rows, self._bootstrap
-        kept = np.flatnonzero(lengths)
+        segments = np.flatnonzero(lengths)
         masked = "mask" in rows
-        head = self._head[kept]
+        head = self._head[segments]
         ending = head[:, ENDING]
-        high = np.full(len(kept), self._version, np.int32)
-        alone = (kept < self._carried) & (lengths[kept] <= 1)
+        high = np.full(len(segments), self._version, np.int32)
+        alone = (segments < self._carried) & (lengths[segments] <= 1)
         high[alone] = head[alone, VERSION]
         memory0 = self._segments.get("memory0")
-        t, starts = self._place[:, T].take(order), np.concatenate([start[kept], start[-1:]])
+        t, starts = self._place[:, T].take(order), np.concatenate([start[segments], start[-1:]])
         dt = np.append(t[1:], 0) - t
         dt[starts[1:] - 1] = bootstrap["t"].take(ending) - t[starts[1:] - 1]
         return Trajectories(
@@ -565,7 +565,7 @@ class TrajectoryWriter:
             version_lo=head[:, VERSION].astype(np.int32),
             version_hi=high,
             policy=self._learner.policy,
-            memory0=None if memory0 is None else memory0.take(kept, axis=0),
+            memory0=None if memory0 is None else memory0.take(segments, axis=0),
             state=None if self.states is None else rows["state"].take(order, axis=0),
             bootstrap_state=None if self.states is None else bootstrap["state"].take(ending, axis=0),
             extras={name: rows[column].take(order, axis=0) for name, column in self._extras.items()},

@@ -51,9 +51,9 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     scored = scenario.env.scored
     if scored is scenario.env:
         return env
-    made = scored.make(num_envs=1)
-    made.close()
-    return replace(env, utility_range=made.spec.utility_range, zero_sum=made.spec.zero_sum)
+    vector = scored.make(num_envs=1)
+    vector.close()
+    return replace(env, utility_range=vector.spec.utility_range, zero_sum=vector.spec.zero_sum)
 
 
 def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:

@@ -205,9 +205,9 @@ class Control(NullObserver):
 
     # ------------------------------------------------------------------------------------------ orders
 
-    def _left(self, work: float, taken: float) -> float:
-        """Seconds still to be waited after a step with `work` seconds of work that has `taken` so many."""
-        return math.inf if self._order.paused else work / self._order.speed - taken
+    def _left(self, work: float, elapsed: float) -> float:
+        """Seconds still to be waited after a step with `work` seconds of work that lasted `elapsed` seconds."""
+        return math.inf if self._order.paused else work / self._order.speed - elapsed
 
     def _take_checkpoint(self, checkpoint: Callable[[], None] | None) -> None:
         if checkpoint is not None and self._order.checkpoints > self._status.checkpoints:

@@ -162,22 +162,22 @@ class Response(NamedTuple):
 
 def players_of(result: TrainingResult) -> Mixture | None:
     """What a policy was trained against, on average where a rule has moved it; None where somebody was met who was still learning."""
-    met = result.task.opponents if result.average is None else result.average
-    return None if isinstance(met, AdaptiveMixture) or live_refs(met) else met
+    opponents = result.task.opponents if result.average is None else result.average
+    return None if isinstance(opponents, AdaptiveMixture) or live_refs(opponents) else opponents
 
 
 def record_of(
     result: EvaluationResult, solution: MetaSolution, *, history: History, mean: Array, seconds: float, solving: float
 ) -> GenerationRecord:
     """mean: float64[P, n_0 … n_(P-1)] payoffs. seconds: of the run so far; solving: of the meta-solver."""
-    found, joint = result.exploitability, solution.joint
+    exploitability, joint = result.exploitability, solution.joint
     profiles = None if joint is None else np.argwhere(joint > 0).astype(np.int32)
     return GenerationRecord(
         number=result.task.generation,
         seconds=seconds,
         episodes=history.counters["episodes"],
-        nash_conv=None if found is None else found.nash_conv,
-        gains=() if found is None else tuple(found.gain.tolist()),
+        nash_conv=None if exploitability is None else exploitability.nash_conv,
+        gains=() if exploitability is None else tuple(exploitability.gain.tolist()),
         values=tuple(_values(mean, solution)),
         marginals=tuple(tuple(m.tolist()) for m in solution.strategies),
         solver_gap=solution.gap,
@@ -196,7 +196,7 @@ def _values(mean: Array, solution: MetaSolution) -> list[float]:
     if np.isnan(mean).any():  # nobody needs to know what is never played
         played = [np.flatnonzero(m) for m in strategies]
         mean = mean[np.ix_(np.arange(len(mean)), *played)]
-        strategies = tuple(m[kept] for m, kept in zip(strategies, played, strict=True))
+        strategies = tuple(m[support] for m, support in zip(strategies, played, strict=True))
     return [float(m @ values_against(mean, strategies, p)) for p, m in enumerate(strategies)]
 
 
@@ -514,8 +514,8 @@ class Driver:
     def _checkpoint(self, trainings: Mapping[str, State]) -> None:
         self.store.check_place()
         self.history.checkpoints += 1
-        found = {task: curve_recorder.of_state(training.get("curve")) for task, training in trainings.items()}
-        self._diagnose_in_progress(trainings, found)
+        curve_of = {task: curve_recorder.of_state(training.get("curve")) for task, training in trainings.items()}
+        self._diagnose_in_progress(trainings, curve_of)
         self.files.sync()
         state = {
             "format": checkpoint.FORMAT,
@@ -528,9 +528,9 @@ class Driver:
             "kept": dict(self.work.kept),
             "profile": self.parts.profile.state_dict(),
         }
-        for task, curve in found.items():
+        for task, curve in curve_of.items():
             self.store.curve_recorded(task, curve)
-        self._tell_throughput(list(found.values()))
+        self._tell_throughput(list(curve_of.values()))
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
         self.named.append(name)
@@ -538,12 +538,12 @@ class Driver:
         self._covered, self._matches = True, 0
         self.control.checkpointed()
 
-    def _diagnose_in_progress(self, trainings: Mapping[str, State], found: Mapping[str, Curve]) -> None:
+    def _diagnose_in_progress(self, trainings: Mapping[str, State], curve_of: Mapping[str, Curve]) -> None:
         for task in self._training:
             if (state := trainings.get(task.id)) is not None:
                 counts = state["counts"]
                 self._diagnose(
-                    self._training_record(task, counts, found[task.id], truncated=counts["truncated"], over=False)
+                    self._training_record(task, counts, curve_of[task.id], truncated=counts["truncated"], over=False)
                 )
 
     def _exact_payoffs(self) -> Array | None:
@@ -565,9 +565,9 @@ class Driver:
         before, self._told = self._told, self.seconds
         wall = self._told - (self.history.seconds if before is None else before)
         lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
-        told = self.parts.profile.seconds_since_last()
-        steps = {"env_steps": told.pop("env_steps", 0.0)}
-        seconds = {name: value for name, value in told.items() if name.startswith("seconds/")}
+        since_last = self.parts.profile.seconds_since_last()
+        steps = {"env_steps": since_last.pop("env_steps", 0.0)}
+        seconds = {name: value for name, value in since_last.items() if name.startswith("seconds/")}
         lag = {"lag": float(np.mean(lags))} if lags else {}
         values = {"seconds": self._told, "wall": wall, **steps, **seconds, **lag}
         self.store.metrics_recorded("barriers", self.history.checkpoints, values)

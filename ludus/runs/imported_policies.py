@@ -120,14 +120,14 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
         return None
     scheduler = scenario.scheduler(scenario.population(spec))
     opened = lru_cache(maxsize=None)(open_run)
-    given = [
+    names = [
         (
             take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"),
             weight,
         )
         for text, weight in scenario.given
     ]
-    bots = [wanted for wanted, _ in given if wanted.bot]
+    bots = [wanted for wanted, _ in names if wanted.bot]
     if bots and not scenario.meets_bots:
         raise ScenarioError(
             f"opponents: {bots[0].text!r} was given, and nobody knows how likely a bot's actions are: {scenario.kind} makes games of what "
@@ -139,11 +139,11 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
             f"opponents: {bots[0].text!r} may have to know how an episode began, and openings are drawn in subprocesses, env.workers. "
             "Set env.workers=0, or leave env.options.openings out."
         )
-    made = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
+    seats_of = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
     entries: list[tuple[Wanted, float, NamedSeats]] = []
-    for wanted, weight in given:
+    for wanted, weight in names:
         require_same_game(wanted, scenario.env, "this scenario")
-        entries.append((wanted, weight, made[wanted] if wanted.bot else policies_of(wanted, spec)))
+        entries.append((wanted, weight, seats_of[wanted] if wanted.bot else policies_of(wanted, spec)))
     if isinstance(scheduler, MeetsGiven):
         _require_seats(entries, scheduler.met, spec)
     elif spec.num_players == 1:
@@ -153,23 +153,28 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
     return _Members(scenario, spec).given(entries)
 
 
-def _require_seats(entries: Sequence[tuple[Wanted, float, NamedSeats]], met: Sequence[int], spec: EnvSpec) -> None:
+def _require_seats(
+    entries: Sequence[tuple[Wanted, float, NamedSeats]], opponent_seats: Sequence[int], spec: EnvSpec
+) -> None:
     """That everybody who was given is met, and that somebody was given for each seat in which somebody is met."""
-    if not met:
+    if not opponent_seats:
         raise ScenarioError(
             f"opponents were given, and in {spec.id} the learners meet nobody: all of its players are theirs, one each. Leave them out."
         )
     has = [[p for p, some in enumerate(seats) if some] for _, _, seats in entries]
-    said = ", ".join(f"{wanted.text!r} plays {_seats(mine)}" for (wanted, _, _), mine in zip(entries, has, strict=True))
-    for seat in met:
-        if not any(seat in mine for mine in has):
+    listing = ", ".join(
+        f"{wanted.text!r} plays {_seats(own_seats)}" for (wanted, _, _), own_seats in zip(entries, has, strict=True)
+    )
+    for seat in opponent_seats:
+        if not any(seat in own_seats for own_seats in has):
             raise ScenarioError(
-                f"opponents: nobody was given for seat {seat} of {spec.id} ({said}). Add a policy of that seat, a whole run, or random."
+                f"opponents: nobody was given for seat {seat} of {spec.id} ({listing}). Add a policy of that seat, a whole run, or random."
             )
-    for (wanted, _, _), mine in zip(entries, has, strict=True):
-        if not set(mine) & set(met):
+    for (wanted, _, _), own_seats in zip(entries, has, strict=True):
+        if not set(own_seats) & set(opponent_seats):
             raise ScenarioError(
-                f"opponents: {wanted.text!r} plays {_seats(mine)}, where the learners meet nobody; they do in {_seats(met)}. Leave it out."
+                f"opponents: {wanted.text!r} plays {_seats(own_seats)}, where the learners meet nobody; they do in "
+                f"{_seats(opponent_seats)}. Leave it out."
             )
 
 
@@ -192,10 +197,10 @@ class _Members:
         for seat, population in enumerate(self._population):
             shares: dict[PolicyRef, float] = {}
             for wanted, weight, seats in entries:
-                total = sum(drawn.prob for drawn in seats[seat])
-                for drawn in seats[seat]:
-                    ref = self._ref(wanted, drawn, seat)
-                    shares[ref] = shares.get(ref, 0.0) + weight * drawn.prob / total
+                total = sum(choice.prob for choice in seats[seat])
+                for choice in seats[seat]:
+                    ref = self._ref(wanted, choice, seat)
+                    shares[ref] = shares.get(ref, 0.0) + weight * choice.prob / total
             if not shares:
                 lacking.append(seat)
                 shares = {_first(population): 1.0}
@@ -203,33 +208,33 @@ class _Members:
             marginals[seat] = (list(shares), [share / whole for share in shares.values()])
         return ImportedPolicies(tuple(self._members), Mixture.product(marginals), tuple(lacking))
 
-    def _ref(self, wanted: Wanted, drawn: Drawn, seat: int) -> PolicyRef:
+    def _ref(self, wanted: Wanted, choice: Drawn, seat: int) -> PolicyRef:
         population = self._population[seat]
-        if drawn.policy.spec.kind == "random":
+        if choice.policy.spec.kind == "random":
             return _first(population)
-        key = (population, digest_of(drawn.policy), drawn.mode)
+        key = (population, digest_of(choice.policy), choice.mode)
         if key not in self._refs:
-            self._require_fit(wanted, drawn, population)
-            ref = PolicyRef(population, self._name(wanted, drawn, population), mode=drawn.mode)
+            self._require_fit(wanted, choice, population)
+            ref = PolicyRef(population, self._name(wanted, choice, population), mode=choice.mode)
             self._refs[key] = ref
-            self._members.append((ref, drawn.policy, _source(wanted, drawn)))
+            self._members.append((ref, choice.policy, _source(wanted, choice)))
         return self._refs[key]
 
-    def _require_fit(self, wanted: Wanted, drawn: Drawn, population: int) -> None:
+    def _require_fit(self, wanted: Wanted, choice: Drawn, population: int) -> None:
         """That it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
         exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
-        name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
+        name = f"{wanted.text} {choice.name}" if wanted.several else wanted.text
         seats = seats_in(self._population, population)
         for seat in seats:
-            if wrong := misfit(drawn.policy, spec, seat, drawn.mode):
+            if wrong := misfit(choice.policy, spec, seat, choice.mode):
                 shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."
                 raise ScenarioError(
                     f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
                 )
-            if exact and drawn.policy.tabulate(spec.enumeration, seat, mode=drawn.mode) is None:  # type: ignore[arg-type]
-                why = f"is of kind {drawn.policy.spec.kind!r}, which in mode {drawn.mode} depends on more than the information state"
-                if isinstance(drawn.policy, BotPolicy):
+            if exact and choice.policy.tabulate(spec.enumeration, seat, mode=choice.mode) is None:  # type: ignore[arg-type]
+                why = f"is of kind {choice.policy.spec.kind!r}, which in mode {choice.mode} depends on more than the information state"
+                if isinstance(choice.policy, BotPolicy):
                     why = "is a bot, and what it would play in each information state is not known before it is asked"
                 needed = ["evaluation.payoffs=simulate"] if scenario.evaluation.payoffs != "simulate" else []
                 needed += ["an algorithm that learns"] if scenario.computes else []
@@ -237,12 +242,12 @@ class _Members:
                     f"opponents: {name!r} {why}; on the tree of {spec.id} that cannot be computed with. Set {' and '.join(needed)}."
                 )
 
-    def _name(self, wanted: Wanted, drawn: Drawn, population: int) -> str:
+    def _name(self, wanted: Wanted, choice: Drawn, population: int) -> str:
         """A name that no member has, and no learner will: those are POPULATION-NUMBER."""
-        owner = "file" if wanted.run is None or drawn.ref is None else wanted.run.folder.resolve().name
+        owner = "file" if wanted.run is None or choice.ref is None else wanted.run.folder.resolve().name
         if wanted.bot:
-            owner = "bot" if isinstance(drawn.policy, BotPolicy) else "own"
-        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{owner}.{drawn.name}").lstrip(".-")
+            owner = "bot" if isinstance(choice.policy, BotPolicy) else "own"
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{owner}.{choice.name}").lstrip(".-")
         k, name = 1, stem
         while (population, name) in self._names:
             k, name = k + 1, f"{stem}-{k + 1}"
@@ -255,12 +260,12 @@ def _first(population: int) -> PolicyRef:
     return PolicyRef(population, f"{population}-0")
 
 
-def _source(wanted: Wanted, drawn: Drawn) -> str:
+def _source(wanted: Wanted, choice: Drawn) -> str:
     """Where it was, for its lineage."""
     if wanted.bot:
         return wanted.text
     if wanted.file is not None:
         return str(wanted.file)
     assert wanted.run is not None
-    assert drawn.ref is not None
-    return str(wanted.run.file(drawn.ref))
+    assert choice.ref is not None
+    return str(wanted.run.file(choice.ref))

@@ -83,8 +83,8 @@ class Result:
         """A trained policy, loaded from the run directory."""
         record = self.populations[population][index]
         policy = build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
-        drawn = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
-        seats = [[drawn] if which == record.ref.population else [] for which in self.payoffs.population]
+        choice = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
+        seats = [[choice] if which == record.ref.population else [] for which in self.payoffs.population]
         return TrainedPolicy(seats, player=self.payoffs.population.index(record.ref.population), env=self.scenario.env)
 
 

@@ -181,14 +181,14 @@ def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
         return parse_scenario(info.text)
     try:
         text = path.read_text(encoding="utf-8")
-        found, stored = parse_scenario(text), parse_scenario(info.text)
+        edited, stored = parse_scenario(text), parse_scenario(info.text)
     except (OSError, UnicodeDecodeError, LudusError) as error:
         raise RunError(
             f"{str(path)!r} cannot be used: {str(error).rstrip('.')}. Restore it; `ludus resume` takes changes as key=value."
         ) from error
-    if found != stored:
-        ours, theirs = found.model_dump(mode="json"), stored.model_dump(mode="json")
-        where = ", ".join(sorted(key for key in theirs if ours[key] != theirs[key]))
+    if edited != stored:
+        edited_values, stored_values = edited.model_dump(mode="json"), stored.model_dump(mode="json")
+        where = ", ".join(sorted(key for key in stored_values if edited_values[key] != stored_values[key]))
         raise RunError(
             f"{str(path)!r} was changed since the run began ({where}). Restore it; `ludus resume` takes changes as key=value."
         )
@@ -260,9 +260,9 @@ def _check_changes(stored: Scenario, scenario: Scenario) -> None:
 def _fitting(state: State, stored: Scenario, scenario: Scenario) -> State:
     """Without what belongs to a part that was replaced: a response in progress starts anew under another algorithm, another meta-solver
     starts cold, and what is played in order to solve the present meta-game is decided anew."""
-    if (found := state.get("format", 1)) != checkpoint.FORMAT:
+    if (version := state.get("format", 1)) != checkpoint.FORMAT:
         raise RunError(
-            f"the checkpoint was written by another version of Ludus (its format is {found}, this one's is {checkpoint.FORMAT}). Resume "
+            f"the checkpoint was written by another version of Ludus (its format is {version}, this one's is {checkpoint.FORMAT}). Resume "
             "the run with that version; nothing was changed, and `ludus report` and `ludus evaluate` work with this one."
         )
     same = (scenario.algorithm, scenario.algorithms) == (stored.algorithm, stored.algorithms)

@@ -80,7 +80,7 @@ def run(
     scenario = _of_game(scenario, game)
     name = folder_name(scenario) if name is None else name
     with closed_on_error(env):
-        given = read_given(scenario, env.spec)
+        imported = read_given(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
@@ -104,7 +104,7 @@ def run(
             driver.observer.run_started(info)
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
-            _first_policies(driver, given)
+            _first_policies(driver, imported)
             result = _finish(driver, driver.run(), folder, report=report)
     _warn(folder, store)
     return result
@@ -131,10 +131,10 @@ def resume(
     scenario, files = _of_game(stored.scenario, stored.info.game), stored.files
     at = files.run_dir = stored.folder.absolute()  # whatever becomes of the working directory while the run goes on
     behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
-    made, counted, game = checked(scenario, generation=behind)
+    vector, counted, game = checked(scenario, generation=behind)
     scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
-    with closed_on_error(made):
-        given = None if stored.state is not None else read_given(scenario, made.spec)
+    with closed_on_error(vector):
+        imported = None if stored.state is not None else read_given(scenario, vector.spec)
         info = _info(scenario, counted, stored.folder, stored.info.game)
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
             scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
@@ -143,14 +143,14 @@ def resume(
         stored.tidy()
     stop, observer = stop or StopRequest(), observer or NullObserver()
     with (
-        closed_on_error(made),
+        closed_on_error(vector),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
         Store.open(at, locate=files.locate) as store,
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
         observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
-        driver = build_driver(scenario, runtime, made, info, store, files, observers, stop, control, beside=beside)
+        driver = build_driver(scenario, runtime, vector, info, store, files, observers, stop, control, beside=beside)
         with _closed_here(driver, runtime):
             driver.named.extend(stored.named)
             if stored.state is not None:
@@ -171,7 +171,7 @@ def resume(
                 store.event("checkpoint", warning, level="warning")
                 driver.observer.message(warning)
             if stored.state is None:
-                _first_policies(driver, given)
+                _first_policies(driver, imported)
             result = _finish(driver, driver.run(), stored.folder, report=report)
     _warn(stored.folder, store)
     return result
@@ -263,7 +263,7 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
         )
 
 
-def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
+def _first_policies(driver: Driver, imported: ImportedPolicies | None) -> None:
     """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
     for warning in unfollowed(driver.scenario):
         driver.store.event("schedule", warning, level="warning")
@@ -279,8 +279,8 @@ def _first_policies(driver: Driver, given: ImportedPolicies | None) -> None:
             spec = PolicySpec("random", {"actions": discrete(env, (seat,), algorithm="the first policy")[1]})
         ref = driver.manager.add(population, f"{population}-0", spec, {})
         driver.work.admit(ref)
-    if given is not None:
-        given.admit(driver)
+    if imported is not None:
+        imported.admit(driver)
 
 
 def _of_game(scenario: Scenario, game: GameFacts | None) -> Scenario:
@@ -326,8 +326,8 @@ def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None)
     if run_dir is not None:
         if not isinstance(run_dir, str | PathLike):
             raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")
-        given = Path(run_dir)
-        return given.resolve() if ".." in given.parts else given  # `x/..` would make x, and write into its parent
+        path = Path(run_dir)
+        return path.resolve() if ".." in path.parts else path  # `x/..` would make x, and write into its parent
     if name is None:
         stem = scenario.name or scenario.env.id.partition("(")[0].rpartition("/")[2].replace(":", "-")
         return _unused(f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")

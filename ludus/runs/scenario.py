@@ -200,15 +200,15 @@ AlgorithmChoice = Annotated[
 def _by_name(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"players or roles with their algorithms were expected, {{1: dqn}} say; given {value!r}.")
-    found = {}
+    algorithms = {}
     for name, part in value.items():
         try:
-            found[str(name)] = build_part("algorithm", part, ALGORITHMS)
+            algorithms[str(name)] = build_part("algorithm", part, ALGORITHMS)
         except UnknownName:
             raise
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from None
-    return found
+    return algorithms
 
 
 AlgorithmsByName = Annotated[
@@ -306,8 +306,8 @@ class Scenario(ScheduleOptions):
     def has_children(self) -> bool:
         """Whether a run in one process has others beside it."""
         background = self.evaluation.background
-        asked = self.evaluation.workers > 0 or (self.learns and background is not None and background.beside)
-        return self.runtime.kind == "inprocess" and asked
+        needs_processes = self.evaluation.workers > 0 or (self.learns and background is not None and background.beside)
+        return self.runtime.kind == "inprocess" and needs_processes
 
     def with_shards(self) -> Self:
         """With the number of shards written out, so that a run keeps it when it goes on with other workers. Raises ScenarioError for

@@ -83,24 +83,26 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
     workers, runtime = scenario.evaluation.workers, scenario.runtime
     if not workers:
         return
-    asked = f"evaluation.workers={workers} play matches while others train"
+    option = f"evaluation.workers={workers} play matches while others train"
     if not scenario.reads_payoffs:
-        raise ScenarioError(f"{asked}, and {scenario.kind} plays none for payoffs. Leave it out, or use scenario psro.")
+        raise ScenarioError(
+            f"{option}, and {scenario.kind} plays none for payoffs. Leave it out, or use scenario psro."
+        )
     if scenario.env.enumerated(env) and scenario.evaluation.payoffs != "simulate":
         raise ScenarioError(
-            f"{asked}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
+            f"{option}, and the payoffs of {env.id} are computed from its tree. Leave it out, or set evaluation.payoffs=simulate."
         )
     if not scenario.asks_for_all:
         instead = ", or set cells=all" if hasattr(scenario, "cells") else ""
         raise ScenarioError(
-            f"{asked}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
+            f"{option}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
         )
     may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
     if scenario.has_children and (may or runtime.device.startswith("cuda")):
         raise ScenarioError(
-            f"{asked}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where results "
-            "differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers act on the "
-            "CPU."
+            f"{option}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where "
+            "results differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers "
+            "act on the CPU."
         )
 
 
@@ -111,14 +113,14 @@ def require_sendable(scenario: Scenario) -> None:
         return
     workers = scenario.evaluation.workers
     child = f"evaluation.workers={workers}" if workers else "evaluation.background.beside=true"
-    asked = child if scenario.has_children else f"runtime.kind={kind}"
+    option = child if scenario.has_children else f"runtime.kind={kind}"
     try:
         if isinstance(source, GivenObject):
             raise TypeError("it is one object, and each of them needs its own")
         import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
     except Exception as error:
         raise ScenarioError(
-            f"{asked}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
+            f"{option}, and the environment {scenario.env.id} cannot be sent to its workers: {one_line(error)}. Give a function "
             "that makes it, best one in a module of its own, named module:function."
         ) from error
 
@@ -138,9 +140,9 @@ def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
     if env.spec.enumeration is None or tree_of(env) is not None:
         return
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
-        asked = "an algorithm" if scenario.computes else "evaluation"
+        part = "an algorithm" if scenario.computes else "evaluation"
         raise ScenarioError(
-            f"{asked} that computes was asked for, which needs a game's tree, and {scenario.env.id} has none here: trees are of "
+            f"{part} that computes was asked for, which needs a game's tree, and {scenario.env.id} has none here: trees are of "
             "OpenSpiel's games. Take an algorithm that learns, such as ppo, and play payoffs."
         )
     check_stop(scenario.stop, learns=scenario.learns, exploitability=False)
@@ -152,21 +154,23 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
     for assigned in algorithms.assigned(env.spec):
         if not isinstance(assigned.algorithm, Algorithm):
             continue
-        found = ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
+        on_device = (
+            ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
+        )
         why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
-        if why := why or (found if isinstance(found, str) else ""):
+        if why := why or (on_device if isinstance(on_device, str) else ""):
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 
 
 def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
     """Where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them does."""
-    algorithms, found = scenario.who_learns(scenario.population(env)), dict[str, str]()
+    algorithms, place_of = scenario.who_learns(scenario.population(env)), dict[str, str]()
     for assigned in algorithms.assigned(env):
         learner = _learner(assigned, env, scenario.runtime.device_choice)
-        found[algorithms.label(assigned.population, assigned.role)] = (
+        place_of[algorithms.label(assigned.population, assigned.role)] = (
             COMPUTED if learner is None else describe_device(learner)
         )
-    return found
+    return place_of
 
 
 def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
@@ -176,17 +180,17 @@ def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learne
     return assigned.algorithm.learner(LearnerContext(env, assigned.seats, 0, device=device))
 
 
-def _check_device(asked: DeviceChoice, context: ScheduleContext) -> None:
+def _check_device(choice: DeviceChoice, context: ScheduleContext) -> None:
     """That who learns has a use for a place, or a precision, that was asked for. Whether a card is there, `RuntimeChoice` checks."""
-    device = asked.device not in ("auto", "cpu")
-    if not device and asked.precision == "float32":
+    device = choice.device not in ("auto", "cpu")
+    if not device and choice.precision == "float32":
         return
     for assigned in context.assigned:
         learner = _learner(assigned, context.env, CPU)
         if learner is not None and not isinstance(learner, HasPlacement):
-            given = f"device={asked.device}" if device else f"precision={asked.precision}"
+            option = f"device={choice.device}" if device else f"precision={choice.precision}"
             raise ConfigError(
-                f"runtime.{given} was given, and {qualified_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
+                f"runtime.{option} was given, and {qualified_name(assigned.algorithm)} computes on the CPU, in float32, only. Leave it out."
             )
 
 
@@ -223,11 +227,11 @@ def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
 
 def unfollowed(scenario: Scenario) -> Iterator[str]:
     """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
-    seen = list[Algorithm]()
+    checked = list[Algorithm]()
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
-        if not isinstance(algorithm, Algorithm) or algorithm in seen:
+        if not isinstance(algorithm, Algorithm) or algorithm in checked:
             continue
-        seen.append(algorithm)
+        checked.append(algorithm)
         unit = algorithm.collect().unit
         if training_budget(scenario.response, unit)[0] is not None:
             continue

@@ -67,8 +67,8 @@ def _keys(scenario: Scenario) -> tuple[str, ...]:
     base = next((cls for cls in type(scenario).__mro__ if ":" not in getattr(cls, "kind", ":")), type(scenario))
     known: Mapping[str, Any] = getattr(base, "model_fields", {})
     own = {key for key in known if fields[key].default != known[key].default}
-    kept = own if "meta_solver" in fields and fields["meta_solver"].default == "nash" else {*own, "meta_solver"}
-    return tuple(key for key in (_KEYS if scenario.learns else _COMPUTED) if key in fields and key not in kept)
+    own_keys = own if "meta_solver" in fields and fields["meta_solver"].default == "nash" else {*own, "meta_solver"}
+    return tuple(key for key in (_KEYS if scenario.learns else _COMPUTED) if key in fields and key not in own_keys)
 
 
 def _inside(scenario: Scenario) -> tuple[tuple[str, str], ...]:
@@ -125,8 +125,8 @@ def _algorithms(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
 
 def changed(scenario: AnyScenario, values: Mapping[str, Any]) -> AnyScenario:
     """The scenario with other values of these keys. What was not given stays so."""
-    kept = {key: getattr(scenario, key) for key in scenario.model_fields_set}
-    return type(scenario)(**{**kept, **values})
+    explicit = {key: getattr(scenario, key) for key in scenario.model_fields_set}
+    return type(scenario)(**{**explicit, **values})
 
 
 def spec_of(environment: Environment) -> EnvSpec:
@@ -222,12 +222,12 @@ def _of_players(scenario: Scenario, learners: Sequence[Algorithm], *, board: boo
         response = _response(learners, decisions=100_000, episodes=2_000)
         return {**length, "env.num_envs": 16, "response": response, "evaluation.episodes": 100}
     evaluation = scenario.evaluation
-    asked = evaluation.payoffs == "exact" or evaluation.exploitability == "exact"
+    is_exact = evaluation.payoffs == "exact" or evaluation.exploitability == "exact"
     unused = evaluation.payoffs == "simulate" and evaluation.exploitability == "off"
     return {
         **length,
         "env.num_envs": 256,
-        **({} if asked or (tree and unused) else {"env.tree": "off"}),  # no process looks for one again
+        **({} if is_exact or (tree and unused) else {"env.tree": "off"}),  # no process looks for one again
         "response": {"episodes": 10_000},
         "evaluation.episodes": 400,
     }

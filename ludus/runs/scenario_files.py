@@ -45,28 +45,28 @@ def read_scenario(
     return parse_scenario(text, texts, seed, source=source, **changes)
 
 
-def to_scenario(given: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
+def to_scenario(source: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
     """The scenario that was given, changed, or what `load_scenario` makes of a name, in full. Raises ConfigError for anything else."""
-    if isinstance(given, str | PathLike):
-        return load_scenario(given, overrides, **changes)
-    if not isinstance(given, Scenario) and _is_made_of(given):
-        return first_scenario({"source": given}, _texts(overrides), changes, None)
-    if not isinstance(given, Scenario):
+    if isinstance(source, str | PathLike):
+        return load_scenario(source, overrides, **changes)
+    if not isinstance(source, Scenario) and _is_made_of(source):
+        return first_scenario({"source": source}, _texts(overrides), changes, None)
+    if not isinstance(source, Scenario):
         hint = (
-            f"; {given.__name__} is a class: give its options, {given.__name__}(env=…)"
-            if isinstance(given, type) and issubclass(given, Scenario)
+            f"; {source.__name__} is a class: give its options, {source.__name__}(env=…)"
+            if isinstance(source, type) and issubclass(source, Scenario)
             else ""
         )
         raise ConfigError(
-            f"{given!r} was given{hint}. Expected a scenario such as ludus.PSRO(env=…), a preset (`ludus list presets`), a path ending in "
+            f"{source!r} was given{hint}. Expected a scenario such as ludus.PSRO(env=…), a preset (`ludus list presets`), a path ending in "
             ".yaml, the id of an environment, an environment, or a function that makes one."
         )
     if overrides:
         raise ConfigError(
-            f"overrides {list(overrides)} were given with a {type(given).__name__} object; they are for presets, files and ids. Give "
+            f"overrides {list(overrides)} were given with a {type(source).__name__} object; they are for presets, files and ids. Give "
             "keywords: generations=5, algorithm=…"
         )
-    return complete(changed(given, changes) if changes else given)
+    return complete(changed(source, changes) if changes else source)
 
 
 def _texts(overrides: Sequence[str]) -> list[str]:
@@ -77,11 +77,11 @@ def _texts(overrides: Sequence[str]) -> list[str]:
     return list(overrides)
 
 
-def _is_made_of(given: Any) -> bool:
+def _is_made_of(source: Any) -> bool:
     """Whether it is an environment, or may make some."""
-    if isinstance(given, type):
-        return not issubclass(given, Scenario) and hasattr(given, "reset") and hasattr(given, "step")
-    return callable(given) or (hasattr(given, "reset") and hasattr(given, "step")) or is_openspiel_game(given)
+    if isinstance(source, type):
+        return not issubclass(source, Scenario) and hasattr(source, "reset") and hasattr(source, "step")
+    return callable(source) or (hasattr(source, "reset") and hasattr(source, "step")) or is_openspiel_game(source)
 
 
 def parse_scenario(
@@ -91,9 +91,9 @@ def parse_scenario(
     another kind, keys of the text that only its own kind has are left out."""
     data = from_yaml(text, what="the scenario", source=source)
     if not isinstance(data, dict):
-        given = "nothing" if data is None else type(data).__name__
+        kind = "nothing" if data is None else type(data).__name__
         raise ConfigError(
-            f"a scenario is a mapping of keys to values; given {given}{f' ({source})' if source else ''}. "
+            f"a scenario is a mapping of keys to values; given {kind}{f' ({source})' if source else ''}. "
             "`ludus config PRESET` prints one."
         )
     if wrong := [key for key in data if not isinstance(key, str)]:
@@ -108,8 +108,8 @@ def _scenario(data: dict[str, Any], overrides: list[str], changes: Mapping[str, 
     data = {**data, **{key: value for key, value in changes.items() if key == "scenario"}}
     kind = _kind(str(data.get("scenario", "psro")))
     if str(data.get("scenario", "psro")) != before:
-        theirs = _kind(before).model_fields.keys() - kind.model_fields.keys()
-        data = {key: value for key, value in data.items() if key not in theirs}
+        former_only = _kind(before).model_fields.keys() - kind.model_fields.keys()
+        data = {key: value for key, value in data.items() if key not in former_only}
     if isinstance(named := data.get("algorithms"), Mapping):
         data = {**data, "algorithms": {str(name): part for name, part in named.items()}}
     parts = _parts(kind, texts)
@@ -137,8 +137,8 @@ def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> Non
     """Raises ConfigError for an option of the algorithm, or a response's length, that was given as if it were the scenario's own."""
     if "." in key or key in kind.model_fields or key == "scenario":
         return
-    given = data.get("algorithm")
-    name = given.get("kind") if isinstance(given, Mapping) else given
+    algorithm = data.get("algorithm")
+    name = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     known = [f"response.{key}"] if key in LENGTHS and "response" in kind.model_fields else []
     with suppress(LudusError):  # another algorithm is refused where it is made
         if isinstance(name, str) and key in getattr(resolve_name("algorithm", name, ALGORITHMS), "model_fields", {}):
@@ -170,28 +170,28 @@ def _settings(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]
     """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has there (a schedule), or the
     start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's algorithm has."""
     what, *parts = path
-    given: Any = data
+    value: Any = data
     if what == "algorithms" and parts:
-        given = {parts[0]: data.get(what, {}).get(parts[0], data.get("algorithm", "ppo"))}
+        value = {parts[0]: data.get(what, {}).get(parts[0], data.get("algorithm", "ppo"))}
         what, *parts = parts
         if not parts:
-            return {"kind": given[what]} if isinstance(given[what], str) else dict(given[what])
+            return {"kind": value[what]} if isinstance(value[what], str) else dict(value[what])
     elif what != "algorithm":
         return {}
-    if not parts or not isinstance(given[what], Mapping) or not isinstance(given[what].get("kind"), str):
+    if not parts or not isinstance(value[what], Mapping) or not isinstance(value[what].get("kind"), str):
         return {}
     try:
-        model = resolve_name("algorithm", given[what]["kind"], ALGORITHMS)
+        model = resolve_name("algorithm", value[what]["kind"], ALGORITHMS)
     except LudusError:
         return {}  # another one may be given later; else it is refused when it is made
     for before, part in pairwise([what, *parts]):
-        given = given[before]
+        value = value[before]
         model = _field(model, part).annotation
     if not _is_schedule(model):
         return {}
-    if isinstance(given.get(path[-1]), int | float):
-        return {"start": given[path[-1]]}
-    return _schedule(kind, data, path) if path[-1] not in given else {}
+    if isinstance(value.get(path[-1]), int | float):
+        return {"start": value[path[-1]]}
+    return _schedule(kind, data, path) if path[-1] not in value else {}
 
 
 def _schedule(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:

@@ -154,9 +154,9 @@ class RuntimeChoice(Config):
         """Of a rank."""
         return {"num_cpus": self.trainer_cpus, "num_gpus": self._cards(self.trainer_gpus)}
 
-    def _cards(self, given: float | None) -> float:
+    def _cards(self, num_gpus: float | None) -> float:
         """That a part which computes asks Ray for."""
-        return float(self.device.startswith("cuda")) if given is None else given
+        return float(self.device.startswith("cuda")) if num_gpus is None else num_gpus
 
     @property
     def device_choice(self) -> DeviceChoice:
@@ -223,10 +223,10 @@ class RuntimeChoice(Config):
                 "processes' memory. Leave one of them out."
             )
         if self.kind == "inprocess" and any(unused.values()):
-            given = next(f"{name}={value!r}" for name, value in unused.items() if value)
+            option = next(f"{name}={value!r}" for name, value in unused.items() if value)
             other = "ray" if self.address or self.resources else "processes, or ray"
             raise ConfigError(
-                f"runtime.{given} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
+                f"runtime.{option} was given, and runtime.kind is inprocess, which is one process. Use --runtime {other}, or leave it out; "
                 f"runtime.shards={self.shards or SHARDS} gives the same numbers in one process."
             )
         if self.kind == "processes":

@@ -170,18 +170,18 @@ class TaskRunner:
         )
 
     def _keep(self, task: TrainingTask, state: State) -> None:
-        recent = {name: kept for name, kept in self.kept.items() if kept["generation"] >= task.generation - 1}
+        recent = {name: learner for name, learner in self.kept.items() if learner["generation"] >= task.generation - 1}
         self.kept = {**recent, task.id: {"generation": task.generation, "learner": state}}
 
     def forget(self, generation: int) -> None:
         """Drop the learners of earlier generations than this one, which is over: nothing goes on from them."""
-        self.kept = {name: kept for name, kept in self.kept.items() if kept["generation"] >= generation}
+        self.kept = {name: learner for name, learner in self.kept.items() if learner["generation"] >= generation}
 
     def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
         """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
-        mine = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
-        self.resumed = {name: state for name, state in self.resumed.items() if name not in mine}
-        return mine
+        own_states = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
+        self.resumed = {name: state for name, state in self.resumed.items() if name not in own_states}
+        return own_states
 
     def _oracle(self, task: TrainingTask) -> ComputedOracle | None:
         """What computes a task's policy; None: it is learned. Each algorithm is looked at once: checking a protocol costs as much as a

@@ -37,20 +37,20 @@ SIGN = 10.0
 """Seconds after which a part that has said nothing is asked for a sign of life."""
 
 
-def state_of(*, dead: bool, there: bool, busy: bool, seen: float | None) -> str:
+def state_of(*, dead: bool, has_process: bool, busy: bool, last_seen: float | None) -> str:
     """The `PartState.state` of a part: it has ended; its process is there; it owes an answer; when it gave its last sign of life."""
     if dead:
         return "dead"
-    if not there:
+    if not has_process:
         return "starting"
     if not busy:
         return "alive"
-    return "silent" if seen is not None and time.time() - seen > SILENT else "busy"
+    return "silent" if last_seen is not None and time.time() - last_seen > SILENT else "busy"
 
 
-def is_quiet(seen: float | None, asked: float) -> bool:
+def is_quiet(last_seen: float | None, last_asked: float) -> bool:
     """Whether a part is to be asked for a sign of life: when it gave the last one, and was last asked (Unix time)."""
-    return time.time() - max(seen or 0.0, asked) > SIGN
+    return time.time() - max(last_seen or 0.0, last_asked) > SIGN
 
 
 def kind_of(name: str) -> str:

@@ -80,25 +80,25 @@ class ChildProcess:
 
     def __init__(self, served: type[Served], what: str, *, patience: float | None = None) -> None:
         self._what = what
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         if patience is not None:
             for direction in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-                ours.setsockopt(socket.SOL_SOCKET, direction, struct.pack("@ll", math.ceil(patience), 0))
+                parent_end.setsockopt(socket.SOL_SOCKET, direction, struct.pack("@ll", math.ceil(patience), 0))
         lifeline, self._lifeline = os.pipe()
-        with theirs:
+        with child_end:
             code = (
                 f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__name__} import serve; "
-                f"serve({theirs.fileno()}, {lifeline}, {served.__module__!r}, {served.__qualname__!r}, {what!r})"
+                f"serve({child_end.fileno()}, {lifeline}, {served.__module__!r}, {served.__qualname__!r}, {what!r})"
             )
             self._popen = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), lifeline),
+                pass_fds=(child_end.fileno(), lifeline),
                 env={**_ONE_THREAD, **os.environ},
                 process_group=0,  # Ctrl-C goes to the parent alone, which then ends it, with all that it started
             )
         os.close(lifeline)
-        self._connection = Connection(ours.detach())
+        self._connection = Connection(parent_end.detach())
         self._readable = select.poll()
         self._readable.register(self._connection.fileno(), select.POLLIN)
 

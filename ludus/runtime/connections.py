@@ -131,8 +131,8 @@ class FrameConnection:
                 return
             self.closed = True
             self._out.clear()
-        asked, self._asked = self._asked, {}
-        for outcome in asked.values():
+        unanswered, self._asked = self._asked, {}
+        for outcome in unanswered.values():
             outcome.settle(Outcome.LOST)
         self._wires.soon(self._forget)
 
@@ -200,8 +200,8 @@ class FrameConnection:
             return False
         except OSError:
             data, rights, flags = b"", [], 0
-        for _level, _type, given in rights:
-            self._files.extend(array.array("i", given[: len(given) - len(given) % 4]))
+        for _level, _type, descriptors in rights:
+            self._files.extend(array.array("i", descriptors[: len(descriptors) - len(descriptors) % 4]))
         if flags & socket.MSG_CTRUNC:
             raise RunError("this process has as many open files as it may have; raise that limit (ulimit -n).")
         if not data:

@@ -55,16 +55,16 @@ class ForkServer:
         self._wires, self._forked, self._ended, self._over = wires, forked, ended, over
         self._loaded: set[str] = set()
         self.alive = True
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
             code = (
                 f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__name__} import serve; "
-                f"serve({theirs.fileno()}, {os.getpid()})"
+                f"serve({child_end.fileno()}, {os.getpid()})"
             )
             self._popen = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(child_end.fileno(),),
                 env={**os.environ, **dict.fromkeys(THREADS, "1")},
                 start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it, nor what it forks
             )

@@ -118,9 +118,9 @@ class Host:
             raise self._flaw
         method, args = value.load()
         args = [argument.fetch() if isinstance(argument, RemoteRef) else argument for argument in args]
-        found = getattr(self._part, method)(*args)
+        result = getattr(self._part, method)(*args)
         try:
-            return pack(found)
+            return pack(result)
         except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
             raise RunError(
                 f"what {method!r} of {self._name} answers cannot be sent to another process: {error}"

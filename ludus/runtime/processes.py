@@ -105,9 +105,11 @@ class ProcessIncarnation:
 
     def state(self) -> PartState:
         """What is known of it."""
-        part, seen, there = self.part, self.wire.heard, self.process > 0
-        state = state_of(dead=self.why is not None, there=there, busy=self.wire.owed > 0, seen=seen)
-        return PartState(kind_of(part.name), part.name, "", self.process or None, state, seen, part.number)
+        part, last_seen, has_process = self.part, self.wire.heard, self.process > 0
+        state = state_of(
+            dead=self.why is not None, has_process=has_process, busy=self.wire.owed > 0, last_seen=last_seen
+        )
+        return PartState(kind_of(part.name), part.name, "", self.process or None, state, last_seen, part.number)
 
     def forget_words(self) -> None:
         """That it printed, if they are many."""
@@ -303,9 +305,9 @@ class ProcessRuntime:
             raise TimeoutError(f"no answer within {timeout:g} seconds.")
         if ref.outcome is not None and ref.outcome.kind != Outcome.LOST:
             return value_of(ref.outcome)
-        said = "" if ref.life is None else self._learn_of(ref.life)
+        last_output = "" if ref.life is None else self._learn_of(ref.life)
         error = ref.error if ref.life is None else ref.life.why
-        raise copy_error(error) from (RemoteTraceback(said) if said else None)
+        raise copy_error(error) from (RemoteTraceback(last_output) if last_output else None)
 
     def incarnation(self, handle: ProcessPart) -> int:
         """How many times the part has been made again."""
@@ -386,18 +388,18 @@ class ProcessRuntime:
     # ------------------------------------------------------------------------------------------ lives
 
     def _begin(self, part: ProcessPart) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         address, listens = listener()
-        with theirs, listens:
+        with child_end, listens:
             life = part.life = ProcessIncarnation(
-                part, self._wires.add(ours), address, time.monotonic() + self._start_timeout
+                part, self._wires.add(parent_end), address, time.monotonic() + self._start_timeout
             )
             self._lives[life.number] = life
             self._starting.append(life)
             server = self._forking()
             if part.module.startswith("ludus."):  # a user's own modules may do what no fork survives
                 server.load(part.module)
-            server.fork(life.number, [theirs.fileno(), listens.fileno(), life.log])
+            server.fork(life.number, [child_end.fileno(), listens.fileno(), life.log])
         life.wire.ask(BEGIN, part.order).then(life.begun)
 
     def _forking(self) -> ForkServer:
@@ -416,11 +418,11 @@ class ProcessRuntime:
         if life.why is not None:
             return ""
         self._wires.wait(partial(_is_over, life), _GRACE)
-        said = life.stderr_tail()
-        crash = re.search(r"Fatal Python error: ([^\n]*)", said)
+        last_output = life.stderr_tail()
+        crash = re.search(r"Fatal Python error: ([^\n]*)", last_output)
         how = f"its process crashed: {crash[1]}" if crash else life.how or "its connection was closed"
         self._end(life, f"died before it had answered ({how})")
-        return f"{how}. {said}"
+        return f"{how}. {last_output}"
 
     def _end(self, life: ProcessIncarnation, why: str) -> None:
         """A life is over: its part gets a new one, if it has a restart left. A life ends once."""
@@ -548,8 +550,8 @@ class ProcessRuntime:
                 f"{name} has no place. It needs {wanted:g} cards, and {len(self._cards)} of this machine's are free. Ask for less, or run "
                 "fewer parts."
             )
-        taken, self._cards = self._cards[: int(wanted)], self._cards[int(wanted) :]
-        return taken
+        cards, self._cards = self._cards[: int(wanted)], self._cards[int(wanted) :]
+        return cards
 
     def _give_back(self, cards: list[str]) -> None:
         if self._cards is not None:
@@ -567,9 +569,9 @@ def _is_over(life: ProcessIncarnation) -> bool:
 
 def _visible_cards() -> list[str]:
     """As CUDA names them, which sees none from the first on that there cannot be (-1)."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, given.split(",")))))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, visible.split(",")))))
     from ludus.backend.device import cards  # loads torch
 
     return [str(k) for k in range(cards())]

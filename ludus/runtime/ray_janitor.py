@@ -51,11 +51,11 @@ def sweep(folder: str) -> None:
 
 def session_processes(folder: str) -> list[int]:
     """Ids of living processes of the session; none where there is no /proc."""
-    found = []
+    pids = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit() and int(name) != os.getpid() and belongs(name, folder):
-            found.append(int(name))
-    return found
+            pids.append(int(name))
+    return pids
 
 
 def belongs(process: str, folder: str) -> bool:

@@ -56,8 +56,8 @@ _CAUSES = {
 def reason(error: Exception, stderr_tail: str = "") -> str:
     """Why a part died: in plain words where Ray's are known, or the sentence or two in which it says so. last_words: of its process."""
     for words, meaning in _CAUSES.items():
-        if found := re.search(words, f"{error}{stderr_tail}"):
-            return found.expand(meaning)
+        if match := re.search(words, f"{error}{stderr_tail}"):
+            return match.expand(meaning)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     cause = next((line for line in lines if line.startswith("The actor is dead because")), lines[0] if lines else "")
     cause = cause.partition(" is unavailable: ")[2] or cause.removeprefix("The actor is dead because ")
@@ -162,7 +162,7 @@ class RayIncarnation:
     def state(self) -> PartState:
         """What is known of it."""
         busy, there = self.calls > self.answered, self.process > 0
-        state = state_of(dead=self.why is not None, there=there, busy=busy, seen=self.seen)
+        state = state_of(dead=self.why is not None, has_process=there, busy=busy, last_seen=self.seen)
         name, part = self.part.name, self.part
         return PartState(kind_of(name), name, self.node[:8], self.process or None, state, self.seen, part.spent)
 
@@ -286,12 +286,12 @@ def amounts(options: Mapping[str, Any]) -> dict[str, float]:
 def words(resources: Mapping[str, Any]) -> str:
     """Amounts, of an actor's options or a cluster, for a message."""
     flat = {**resources, **resources.get("resources", {})}
-    shown = {
+    amounts = {
         name: value
         for name, value in flat.items()
         if isinstance(value, int | float) and not name.startswith(("max_", "node:", "object_store"))
     }
-    return ", ".join(f"{name} {value:g}" for name, value in shown.items()) or "nothing"
+    return ", ".join(f"{name} {value:g}" for name, value in amounts.items()) or "nothing"
 
 
 # --------------------------------------------------------------------------------------------------------------------

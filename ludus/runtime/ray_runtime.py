@@ -149,8 +149,8 @@ class RayRuntime:
         for ref in refs:
             require_mine(self, ref, RayAnswer)
         require_answerable(refs, at_least)
-        asked = [ref.ref for ref in refs if ref.ref is not None]
-        finished = self._wait(asked, at_least - (len(refs) - len(asked)), timeout)
+        waiting = [ref.ref for ref in refs if ref.ref is not None]
+        finished = self._wait(waiting, at_least - (len(refs) - len(waiting)), timeout)
         done = [ref for ref in refs if ref.ref is None or ref.ref in finished]
         for ref in done:
             ref.is_there()
@@ -183,15 +183,15 @@ class RayRuntime:
             life, lost = ref.life, is_lost(error, ref.ref)
             if life is not None and (lost or is_death(error, life.actor_id)):
                 life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
-                said = stderr_tail(self._session, life.process)
+                last_output = stderr_tail(self._session, life.process)
                 # A large answer stays on the part's node until it is fetched: where it is gone, so is the part.
                 why = (
                     "died with its node, and what it had answered is lost"
                     if lost
-                    else f"died before it had answered ({reason(error, said)})"
+                    else f"died before it had answered ({reason(error, last_output)})"
                 )
                 self._end(life, why, free=not (lost or life.process))
-                raise copy_error(life.why) from RemoteTraceback(f"{error}{said}")
+                raise copy_error(life.why) from RemoteTraceback(f"{error}{last_output}")
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     @staticmethod

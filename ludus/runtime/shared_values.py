@@ -80,9 +80,9 @@ def pack(value: Any) -> Value:
 
 def note(thing: Any) -> None:
     """Called while a thing is pickled that must be kept as long as the bytes are on their way."""
-    found = getattr(_noted, "found", None)
-    if found is not None:
-        found.append(thing)
+    things = getattr(_noted, "found", None)
+    if things is not None:
+        things.append(thing)
 
 
 _noted = threading.local()

@@ -205,9 +205,11 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
         factors = tuple(
             _shared(f, live, self.options.share_of_new) if f.seats[0] in seats else f for f in start.factors
         )
-        met = PolicyRef(response.population, response.policy, None)
-        mine = self.seats(response.population)
-        against = tuple(OpponentFactor(f.seats, ((met,),), (1.0,)) if f.seats[0] in mine else f for f in start.factors)
+        opponent = PolicyRef(response.population, response.policy, None)
+        own_seats = self.seats(response.population)
+        against = tuple(
+            OpponentFactor(f.seats, ((opponent,),), (1.0,)) if f.seats[0] in own_seats else f for f in start.factors
+        )
         new = TrainingTask(
             id=f"new-{other}-{generation}{label}",
             generation=generation,

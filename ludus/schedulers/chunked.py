@@ -160,14 +160,18 @@ class ChunkedScheduler(PlanningScheduler):
         return {"continues": before, "start": None}
 
     def seat_by_seat(
-        self, population: int, view: View, met: Callable[[int], tuple[Sequence[PolicyRef], Sequence[float]]]
+        self, population: int, view: View, opponents_from: Callable[[int], tuple[Sequence[PolicyRef], Sequence[float]]]
     ) -> Mixture:
-        """What learners of a population meet, in each seat independently. met: of a population, who is met and how often. The only seat of
-        the learners' own population is theirs, whoever is named there."""
+        """Return the opponents of a population's learners, in each seat independently. The only seat of the learners' own population is
+        theirs, whatever is named there.
+
+        Args:
+            opponents_from: Gives the members of a population and their probabilities.
+        """
         marginals: dict[int, tuple[Sequence[PolicyRef], Sequence[float]]] = {}
         for seat, which in enumerate(self.population):
             others = which in self.against(population)
-            marginals[seat] = met(which) if others else ([view.populations[which][0]], [1.0])
+            marginals[seat] = opponents_from(which) if others else ([view.populations[which][0]], [1.0])
         return Mixture.product(marginals)
 
     # ------------------------------------------------------------------------------------------ the scheduler

@@ -48,12 +48,12 @@ class ScheduleContext:
     def check_file(self, key: str, path: str) -> None:
         """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
         it."""
-        found = load_policy(path).spec
+        stored = load_policy(path).spec
         for assignment in self.assigned:
             seats = assignment.seats
-            if differing := _differences(found, assignment.policy):
+            if differing := _differences(stored, assignment.policy):
                 raise ScenarioError(
-                    f"{key}: {path!r} holds a policy of kind {found.kind!r}, with another network than the algorithm trains for players "
+                    f"{key}: {path!r} holds a policy of kind {stored.kind!r}, with another network than the algorithm trains for players "
                     f"{', '.join(map(str, seats))}: {differing}. Give the algorithm the same, or a policy that was trained or cloned for "
                     "these players."
                 )
@@ -194,13 +194,19 @@ class ScheduleOptions(Config):
 # How the policy of a file differs from those that are trained.
 
 
-def _differences(found: PolicySpec, wanted: PolicySpec) -> str:
+def _differences(stored: PolicySpec, wanted: PolicySpec) -> str:
     """What differs, with both values; "" if nothing does."""
-    if found.kind != wanted.kind:
-        return f"kind {found.kind!r} in the file, {wanted.kind!r} here"
-    theirs, ours = _entries(found), _entries(wanted)
-    names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name, ...) != theirs.get(name, ...)]
-    return "; ".join(f"{name} {_shown(theirs, name)} in the file, {_shown(ours, name)} here" for name in names)
+    if stored.kind != wanted.kind:
+        return f"kind {stored.kind!r} in the file, {wanted.kind!r} here"
+    stored_entries, wanted_entries = _entries(stored), _entries(wanted)
+    names = [
+        name
+        for name in dict.fromkeys([*wanted_entries, *stored_entries])
+        if wanted_entries.get(name, ...) != stored_entries.get(name, ...)
+    ]
+    return "; ".join(
+        f"{name} {_shown(stored_entries, name)} in the file, {_shown(wanted_entries, name)} here" for name in names
+    )
 
 
 def _shown(entries: Mapping[str, Any], name: str) -> str:

@@ -129,9 +129,9 @@ class FixedOpponentsScheduler(ChunkedScheduler):
     def _newest(self, population: int, view: View) -> int:
         """The place of a learner's newest snapshot, or of the policy that was there first; opponents are not its own."""
         factors = () if self.opponents is None else self.opponents.factors
-        given = {(ref.population, ref.policy) for f in factors for entry in f.entries for ref in entry}
+        opponents = {(ref.population, ref.policy) for f in factors for entry in f.entries for ref in entry}
         refs = view.populations[population]
-        return max((i for i, ref in enumerate(refs) if (ref.population, ref.policy) not in given), default=0)
+        return max((i for i, ref in enumerate(refs) if (ref.population, ref.policy) not in opponents), default=0)
 
     def needed(self, view: View) -> Iterator[PolicyProfile]:
         """What each learner's newest snapshot earns against the opponents that were given, in each of its seats."""
@@ -143,9 +143,9 @@ class FixedOpponentsScheduler(ChunkedScheduler):
             newest = self._newest(population, view)
             for seat in self.seats(population):
                 entries = [f.entries[:1] if f.seats == (seat,) else f.entries for f in mixture.factors]
-                for drawn in product(*entries):
+                for combination in product(*entries):
                     cell = [0] * len(self.population)
-                    for factor, entry in zip(mixture.factors, drawn, strict=True):
+                    for factor, entry in zip(mixture.factors, combination, strict=True):
                         for other, ref in zip(factor.seats, entry, strict=True):
                             cell[other] = newest if other == seat else place[ref.population, ref.policy]
                     yield tuple(cell)

@@ -308,10 +308,10 @@ class LeagueScheduler(ChunkedScheduler):
         self._begin(view)
         rates = self._win_rates(view)
         for player in self._standings:
-            for mine in self._members(player)[:1]:
+            for member in self._members(player)[:1]:
                 for population in self.against(player.population):
-                    others = [m for o in self._rivals(player, population) for m in self._members(o)[:1] if m != mine]
-                    yield from rates.profiles(mine, others)
+                    others = [m for o in self._rivals(player, population) for m in self._members(o)[:1] if m != member]
+                    yield from rates.profiles(member, others)
 
     def game(self, view: View) -> Places | None:
         """Among main agents and their checkpoints, if it is solved."""
@@ -373,12 +373,14 @@ class LeagueScheduler(ChunkedScheduler):
         place = view.place(result.ref)
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
         old = self._standings[player]
-        kept = (
+        num_snapshots = (
             1
             if self.options.decay <= 0
             else 1 + int(min(100.0, np.log(_FADED) / np.log(min(self.options.decay, 0.99))))
         )
-        self._standings[player] = LeagueStanding(player, old.age + 1, result.task.id, (place, *old.snapshots)[:kept])
+        self._standings[player] = LeagueStanding(
+            player, old.age + 1, result.task.id, (place, *old.snapshots)[:num_snapshots]
+        )
 
     # ------------------------------------------------------------------------------------------ what is announced
 
@@ -431,17 +433,17 @@ class LeagueScheduler(ChunkedScheduler):
         )
 
     def _opponents(self, player: LeaguePlayer, view: View, rates: WinRates) -> Mixture:
-        def met(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
+        def opponents_from(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
             probs = opponents_of(
                 player,
                 self._mains(population),
                 self._checkpoints(population),
-                lambda mine, other: self._rate(mine, other, rates),
+                lambda own, other: self._rate(own, other, rates),
                 self.options.rules,
             )
             return [self._ref(opponent, view) for opponent in probs], list(probs.values())
 
-        return self.seat_by_seat(player.population, view, met)
+        return self.seat_by_seat(player.population, view, opponents_from)
 
     def _ref(self, opponent: Opponent, view: View) -> PolicyRef:
         if isinstance(opponent, PlayerCheckpoint):

@@ -79,8 +79,8 @@ class NeuPLOptions(ScheduleOptions):
         from ludus.algorithms.common.conditioned import Conditioned  # a scenario can be read without loading policies
 
         for assignment in context.assigned:
-            told = np.zeros((1, self.policies), np.float32)
-            Conditioned(assignment.algorithm, told).check(context.env, assignment.seats)  # type: ignore[arg-type]
+            condition = np.zeros((1, self.policies), np.float32)
+            Conditioned(assignment.algorithm, condition).check(context.env, assignment.seats)  # type: ignore[arg-type]
 
 
 class NeuPLScheduler(PlanningScheduler):
@@ -140,20 +140,20 @@ class NeuPLScheduler(PlanningScheduler):
 
     def _places(self, view: View) -> Places:
         """The policies of the graph: those that were there from the start, and the rows that were saved last."""
-        found = {}
+        places = {}
         for k in self.populations:
             place = {ref.policy: i for i, ref in enumerate(view.populations[k])}
             saved = [place[self._name(k, self.generation, row)] for row in range(self._rows)]
-            found[k] = [*range(view.first(k)), *saved]
-        return found
+            places[k] = [*range(view.first(k)), *saved]
+        return places
 
     def _solve(self, payoffs: Payoffs, places: Places, view: View) -> MetaSolution:
         """Of all; and for each row of the next generation, of those below it."""
         self._graph = []
         for row in range(min(self.options.policies, self._rows + 1)):
             below = {k: places[k][: view.first(k) + row] for k in self.populations}
-            found = self._solution(payoffs.part(below), row)
-            self._graph.append([np.asarray(probs, np.float64) for probs in found.strategies])
+            solution = self._solution(payoffs.part(below), row)
+            self._graph.append([np.asarray(probs, np.float64) for probs in solution.strategies])
         return normal_form.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
 
     def _solution(self, payoffs: Payoffs, row: int) -> MetaSolution:
@@ -162,16 +162,16 @@ class NeuPLScheduler(PlanningScheduler):
         return solution
 
     def _condition(self, population: int, row: int, view: View) -> tuple[float, ...]:
-        """What a row is told: the meta-strategies of the populations that it meets, one behind the other, each with a place for every
-        policy that there may be."""
-        told: list[float] = []
+        """Return the condition of a row: the meta-strategies of the populations that it plays against, concatenated, each with an entry for
+        every policy that there may be."""
+        condition: list[float] = []
         for k in self.populations:
             others = [p for p in self.seats(k) if k != population or len(self.seats(k)) > 1]
             if others:
                 mean = np.mean([self._graph[row][p] for p in others], axis=0)
                 room = view.first(k) + self.options.policies - len(mean)
-                told += [*mean.tolist(), *[0.0] * room]
-        return tuple(told)
+                condition += [*mean.tolist(), *[0.0] * room]
+        return tuple(condition)
 
     # ------------------------------------------------------------------------------------------ tasks
 

@@ -198,8 +198,8 @@ class ODOScheduler(ResponseScheduler):
         places = {}
         for which in self.populations:
             known = {place for p in self.seats(which) for place in self._players[p].effective}
-            seen = min(len(self._players[p].played) for p in self.seats(which))
-            places[which] = sorted(known | set(range(seen, len(view.populations[which]))))
+            num_known = min(len(self._players[p].played) for p in self.seats(which))
+            places[which] = sorted(known | set(range(num_known, len(view.populations[which]))))
         return places
 
     def _play(self, payoffs: Payoffs) -> MetaSolution:
@@ -207,7 +207,7 @@ class ODOScheduler(ResponseScheduler):
         tables, sizes = tables_of(payoffs.mean), payoffs.sizes
         if not self._players:
             self._players = [OnlinePlayer.of(sizes[p], sizes[1 - p]) for p in range(2)]
-        unit = max(float(np.nanmax(mine) - np.nanmin(mine)) for mine in payoffs.mean)
+        unit = max(float(np.nanmax(table) - np.nanmin(table)) for table in payoffs.mean)
         for p, player in enumerate(self._players):
             first = len(player.played)
             player.see(sizes[p], sizes[1 - p])
@@ -226,8 +226,8 @@ class ODOScheduler(ResponseScheduler):
 
     def _response(self, population: int, view: View) -> Task:
         """To what its players have met in their windows: to each, what the other has played there."""
-        met = tuple(self._players[1 - q].mean_met() for q in range(2))
-        return self.response(population, opponents(MetaSolution(met, np.nan), self.members(view)), view)
+        averages = tuple(self._players[1 - q].mean_met() for q in range(2))
+        return self.response(population, opponents(MetaSolution(averages, np.nan), self.members(view)), view)
 
     def state_dict(self) -> State:
         return {

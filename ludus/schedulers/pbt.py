@@ -225,8 +225,8 @@ class PBTScheduler(ChunkedScheduler):
 
     def _rivals(self, learner: PBTMember, population: int, view: View) -> list[Rival]:
         """Whom it meets: the other learners, and opponents that were given."""
-        given = [Member(population, place) for place in range(1, view.first(population))]
-        return [*(other for other in self._of(population) if other is not learner), *given]
+        imported = [Member(population, place) for place in range(1, view.first(population))]
+        return [*(other for other in self._of(population) if other is not learner), *imported]
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
         """The newest snapshots among each other."""
@@ -237,9 +237,9 @@ class PBTScheduler(ChunkedScheduler):
         rates = self._win_rates(view)
         return [
             profile
-            for mine in self._learners
-            for k in self.against(mine.population)
-            for profile in rates.profiles(_member(mine), (_member(other) for other in self._rivals(mine, k, view)))
+            for own in self._learners
+            for k in self.against(own.population)
+            for profile in rates.profiles(_member(own), (_member(other) for other in self._rivals(own, k, view)))
         ]
 
     def _win_rates(self, view: View) -> WinRates:
@@ -320,13 +320,13 @@ class PBTScheduler(ChunkedScheduler):
     def _opponents(self, learner: PBTMember, view: View, rates: WinRates | None) -> Mixture:
         """rates: None of a single player, who meets nobody."""
 
-        def met(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
+        def opponents_from(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
             assert rates is not None
             others = self._rivals(learner, population, view)
             probs = matched(np.array([_rate(rates, learner, other) for other in others]), self.options.rules.spread)
             return [self._ref(other, view) for other in others], probs.tolist()
 
-        return self.seat_by_seat(learner.population, view, met)
+        return self.seat_by_seat(learner.population, view, opponents_from)
 
     def _ref(self, rival: Rival, view: View) -> PolicyRef:
         """How it is met: a learner by its newest weights."""
@@ -359,7 +359,7 @@ def _member(rival: Rival) -> Member:
     return Member(rival.population, rival.place)
 
 
-def _rate(rates: WinRates, mine: PBTMember, other: Rival) -> float:
-    if mine.place < 0 or other.place < 0:
+def _rate(rates: WinRates, own: PBTMember, other: Rival) -> float:
+    if own.place < 0 or other.place < 0:
         return 0.5
-    return rates.of([_member(mine)], [_member(other)])
+    return rates.of([_member(own)], [_member(other)])

@@ -115,13 +115,13 @@ class TaskQueue:
     def take(self, free: int) -> list[Task]:
         """The next groups that fit into `free` tasks; they are out now. Raises ScenarioError if the next group does not fit and nothing is
         out that could make room."""
-        taken: list[Task] = []
-        while self._planned and len(taken) + len(self._planned[0]) <= free:
+        tasks: list[Task] = []
+        while self._planned and len(tasks) + len(self._planned[0]) <= free:
             group = self._planned.pop(0)
             self._out.append(group)
-            taken += group
+            tasks += group
             evaluates = all(isinstance(task, EvaluationTask) for task in group)
-            if evaluates and sum(map(len, self._planned)) > free - len(taken):
+            if evaluates and sum(map(len, self._planned)) > free - len(tasks):
                 break  # the driver does these first, and asks again: they must not take a place among those that train together
         if free > 0 and self._planned and not self._out:
             needed = len(self._planned[0])
@@ -129,7 +129,7 @@ class TaskQueue:
                 f"{needed} tasks play each other's newest weights, so they are trained together, and only {free} may be in progress "
                 f"at a time. Set runtime.tasks to {needed}, or train fewer together."
             )
-        return taken
+        return tasks
 
     def answered(self, task: Task) -> bool:
         """Strike a task off; False if it is not out, as when a result is given twice."""

@@ -177,13 +177,13 @@ def rows_of(
     return table if len(table) else None
 
 
-def _pair(mean: Array, strategies: tuple[Array, ...], mine: int, other: int) -> Array:
-    """float64[n_mine, n_other]: the mean over what the remaining players play, of float64[n_0, …]; who is never played is not missed."""
+def _pair(mean: Array, strategies: tuple[Array, ...], row_player: int, column_player: int) -> Array:
+    """float64[n_row, n_column]: the mean over what the remaining players play, of float64[n_0, …]; who is never played is not missed."""
     for player in reversed(range(mean.ndim)):
-        if player not in (mine, other):
+        if player not in (row_player, column_player):
             weights = strategies[player]
             mean = np.moveaxis(mean, player, -1)[..., weights > 0] @ weights[weights > 0]
-    return mean if mine < other else mean.T
+    return mean if row_player < column_player else mean.T
 
 
 def training_objective(rule: DiversityRule, members: Sequence[PolicyRef]) -> Diversity | None:

@@ -123,13 +123,15 @@ class RecommendedResponse:
             whole = both.sum(axis=1)
             for strategy in supported(whole / whole.sum(), least=self.least, most=self.most):
                 other = both[strategy] / whole[strategy]
-                told = MetaSolution((other, other), np.nan)
-                out.append(Target(seats, told, normal_form.against(payoffs.mean[seats[0]], told, seats[0])))
+                conditioned = MetaSolution((other, other), np.nan)
+                out.append(
+                    Target(seats, conditioned, normal_form.against(payoffs.mean[seats[0]], conditioned, seats[0]))
+                )
             return tuple(out)
         (seat,) = seats
         for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
-            told = MetaSolution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
-            out.append(Target(seats, told, normal_form.against(payoffs.mean[seat], told, seat)))
+            conditioned = MetaSolution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
+            out.append(Target(seats, conditioned, normal_form.against(payoffs.mean[seat], conditioned, seat)))
         return tuple(out)
 
 
@@ -155,8 +157,15 @@ class RectifiedResponse:
         for strategy in supported(strategies[player], least=self.least, most=self.most):
             against = rectified(payoffs.mean, strategies, player=player, strategy=strategy)
             marginals = (against, against) if len(seats) == 2 else _placed(strategies, other, against)
-            told = MetaSolution(marginals, np.nan)
-            out.append(Target(seats, told, normal_form.against(payoffs.mean[player], told, player), improves=strategy))
+            rectified_solution = MetaSolution(marginals, np.nan)
+            out.append(
+                Target(
+                    seats,
+                    rectified_solution,
+                    normal_form.against(payoffs.mean[player], rectified_solution, player),
+                    improves=strategy,
+                )
+            )
         return tuple(out)
 
 
@@ -195,12 +204,12 @@ class SequentialLeague:
         if self._main(sizes[seats[0]] - began[seats[0]]):
             return (Target(seats, solution, normal_form.against(payoffs.mean[seats[0]], solution, seats[0])),)
         newest = (max(i for i in range(n) if self._main(i - m)) for n, m in zip(sizes, began, strict=True))
-        told = MetaSolution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
-        return (Target(seats, told, normal_form.against(payoffs.mean[seats[0]], told, seats[0])),)
+        newest_solution = MetaSolution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
+        return (Target(seats, newest_solution, normal_form.against(payoffs.mean[seats[0]], newest_solution, seats[0])),)
 
-    def _main(self, made: int) -> bool:
-        """Whether the policy that is the `made`-th to be trained, counted from 0, is a main agent. -1: the last one from the start."""
-        return made == -1 or (made >= 0 and made % 2 == (0 if self.first == "main" else 1))
+    def _main(self, number: int) -> bool:
+        """Whether the policy that is the `number`-th to be trained, counted from 0, is a main agent. -1: the last one from the start."""
+        return number == -1 or (number >= 0 and number % 2 == (0 if self.first == "main" else 1))
 
 
 def targets_of(
@@ -239,10 +248,10 @@ def _wrong(targets: object, payoffs: Payoffs, seats: tuple[int, ...]) -> str:
 
 def conditional(joint: Array, player: int, strategy: int) -> Array:
     """`joint` given that `strategy` is recommended to `player`: zero elsewhere, sum 1."""
-    told = np.zeros_like(joint)
+    out = np.zeros_like(joint)
     at = (slice(None),) * player + (strategy,)
-    told[at] = joint[at] / joint[at].sum()
-    return told
+    out[at] = joint[at] / joint[at].sum()
+    return out
 
 
 def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strategy: int) -> Array:
@@ -265,8 +274,10 @@ def preference_scores(payoffs: Payoffs, solution: MetaSolution, player: int) -> 
     """
     tie = TIE * payoff_range(payoffs.mean)
     if payoffs.num_players == 2 and shared(payoffs):
-        mine, theirs = (np.moveaxis(table, player, 0) for table in (payoffs.mean[player], payoffs.mean[1 - player]))
-        return np.asarray((mine > theirs + tie) @ solution.strategies[1 - player])
+        own_payoffs, other_payoffs = (
+            np.moveaxis(table, player, 0) for table in (payoffs.mean[player], payoffs.mean[1 - player])
+        )
+        return np.asarray((own_payoffs > other_payoffs + tie) @ solution.strategies[1 - player])
     table = np.moveaxis(payoffs.mean[player], player, 0)
     mass = np.moveaxis(_joint(solution), player, 0)
     return np.array([(mass * (row > table + tie)).sum() for row in table])

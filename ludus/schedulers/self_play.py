@@ -274,22 +274,22 @@ class SelfPlayScheduler(ChunkedScheduler):
         rates = self._win_rates(view)
         return [
             profile
-            for mine in self.populations
+            for own in self.populations
             for other in self.populations
-            for profile in rates.profiles(_newest(view, mine), _members(view, other))
+            for profile in rates.profiles(_newest(view, own), _members(view, other))
         ]
 
     def review(self, view: View) -> None:
         """Update the scores of the past, and read its win rates."""
         rates = self._win_rates(view) if self.options.reads_rates else None
-        for mine in self.populations:
+        for own in self.populations:
             for other in self.populations:
-                key, size = f"{mine}/{other}", len(view.populations[other])
+                key, size = f"{own}/{other}", len(view.populations[other])
                 against = np.zeros(size)
                 if rates is not None:
-                    against[:] = [rates.of([_newest(view, mine)], [m]) for m in _members(view, other)]
+                    against[:] = [rates.of([_newest(view, own)], [m]) for m in _members(view, other)]
                 old = self._scores.get(key, np.zeros(0))
-                games = self._games.get(str(mine), 0.0) * (1.0 - self.options.latest)
+                games = self._games.get(str(own), 0.0) * (1.0 - self.options.latest)
                 self._scores[key] = grown(self.past.updated(old, against[: len(old)], games), size)
                 self._rates[key] = against
 
@@ -338,7 +338,7 @@ class SelfPlayScheduler(ChunkedScheduler):
         at_once = self.options.every_seat and self.options.latest < 1  # those games have orders of their own
         latest = 0.0 if at_once else self.options.latest
 
-        def met(which: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
+        def opponents_from(which: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
             key, refs, probs = f"{population}/{which}", list[PolicyRef](), list[float]()
             if latest > 0:
                 refs = [PolicyRef(which, f"{which}-{self.chunk + 1}", None, mode) for mode, _ in self.modes[which]]
@@ -351,7 +351,7 @@ class SelfPlayScheduler(ChunkedScheduler):
                 probs += past[past > 0].tolist()
             return refs, probs
 
-        return self.seat_by_seat(population, view, met)
+        return self.seat_by_seat(population, view, opponents_from)
 
     def state_dict(self) -> State:
         return {

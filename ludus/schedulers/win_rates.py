@@ -31,19 +31,19 @@ def without_monotonic_suffix(rates: Array) -> int:
 
 
 def pairing(
-    population: Sequence[int], mine: Member, other: Member, reference: Mapping[int, int]
+    population: Sequence[int], own: Member, other: Member, reference: Mapping[int, int]
 ) -> tuple[tuple[int, PolicyProfile], ...]:
-    """(seat, profile)s in which the win rate of `mine` against `other` is measured: `mine` sits in each of its population's seats in turn,
+    """(seat, profile)s in which the win rate of `own` against `other` is measured: `own` sits in each of its population's seats in turn,
     `other` in all the other seats of its own, and the newest main policy, reference[population], in those that are left.
 
-    Empty if `other` has no seat: the one player of its population is `mine`.
+    Empty if `other` has no seat: the one player of its population is `own`.
     """
     pairs = []
     for seat, which in enumerate(population):
-        if which == mine.population and any(q == other.population for p, q in enumerate(population) if p != seat):
+        if which == own.population and any(q == other.population for p, q in enumerate(population) if p != seat):
             where = {other.population: other.place}
             rest = [where[q] if q in where else reference[q] for p, q in enumerate(population) if p != seat]
-            pairs.append((seat, (*rest[:seat], mine.place, *rest[seat:])))
+            pairs.append((seat, (*rest[:seat], own.place, *rest[seat:])))
     return tuple(pairs)
 
 
@@ -71,26 +71,26 @@ class WinRates:
         self.payoffs, self.reference = payoffs, reference
         self._spans = spans_of(payoffs.utility_range, span) if payoffs.num_players > 1 else []
 
-    def profiles(self, mine: Member, others: Iterable[Member]) -> list[PolicyProfile]:
+    def profiles(self, own: Member, others: Iterable[Member]) -> list[PolicyProfile]:
         """What has to be evaluated for `of`."""
         which = self.payoffs.population
-        return [profile for other in others for _, profile in pairing(which, mine, other, self.reference)]
+        return [profile for other in others for _, profile in pairing(which, own, other, self.reference)]
 
-    def known(self, mine: Member, other: Member) -> float:
+    def known(self, own: Member, other: Member) -> float:
         """The mean over seats; NaN if none is known."""
-        found = []
-        for seat, profile in pairing(self.payoffs.population, mine, other, self.reference):
+        rates = []
+        for seat, profile in pairing(self.payoffs.population, own, other, self.reference):
             low, high = self._spans[seat]
             earned = float(self.payoffs.mean[(seat, *profile)])
             if not math.isnan(earned):
-                found.append(min(1.0, max(0.0, (earned - low) / (high - low))))
-        return sum(found) / len(found) if found else np.nan
+                rates.append(min(1.0, max(0.0, (earned - low) / (high - low))))
+        return sum(rates) / len(rates) if rates else np.nan
 
-    def of(self, mine: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
+    def of(self, own: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
         """Of a learner against another, by their snapshots, newest first; one snapshot of `other` stands for all. decay: what a pair of
         snapshots counts beside the next newer one. 0.5 if nothing is known."""
         total = weight = 0.0
-        for age, snapshot in enumerate(mine):
+        for age, snapshot in enumerate(own):
             rate = self.known(snapshot, other[min(age, len(other) - 1)]) if other else np.nan
             if not math.isnan(rate):
                 total, weight = total + decay**age * rate, weight + decay**age

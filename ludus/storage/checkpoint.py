@@ -65,9 +65,9 @@ def clean(folder: Path, keep: int, named: Sequence[str]) -> None:
     """Remove all but the `keep` newest of the checkpoints that are `named`, oldest first, and everything left over from a kill."""
     if not folder.is_dir():
         return
-    kept = named[-keep:]
+    newest = named[-keep:]
     for path in folder.iterdir():
-        if path.name not in kept:
+        if path.name not in newest:
             shutil.rmtree(path, ignore_errors=True)
 
 

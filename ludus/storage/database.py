@@ -170,11 +170,11 @@ def is_ours(path: Path) -> bool:
 
 def migrate(connection: sqlite3.Connection, where: str) -> int:
     """Applies what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `version_of`."""
-    found = version_of(connection, where)
-    for version in range(found, VERSION):
+    before = version_of(connection, where)
+    for version in range(before, VERSION):
         script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
         connection.executescript(script)
-    return found
+    return before
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -108,8 +108,8 @@ class Experiment:
         elif state == "stopped" and summary is not None:
             reason = summary.stopped_by
         elif state == "finished" and run in self.due:  # up to where it was to come before
-            told = f"{' '.join(self.due[run])} is still to come"
-            state, reason = ("interrupted", reason) if reason else ("stopped", told)
+            remaining = f"{' '.join(self.due[run])} is still to come"
+            state, reason = ("interrupted", reason) if reason else ("stopped", remaining)
         elif state == "running" or (state == "finished" and not reason.startswith(OVER)):
             reason = ""
         return RunStanding(run, folder, state, reason)

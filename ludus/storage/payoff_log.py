@@ -37,9 +37,9 @@ class Batch:
         """All arrays, in the order of the fields."""
         return self.profiles, self.n, self.mean, self.m2, self.wins, self.exact
 
-    def those(self, kept: NDArray[np.bool_]) -> Batch:
+    def those(self, selected: NDArray[np.bool_]) -> Batch:
         """Some of them."""
-        return Batch(*(column[kept] for column in self.columns))
+        return Batch(*(column[selected] for column in self.columns))
 
 
 _PART = 100_000  # rows that are read at a time

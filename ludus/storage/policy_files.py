@@ -44,9 +44,9 @@ class PolicyFiles:
     def check(self) -> None:
         """Raises RunError if a policy that the database names is missing or changed."""
         for file, sha256 in self._digests.items():
-            found = sha256_of(self.run_dir / file)
-            if found != sha256:
-                what = "was changed or damaged" if found else "is missing"
+            digest = sha256_of(self.run_dir / file)
+            if digest != sha256:
+                what = "was changed or damaged" if digest else "is missing"
                 raise RunError(
                     f"policy file {str(self.run_dir / file)!r} {what}. The run cannot go on without it; restore it from a copy."
                 )

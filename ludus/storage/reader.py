@@ -216,8 +216,8 @@ class Reader:
     def grew_from(self, before: Position) -> bool:
         """Whether all that was there at `before` is there still: a resumed run drops what came after its checkpoint."""
         with translated(self.path):
-            found = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
-            return found == [(before.committed,)]
+            rows = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
+            return rows == [(before.committed,)]
 
     def info(self) -> RunInfo:
         """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
@@ -297,9 +297,9 @@ class Reader:
     def tasks(self, *, policy: tuple[int, str] | None = None) -> tuple[StoredTask, ...]:
         """By generation, then id. policy: that trained this one of a population only."""
         columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
-        where, asked = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
+        where, arguments = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
         with translated(self.path):
-            rows = self._rows(f"SELECT {columns} FROM tasks {where} ORDER BY generation, id", *asked)
+            rows = self._rows(f"SELECT {columns} FROM tasks {where} ORDER BY generation, id", *arguments)
             return tuple(task_of(row) for row in rows)
 
     def opponents(self, *, task: str | None = None, least: float = 0.0) -> tuple[StoredOpponent, ...]:
@@ -360,16 +360,16 @@ class Reader:
 
     def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
         """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
-        asked = {json.dumps(list(profile)): profile for profile in profiles}
-        found: dict[tuple[int, ...], NDArray[np.int64]] = {}
+        profile_of = {json.dumps(list(profile)): profile for profile in profiles}
+        counts_of: dict[tuple[int, ...], NDArray[np.int64]] = {}
         with translated(self.path):
             sql = "SELECT profile, wins FROM matches WHERE profile IN (SELECT value FROM json_each(?)) AND wins != '[]'"
-            for text, wins in self._rows(sql, json.dumps([*asked])):
+            for text, wins in self._rows(sql, json.dumps([*profile_of])):
                 counts = np.array(json.loads(wins), np.int64)
-                found[asked[text]] = found.get(asked[text], np.zeros_like(counts)) + counts
+                counts_of[profile_of[text]] = counts_of.get(profile_of[text], np.zeros_like(counts)) + counts
         return {
             profile: tuple((w, d, lost) for w, d, lost in counts.tolist())
-            for profile, counts in found.items()
+            for profile, counts in counts_of.items()
             if counts.any()
         }
 
@@ -407,14 +407,14 @@ class Reader:
         """What `make` makes of the run as it is now: once, for all readers with this memory. of: the fields of `Position` that it depends
         on, beside the facts; `make` is asked again when one of them has changed, or when the run has been resumed from before."""
         with self.memory.lock, translated(self.path):
-            now, found = self.position(), self.memory.made.get(name)
-            made: T
-            if found is not None and self._still(found[0], now, of):
-                made = found[1]
+            now, cached = self.position(), self.memory.made.get(name)
+            result: T
+            if cached is not None and self._still(cached[0], now, of):
+                result = cached[1]
             else:
-                made = make()
-            self.memory.made[name] = now, made
-            return made
+                result = make()
+            self.memory.made[name] = now, result
+            return result
 
     def _still(self, before: Position, now: Position, of: Sequence[str]) -> bool:
         same = all(getattr(before, part) == getattr(now, part) for part in ("facts", *of))
@@ -484,11 +484,11 @@ class Reader:
 
     def last_events(self, *, limit: int, levels: Sequence[str] = (), kinds: Sequence[str] = ()) -> tuple[Event, ...]:
         """The newest so many, oldest first. levels, kinds: of these only."""
-        asked = [(column, json.dumps([*some])) for column, some in (("level", levels), ("kind", kinds)) if some]
-        where = " AND ".join(["TRUE", *(f"{column} IN (SELECT value FROM json_each(?))" for column, _ in asked)])
+        filters = [(column, json.dumps([*values])) for column, values in (("level", levels), ("kind", kinds)) if values]
+        where = " AND ".join(["TRUE", *(f"{column} IN (SELECT value FROM json_each(?))" for column, _ in filters)])
         sql = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
         with translated(self.path):
-            return tuple(Event(*row) for row in reversed(self._rows(sql, *(some for _, some in asked), limit)))
+            return tuple(Event(*row) for row in reversed(self._rows(sql, *(values for _, values in filters), limit)))
 
     def event_counts(self) -> dict[str, int]:
         """By level."""

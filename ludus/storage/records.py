@@ -232,17 +232,17 @@ STATISTICS_ROWS = f"{STATISTICS_OF} {STATISTICS_ORDER}"
 
 def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStatistics]:
     """Match -> its statistics. rows: as `STATISTICS_ROWS` gives them."""
-    found = {}
+    statistics = {}
     for match, group in groupby(rows, itemgetter(0)):
         _, player, name, n, mean, m2 = zip(*group, strict=True)
         players = player[-1] + 1
         names = name[: len(name) // players]
         shape = (players, len(names))
         means = np.array(mean, np.float64).reshape(shape)  # None is NaN
-        found[match] = NamedStatistics(
+        statistics[match] = NamedStatistics(
             names, np.array(n, np.int64).reshape(shape), means, np.array(m2, np.float64).reshape(shape)
         )
-    return found
+    return statistics
 
 
 def match_of(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:

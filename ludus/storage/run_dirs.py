@@ -43,12 +43,14 @@ def check_run_name(name: object, what: str, *, more: str = "") -> None:
         )
 
 
-def find_run(given: str | os.PathLike[str], *, zoo: bool = True) -> Path:
+def find_run(path_or_name: str | os.PathLike[str], *, zoo: bool = True) -> Path:
     """The directory that a user means by a path or by a name below ./runs: a run's, or that of an entry of a zoo, whose policies are named
     as a run's are. zoo=False: a run's. Raises RunError with the nearest names."""
-    if not isinstance(given, str | os.PathLike):
-        raise RunError(f"{given!r} was given, a run's name or directory was expected. `ludus runs` shows the runs.")
-    text = os.fspath(given)
+    if not isinstance(path_or_name, str | os.PathLike):
+        raise RunError(
+            f"{path_or_name!r} was given, a run's name or directory was expected. `ludus runs` shows the runs."
+        )
+    text = os.fspath(path_or_name)
     if not text:
         raise RunError("'' was given, a run's name or directory was expected. `ludus runs` shows the runs.")
     for candidate in (Path(text), RUNS / text):
@@ -211,8 +213,8 @@ class RunLock:
 
 
 def _close(lock: weakref.ref[RunLock]) -> None:
-    if (found := lock()) is not None:
-        found.close()
+    if (run_lock := lock()) is not None:
+        run_lock.close()
 
 
 def require_writable(run_dir: Path) -> None:
@@ -234,16 +236,16 @@ def require_empty(run_dir: Path) -> None:
     """Raises RunError for a folder in which anything lies: a new run would write over it. Changes nothing on disk."""
     if not run_dir.is_dir():
         return
-    found = sorted(path.name for path in run_dir.iterdir() if path.name not in _LEFT_BY_A_START)
-    if found:
-        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-        if EXPERIMENT in found:
+    names = sorted(path.name for path in run_dir.iterdir() if path.name not in _LEFT_BY_A_START)
+    if names:
+        listing = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        if EXPERIMENT in names:
             raise RunError(
                 f"run directory {str(run_dir)!r} holds an experiment. Nothing was written. Continue it with `ludus resume "
                 f"{shlex.quote(run_name(run_dir))}`, or give another --name."
             )
         raise RunError(
-            f"run directory {str(run_dir)!r} is not empty: it holds {shown}. Nothing was written. Give a --run-dir that is new or empty, "
+            f"run directory {str(run_dir)!r} is not empty: it holds {listing}. Nothing was written. Give a --run-dir that is new or empty, "
             "or --name for a folder below ./runs."
         )
 

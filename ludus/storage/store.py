@@ -108,8 +108,8 @@ def statistics_rows(match: Match) -> list[tuple[object, ...]]:
     columns = counted.n.tolist(), counted.mean.tolist(), counted.m2.tolist()
     return [
         (match.id, player, place, *row)
-        for player, mine in enumerate(zip(*columns, strict=True))
-        for place, row in enumerate(zip(counted.names, *mine, strict=True))
+        for player, player_columns in enumerate(zip(*columns, strict=True))
+        for place, row in enumerate(zip(counted.names, *player_columns, strict=True))
     ]
 
 
@@ -257,16 +257,16 @@ class Store:
         self._add("tasks", (task.id, *what, state, *numbers, failure, time.time()))
 
     def _opponents(self, task: TrainingTask, mixture: Mixture) -> None:
-        met: dict[int, dict[tuple[int, str], float]] = {}
+        weights: dict[int, dict[tuple[int, str], float]] = {}
         for factor in mixture.factors:
             for entry, prob in zip(factor.entries, factor.probs, strict=True):
                 for seat, ref in zip(factor.seats, entry, strict=True):
-                    some = met.setdefault(seat, {})
-                    some[ref.population, ref.policy] = some.get((ref.population, ref.policy), 0.0) + prob
-        for seat, some in met.items():
+                    weight_of = weights.setdefault(seat, {})
+                    weight_of[ref.population, ref.policy] = weight_of.get((ref.population, ref.policy), 0.0) + prob
+        for seat, weight_of in weights.items():
             if task.seats == (seat,):  # nobody else ever sits there
                 continue
-            for (population, policy), prob in sorted(some.items(), key=lambda item: -item[1])[:_LIKELIEST]:
+            for (population, policy), prob in sorted(weight_of.items(), key=lambda item: -item[1])[:_LIKELIEST]:
                 self._add("opponents", (task.id, seat, population, policy, prob))
 
     def ratings_recorded(self, population: int, ratings: Mapping[str, float]) -> None:
@@ -281,12 +281,12 @@ class Store:
 
     def curve_recorded(self, task: str, curve: Curve) -> None:
         """The curve of a training task so far. Only points that are new, or have changed, are written."""
-        kept = _same_points(self._curves.get(task), curve)
+        unchanged = _same_points(self._curves.get(task), curve)
         self._flush()
         with translated(self.path):
-            self._connection.execute("DELETE FROM curves WHERE task = ? AND point >= ?", (task, kept))
+            self._connection.execute("DELETE FROM curves WHERE task = ? AND point >= ?", (task, unchanged))
         names = [json.dumps(name) for name in curve.columns[len(FIXED) :]]
-        for k, row in enumerate(curve.values[kept:].tolist(), start=kept):
+        for k, row in enumerate(curve.values[unchanged:].tolist(), start=unchanged):
             known = (
                 f"{name}: {value:.7g}" for name, value in zip(names, row[len(FIXED) :], strict=True) if value == value
             )

@@ -43,8 +43,10 @@ def refuse_code(part: Any) -> None:
     name, called = values.get("id"), ""
     if isinstance(name, str) and ":" in name and "/" not in name and not name.startswith(_OURS):
         called = name  # Ludus's own too, whose functions can do as much
-        found = resolve_name("environment", name, {})
-        if isinstance(found, type) and all(callable(getattr(found, method, None)) for method in ("reset", "step")):
+        environment = resolve_name("environment", name, {})
+        if isinstance(environment, type) and all(
+            callable(getattr(environment, method, None)) for method in ("reset", "step")
+        ):
             del values["id"]
             called = ""
     if code := called or code_in(PolicySpec("", values)):
@@ -280,6 +282,6 @@ def _values(mean: NDArray[np.float64], solution: MetaSolution, player: int) -> N
     """float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
     missing."""
     own, weight = np.moveaxis(mean, player, 0), others(solution, player).ravel()
-    met = np.flatnonzero(weight)
-    values: NDArray[np.float64] = own.reshape(len(own), weight.size)[:, met] @ weight[met]
+    support = np.flatnonzero(weight)
+    values: NDArray[np.float64] = own.reshape(len(own), weight.size)[:, support] @ weight[support]
     return values

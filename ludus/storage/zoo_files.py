@@ -80,13 +80,13 @@ def list_entries(directory: Path) -> list[tuple[Path, Manifest | LudusError]]:
         raise RunError(
             f"there is no zoo in {str(directory)!r}: nothing was pushed there. `ludus push RUN {directory}` makes one."
         )
-    found: list[tuple[Path, Manifest | LudusError]] = []
+    manifests: list[tuple[Path, Manifest | LudusError]] = []
     for folder in entries:
         try:
-            found.append((folder, read_manifest(folder)))
+            manifests.append((folder, read_manifest(folder)))
         except LudusError as error:  # one broken entry must not hide the others
-            found.append((folder, error))
-    return found
+            manifests.append((folder, error))
+    return manifests
 
 
 def content_of(folder: Path, member: Member) -> bytes:
@@ -98,10 +98,10 @@ def content_of(folder: Path, member: Member) -> bytes:
         raise RunError(
             f"policy file {str(path)!r} cannot be read ({error.strerror}), and the manifest names it. Push it again."
         ) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != member.sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != member.sha256:
         raise RunError(
-            f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {found[:12]}…, {member.sha256[:12]}… was signed. Push it "
+            f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {digest[:12]}…, {member.sha256[:12]}… was signed. Push it "
             "again."
         )
     try:
@@ -119,7 +119,7 @@ def write_entry(folder: Path, manifest: Manifest, content: Callable[[Member], by
     Raises RunError where there is an entry already and it is not to be replaced, where something else is, while another process writes
     it, and where nothing can be written; whatever `content` raises.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder) as locked:
@@ -131,7 +131,7 @@ def write_entry(folder: Path, manifest: Manifest, content: Callable[[Member], by
     except OSError as error:
         raise RunError(f"{str(folder)!r} cannot be written: {error.strerror}. What was there is as it was.") from error
     finally:
-        for path in made:
+        for path in new_folders:
             with suppress(OSError):  # not empty: it was written
                 path.rmdir()
 

@@ -62,11 +62,11 @@ def synthetic_rollout(
     alone: dict[str, Any] = {"teams": Teams.of(np.arange(segments, dtype=np.int32), 1)} if team_size_of(policy) else {}
     steps, actions, logps, extras = [], [], [], []
     for _ in range(_LONGEST):
-        seen = _observe(env, seat, policy.takes_ids, rng)
+        observed = _observe(env, seat, policy.takes_ids, rng)
         noise = rng.random((segments, policy.noise_width), dtype=np.float32)
-        act = policy.act(seen.taken, seen.mask, memory, noise, **alone)
+        act = policy.act(observed.taken, observed.mask, memory, noise, **alone)
         memory = act.memory
-        steps.append(seen)
+        steps.append(observed)
         actions.append(act.action)
         logps.append(act.logp)
         extras.append(act.extras)
@@ -123,8 +123,8 @@ def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.rand
     if env.enumeration is not None:
         offset = np.asarray(env.enumeration.offset)
         ids = rng.integers(offset[seat], offset[seat + 1]).astype(np.int32)
-        taken: Array = ids if takes_ids else env.enumeration.observation[ids]
-        return _Seen(ids, taken, env.enumeration.mask[ids])
+        policy_input: Array = ids if takes_ids else env.enumeration.observation[ids]
+        return _Seen(ids, policy_input, env.enumeration.mask[ids])
     agent = env.agents_of(int(seat[0]))[0]
     observation = rng.standard_normal((len(seat), *(agent.observation.shape or ()))).astype(np.float32)
     if (choices := Choices.of(agent.action)) is None:
@@ -194,7 +194,7 @@ class _Loop:
         trajectories = self._make(self.learner, number)
         if poison:
             trajectories = replace(trajectories, reward=np.full_like(trajectories.reward, np.nan))
-        kept = {name: np.copy(getattr(trajectories, name)) for name in ("observation", "action", "reward", "start")}
+        copies = {name: np.copy(getattr(trajectories, name)) for name in ("observation", "action", "reward", "start")}
         for name, items in self.learner.items(trajectories):
             assert name in self.tables, f"items are for the table {name!r}, which tables() does not declare."
             lengths = {len(column) for column in items.values()}
@@ -207,7 +207,7 @@ class _Loop:
             )
             self.tables[name].announce(number)
             assert self.tables[name].try_insert(items), f"table {name!r} refused the items of one rollout."
-        for name, array in kept.items():
+        for name, array in copies.items():
             same = np.array_equal(array, getattr(trajectories, name), equal_nan=array.dtype.kind == "f")
             assert same, f"items changed the {name} of the trajectories it was given."
         self._learn(number)
@@ -340,15 +340,15 @@ def _check_warm_start(algorithm: Algorithm, context: LearnerContext, weights: We
 
 def _check_nan(loop: _Loop, rounds: int) -> None:
     good: Weights = loop.learner.weights()
-    said: str | None = None
+    message: str | None = None
     try:
         for number in range(rounds, 2 * rounds):
             good = loop.learner.weights()
             loop.round(number, poison=True)
     except TrainingError as error:
-        said = str(error)
-    assert said is not None, "the learner learned from rewards that are NaN; update must raise TrainingError."
-    assert said, "the TrainingError says nothing; it must say where the NaN arose."
+        message = str(error)
+    assert message is not None, "the learner learned from rewards that are NaN; update must raise TrainingError."
+    assert message, "the TrainingError says nothing; it must say where the NaN arose."
     after = loop.learner.weights()
     assert all(np.isfinite(array).all() for array in after.values()), (
         "after a TrainingError the weights are not finite."

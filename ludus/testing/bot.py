@@ -30,23 +30,23 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
     illegal move.
     """
     vector = make_env(env, num_envs=_ENVS, **options)
-    found = parse_bot(bot)
-    require_fit(repr(bot), found.make(), vector.spec)
+    bot_spec = parse_bot(bot)
+    require_fit(repr(bot), bot_spec.make(), vector.spec)
     spec = vector.spec
     for seat in range(spec.num_players):
         keys = seeding.keys(seed, "check bot", seat, count=episodes)
         before = _streams()
-        first = _moves(env, options, found, seat, keys)
+        first = _moves(env, options, bot_spec, seat, keys)
         same = _streams() == before
         assert same, (
             f"{bot} draws from the global streams of random or NumPy; draw from a generator of your own, made from `seed`."
         )
-        again = _moves(env, options, found, seat, keys)
+        again = _moves(env, options, bot_spec, seat, keys)
         assert first == again, (
             f"{bot} plays other moves in the same episodes as player {seat}; all of its chance must come from the `seed` of `restart`, and "
             "`restart` must forget the episode before."
         )
-        backwards = _moves(env, options, found, seat, keys[::-1])
+        backwards = _moves(env, options, bot_spec, seat, keys[::-1])
         assert first == backwards[::-1], (
             f"{bot} plays an episode otherwise after others, as player {seat}; `restart` must forget the episode before."
         )

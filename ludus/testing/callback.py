@@ -41,12 +41,12 @@ def check_callback(make: Callable[[], Callback], *, players: int = 2, generation
     assert first is not second, "make() gives the same callback each time; give a function that makes a new one."
     _check_options(first)
     with tempfile.TemporaryDirectory() as folder:
-        told = list(_run(Path(folder), players=players, generations=generations))
-        _tell(first, told)
-        _tell(first, told)  # a second run
-        died = next(k for k, (hook, *_) in enumerate(told) if hook == "on_generation") + 2
-        _tell(second, told[:died])
-        _tell(make(), [_start(Path(folder), players, generations, done=1), *told[1:]])  # it goes on in another process
+        calls = list(_run(Path(folder), players=players, generations=generations))
+        _tell(first, calls)
+        _tell(first, calls)  # a second run
+        died = next(k for k, (hook, *_) in enumerate(calls) if hook == "on_generation") + 2
+        _tell(second, calls[:died])
+        _tell(make(), [_start(Path(folder), players, generations, done=1), *calls[1:]])  # it goes on in another process
 
 
 def _check_options(callback: Callback) -> None:

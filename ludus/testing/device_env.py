@@ -61,7 +61,7 @@ class CopiedEnv:
         due, ended, agents = step.due[player], step.ended[player], self._agents[player]
         enumeration, rows = self.spec.enumeration, self.num_envs * agents
 
-        def seen(observation: Array, slot: NDArray[np.int32]) -> torch.Tensor:
+        def observations(observation: Array, slot: NDArray[np.int32]) -> torch.Tensor:
             if enumeration is None:
                 return dense(_spread(observation, slot, rows))
             ids = np.full(rows, enumeration.offset[player])
@@ -78,13 +78,13 @@ class CopiedEnv:
             mask = np.ones((rows, due.mask.shape[1]), np.bool_)
             mask[due.slot] = due.mask
         return DeviceSlots(
-            observation=seen(due.observation, due.slot),
+            observation=observations(due.observation, due.slot),
             mask=None if mask is None else dense(mask),
             due=dense(_spread(np.ones(len(due.slot), np.bool_), due.slot, rows)),
             reward=dense(reward),
             ended=dense(_spread(np.ones(len(ended.slot), np.bool_), ended.slot, rows)),
             terminated=dense(_spread(ended.terminated, ended.slot, rows)),
-            final=seen(ended.observation, ended.slot),
+            final=observations(ended.observation, ended.slot),
         )
 
     def _put(self, array: Array) -> torch.Tensor:

@@ -114,10 +114,10 @@ class PlayPlan:
             actor = Actor(env.spec, self.seeds)
             timestep = env.reset(self.seeds)
             for _ in range(min(self.steps, 20)):
-                kept, copies = _arrays(timestep), [column.copy() for column in _arrays(timestep)]
+                arrays, copies = _arrays(timestep), [column.copy() for column in _arrays(timestep)]
                 timestep = env.step(actor.actions(timestep))
                 unchanged = all(
-                    np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(kept, copies, strict=True)
+                    np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(arrays, copies, strict=True)
                 )
                 assert unchanged, (
                     "a step overwrote the timestep before it; buffers must stay valid until the second-next step."
@@ -311,8 +311,8 @@ def check_env(
     make: makes a vector of so many environments. team: whether each agent of a player is paid the player's whole return, or they split
     it; either: one of them. early_rewards: a player may be paid before its first decision in an episode; they belong to no decision.
     """
-    found = checks(make, num_envs=num_envs, steps=steps, seed=seed, team=team, early_rewards=early_rewards)
-    for check in found:
+    results = checks(make, num_envs=num_envs, steps=steps, seed=seed, team=team, early_rewards=early_rewards)
+    for check in results:
         if check.failure is not None:
             raise AssertionError(check.failure) from check.error
 
@@ -365,9 +365,9 @@ def _run(name: str, check: Callable[[], str]) -> Check:
 
 def _other(plan: PlayPlan, name: str, check: Callable[[], str]) -> Check:
     """One of the later plays. What stopped the first one stops most of them; it is told once."""
-    found = _run(name, check)
-    if plan.stopped is None or found.error is None or isinstance(found.error, AssertionError):
-        return found
+    result = _run(name, check)
+    if plan.stopped is None or result.error is None or isinstance(result.error, AssertionError):
+        return result
     return Check(name, note="not checked: it was stopped as the first play was", left_out=True)
 
 

@@ -169,8 +169,8 @@ class ScriptedEnv:
                 ended[script.player[agent]].append((self._slot(e, agent), reward, script.terminated, final))
             if self._left[e]:
                 for agent, observation, reward in frames[now].due:
-                    seen = any(agent == a for frame in frames[:now] for a, _, _ in frame.due)
-                    due[script.player[agent]].append((self._slot(e, agent), observation, reward, not seen))
+                    acted_before = any(agent == a for frame in frames[:now] for a, _, _ in frame.due)
+                    due[script.player[agent]].append((self._slot(e, agent), observation, reward, not acted_before))
         return Timestep(
             tuple(_due(rows) for rows in due),
             tuple(_ended(rows) for rows in ended),
@@ -247,8 +247,10 @@ class FixedPolicy:
     ) -> PolicyOutput:
         """The same action for every row; the extra "seen" repeats the first number of each observation."""
         n = len(observation)
-        seen = np.asarray(observation, np.float32).reshape(n, -1)[:, 0].copy()
-        return PolicyOutput(np.full(n, self.action, np.int32), np.full(n, self.logp, np.float32), None, {"seen": seen})
+        first_number = np.asarray(observation, np.float32).reshape(n, -1)[:, 0].copy()
+        return PolicyOutput(
+            np.full(n, self.action, np.int32), np.full(n, self.logp, np.float32), None, {"seen": first_number}
+        )
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: the action may be illegal."""
@@ -395,9 +397,9 @@ class KeyAndDoor(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._seen(), float(over), over, not over and self._step == self._steps, {}
 
     def _seen(self) -> NDArray[np.float32]:
-        seen = np.zeros((2, self._size, 2 * self._size + 1), np.float32)
-        seen[int(self._key), self._row, self._column] = 1.0
-        return seen.ravel()
+        planes = np.zeros((2, self._size, 2 * self._size + 1), np.float32)
+        planes[int(self._key), self._row, self._column] = 1.0
+        return planes.ravel()
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -86,8 +86,10 @@ def layout(spec: EnvSpec, num_envs: int, timestep: Timestep) -> None:
         for what, rows in (("due", due), ("ended", ended)):
             _check_slots(spec, num_envs, p, rows.slot, f"player {p}: `{what}.slot`")
             _typed(rows.reward, np.float32, rows.slot.shape, f"player {p}: `{what}.reward`")
-            seen = (len(rows.observation), len(rows.slot))
-            assert seen[0] == seen[1], f"player {p}: `{what}` has {seen[0]} observations for {seen[1]} slots."
+            lengths = (len(rows.observation), len(rows.slot))
+            assert lengths[0] == lengths[1], (
+                f"player {p}: `{what}` has {lengths[0]} observations for {lengths[1]} slots."
+            )
         _typed(due.first, np.bool_, due.slot.shape, f"player {p}: `first`")
         assert ended.terminated.shape == ended.slot.shape, (
             f"player {p}: `terminated` needs one entry for each ended row."
@@ -181,8 +183,10 @@ def _outside(space: Space[Any], observation: Array) -> int:
 
 
 def _typed(array: Array, dtype: Any, shape: tuple[int, ...], what: str) -> None:
-    given = f"{array.dtype}{list(array.shape)}"
-    assert given == f"{np.dtype(dtype)}{list(shape)}", f"{what} must be {np.dtype(dtype)}{list(shape)}; it is {given}."
+    description = f"{array.dtype}{list(array.shape)}"
+    assert description == f"{np.dtype(dtype)}{list(shape)}", (
+        f"{what} must be {np.dtype(dtype)}{list(shape)}; it is {description}."
+    )
 
 
 TeamRewards: TypeAlias = Literal["either", "shared", "split"]
@@ -342,10 +346,10 @@ class Ledger:
             "split": believed.all(axis=1) & (np.abs(paid.sum(axis=1) - returns) > off),
         }
         ways = {"shared"} if self._agents[p] == 1 else self._ways
-        kept = {way for way in ways if not wrong[way].any()}
+        right = {way for way in ways if not wrong[way].any()}
         if self._agents[p] > 1:
-            self._ways = kept or ways
-        if kept:
+            self._ways = right or ways
+        if right:
             return
         shared = wrong["shared"]
         if "shared" in ways and shared.any():
@@ -397,8 +401,8 @@ def record(spec: EnvSpec, timestep: Timestep, trace: Sequence[list[Row]]) -> Non
     for p, due in enumerate(timestep.due):
         agents = len(spec.agents_of(p))
         for i, slot in enumerate(due.slot.tolist()):
-            shown = _bytes(due.observation[i]), b"" if due.mask is None else _bytes(due.mask[i])
-            trace[slot // agents].append(("due", p, slot % agents, *shown, float(due.reward[i]), bool(due.first[i])))
+            visible = _bytes(due.observation[i]), b"" if due.mask is None else _bytes(due.mask[i])
+            trace[slot // agents].append(("due", p, slot % agents, *visible, float(due.reward[i]), bool(due.first[i])))
 
 
 def same(one: Trace, other: Trace, what: str, *, whole: bool = True) -> None:
@@ -424,8 +428,8 @@ def _difference(x: Row, y: Row) -> str:
     k = next((k for k, (a, b) in enumerate(zip(values, others, strict=False)) if a != b), 0)
     if kind != other or not (field := _FIELDS[str(kind)][k]):
         return f"{_who(x)}, and {_who(y)}"
-    seen = "" if isinstance(values[k], bytes) else f", {values[k]} and {others[k]}"
-    return f"{_who(x)}, and the {field} differs{seen}"
+    both = "" if isinstance(values[k], bytes) else f", {values[k]} and {others[k]}"
+    return f"{_who(x)}, and the {field} differs{both}"
 
 
 def _who(row: Row) -> str:

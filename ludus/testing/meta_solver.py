@@ -129,8 +129,10 @@ def _check_solution(name: str, game: _Game, solution: MetaSolution) -> None:
     assert isinstance(solution, MetaSolution), (
         f"{name}.solve answers {type(solution).__name__} for {game.name}; expected a Solution."
     )
-    given = (solution.marginals is None) + (solution.joint is None)
-    assert given == 1, f"{name} gives {2 - given} of marginals and joint for {game.name}; expected exactly one."
+    num_missing = (solution.marginals is None) + (solution.joint is None)
+    assert num_missing == 1, (
+        f"{name} gives {2 - num_missing} of marginals and joint for {game.name}; expected exactly one."
+    )
     assert math.isnan(solution.gap) or solution.gap >= 0.0, (
         f"{name} gives the gap {solution.gap} for {game.name}; expected NaN or >= 0."
     )

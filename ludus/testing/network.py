@@ -56,14 +56,14 @@ def _check_made(first: OwnBody, again: OwnBody) -> None:
 
 def _check_rows(network: OwnBody, x: Tensor) -> None:
     weights = copy.deepcopy(network.state_dict())
-    given = x.clone()
+    copied = x.clone()
     with torch.no_grad():
         out = network(x)
         assert out.shape == (len(x), network.features), (
             f"it answers shape {list(out.shape)} for {len(x)} rows; expected {[len(x), network.features]}."
         )
         assert torch.isfinite(out).all(), "it answers numbers that are not finite."
-        assert torch.equal(x, given), "it changes its input; work on a copy (no operations that end in _ on it)."
+        assert torch.equal(x, copied), "it changes its input; work on a copy (no operations that end in _ on it)."
         assert torch.equal(out, network(x)), (
             "it answers otherwise when it is asked again; what it answers must depend on the input alone."
         )

@@ -110,10 +110,10 @@ def _check_answer(policy: Policy, rows: _Rows, mode: str) -> None:
 
 def _check_pure(policy: Policy, rows: _Rows, mode: str) -> None:
     names = ("observation", "mask", "memory", "noise")
-    before = {name: None if (given := getattr(rows, name)) is None else given.copy() for name in names}
+    before = {name: None if (array := getattr(rows, name)) is None else array.copy() for name in names}
     first, second = _act(policy, rows, mode), _act(policy, rows, mode)
-    for name, given in before.items():
-        assert given is None or np.array_equal(given, getattr(rows, name)), f"act changed the {name} it was given."
+    for name, array in before.items():
+        assert array is None or np.array_equal(array, getattr(rows, name)), f"act changed the {name} it was given."
     assert np.array_equal(first.action, second.action), (
         f"act in mode {mode!r} is not pure: two equal calls chose differently."
     )
@@ -165,9 +165,11 @@ def _check_table(policy: Policy, enumeration: Enumeration, player: int, mode: st
         observation = state if policy.takes_ids else enumeration.observation[state]
         answer = _act(policy, _rows(policy, observation, enumeration.mask[state], rng), mode)
         p = table[row]
-        seen = np.bincount(answer.action, minlength=len(p)) / draws
+        frequency = np.bincount(answer.action, minlength=len(p)) / draws
         bound = 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-3
-        assert (np.abs(seen - p) <= bound).all(), f"in state {row} act plays {seen}, tabulate says {p} (mode {mode!r})."
+        assert (np.abs(frequency - p) <= bound).all(), (
+            f"in state {row} act plays {frequency}, tabulate says {p} (mode {mode!r})."
+        )
         assert np.allclose(np.exp(answer.logp), p[answer.action], atol=1e-4), (
             f"in state {row} logp does not agree with tabulate (mode {mode!r})."
         )

@@ -46,7 +46,7 @@ def _rollout(env: EnvSpec, seats: tuple[int, ...], seed: int, *, segments: int) 
 
 
 def _check_rollout(twins: tuple[Processing, Processing], env: EnvSpec, rows: Trajectories, seed: int) -> None:
-    kept = {
+    copies = {
         f.name: np.copy(getattr(rows, f.name)) for f in fields(rows) if isinstance(getattr(rows, f.name), np.ndarray)
     }
     ends = []
@@ -60,7 +60,7 @@ def _check_rollout(twins: tuple[Processing, Processing], env: EnvSpec, rows: Tra
         assert not different, (
             f"asked again, with an equal stream, it answers another {different}; draw from rng alone, and keep nothing."
         )
-    for name, array in kept.items():
+    for name, array in copies.items():
         assert np.array_equal(array, getattr(rows, name)), f"it changed the {name} of the rows that it was given."
 
 

@@ -169,15 +169,15 @@ def _check_arguments(runtime: Runtime) -> None:
 
 
 def _check_restart(runtime: Runtime) -> None:
-    told: list[str] = []
-    runtime.tell = told.append
+    messages: list[str] = []
+    runtime.tell = messages.append
     part = runtime.spawn(Tally, 5, restarts=1, name="the fifth")
     before = runtime.call(part, "add", 1)
     assert runtime.get(before) == 6, "a part that may be restarted does not start from its spec"
     assert runtime.incarnation(part) == 0, "a new part's incarnation is not 0"
     runtime.restart(part, why="fell asleep")
-    assert len(told) == 1, f"one part was made again, and `tell` took {told}"
-    assert told[0].startswith("the fifth fell asleep"), f"`tell` does not say which part and why: {told[0]!r}"
+    assert len(messages) == 1, f"one part was made again, and `tell` took {messages}"
+    assert messages[0].startswith("the fifth fell asleep"), f"`tell` does not say which part and why: {messages[0]!r}"
     assert runtime.incarnation(part) == 1, "the incarnation of a part that was made again once is not 1"
     assert runtime.get(runtime.call(part, "add", 2)) == 7, "a part that was made again does not start from its spec"
     runtime.restart(part)
@@ -196,32 +196,34 @@ def _check_restart(runtime: Runtime) -> None:
 
 def asker(spec: list[Peer]) -> Tally:
     """A part that is made with peers."""
-    made = Tally(0)
-    made.keep(spec)
-    return made
+    counter = Tally(0)
+    counter.keep(spec)
+    return counter
 
 
 def _check_peers(runtime: Runtime) -> None:
-    asked = [runtime.spawn(Tally, k, restarts=1, concurrency=k) for k in (1, 2)]
-    peers = [runtime.peer(part) for part in asked]
+    parts = [runtime.spawn(Tally, k, restarts=1, concurrency=k) for k in (1, 2)]
+    peers = [runtime.peer(part) for part in parts]
     middle = runtime.spawn(asker, peers)
     relayed = runtime.get(runtime.call(middle, "relay", "add", 10))
     assert relayed == [11, 12], f"two peers that a part was made with answered {relayed}, expected [11, 12]"
-    assert runtime.get(runtime.call(asked[0], "add", 0)) == 11, "a peer asks another part than the one it was made from"
+    assert runtime.get(runtime.call(parts[0], "add", 0)) == 11, "a peer asks another part than the one it was made from"
     doubled = runtime.get(runtime.call(middle, "ask", peers[0], "double", np.arange(3)))
     assert doubled.tolist() == [0, 2, 4], "an array changed on its way to a peer or back"
-    told = runtime.get(runtime.call(middle, "ask", peers[1], "fail", "the reason"))
-    assert told == "DataError: the reason", f"what a peer's part raised arrived as {told!r}"
+    outcome = runtime.get(runtime.call(middle, "ask", peers[1], "fail", "the reason"))
+    assert outcome == "DataError: the reason", f"what a peer's part raised arrived as {outcome!r}"
     _expect(DataError, lambda: peers[1].ask("fail", "it"), "a peer asked by the driver", message="it")
     replies = [peers[0].send("add", 1), peers[0].send("add", runtime.put(2))]
     assert [reply.result(timeout=60) for reply in replies] == [12, 14], "what the driver sent to a peer was lost"
-    runtime.restart(asked[0])
-    runtime.stop(asked[1])
+    runtime.restart(parts[0])
+    runtime.stop(parts[1])
     for peer in peers:
         _expect(PartDied, partial(peer.ask, "add", 1), "a peer of a part that was given up or stopped")
-        told = runtime.get(runtime.call(middle, "ask", peer, "add", 1))
-        assert told.startswith("PartDied"), f"within a part, a peer of one that was given up or stopped gave {told!r}"
-    fresh = runtime.get(runtime.call(middle, "ask", runtime.peer(asked[0]), "add", 1))
+        outcome = runtime.get(runtime.call(middle, "ask", peer, "add", 1))
+        assert outcome.startswith("PartDied"), (
+            f"within a part, a peer of one that was given up or stopped gave {outcome!r}"
+        )
+    fresh = runtime.get(runtime.call(middle, "ask", runtime.peer(parts[0]), "add", 1))
     assert fresh == 2, "the new peer of a part that was made again does not ask the new one"
 
 

@@ -65,17 +65,19 @@ def _check_evaluation(task: EvaluationTask, view: View) -> None:
 
 
 def _check_solution(task: str, solution: MetaSolution, sizes: tuple[int, ...]) -> None:
-    given = tuple(len(m) for m in solution.marginals or ()) if solution.joint is None else solution.joint.shape
-    assert given == sizes, f"task {task!r}: its solution is for sizes {given}, the payoff table has {sizes}"
+    shape = tuple(len(m) for m in solution.marginals or ()) if solution.joint is None else solution.joint.shape
+    assert shape == sizes, f"task {task!r}: its solution is for sizes {shape}, the payoff table has {sizes}"
     for probs in solution.strategies:
         assert (probs >= 0).all(), f"task {task!r}: a probability of its solution is negative or NaN"
         assert abs(probs.sum() - 1) < 1e-6, f"task {task!r}: a meta-strategy sums to {probs.sum()}"
 
 
 def _check_training(task: TrainingTask, view: View, members: set[Name], live: set[Name]) -> None:
-    mine = {p for p, k in enumerate(view.payoffs.population) if k == task.population}
+    own_seats = {p for p, k in enumerate(view.payoffs.population) if k == task.population}
     assert task.seats, f"task {task.id!r} has no seats"
-    assert set(task.seats) <= mine, f"task {task.id!r}: seats {task.seats} are not all of population {task.population}"
+    assert set(task.seats) <= own_seats, (
+        f"task {task.id!r}: seats {task.seats} are not all of population {task.population}"
+    )
     assert (task.population, task.policy) not in members, (
         f"task {task.id!r} would make policy {task.policy!r}, which exists"
     )
@@ -306,8 +308,8 @@ def _spread(count: int) -> list[int]:
     return sorted({0, 1, count // 3, count // 2, 2 * count // 3, count - 1} & set(range(count)))
 
 
-def _difference(expected: list[object], given: list[object]) -> str:
-    for k, (a, b) in enumerate(itertools.zip_longest(expected, given)):
+def _difference(expected: list[object], actual: list[object]) -> str:
+    for k, (a, b) in enumerate(itertools.zip_longest(expected, actual)):
         if a != b:
             return f"task {k} was {a}\nand became {b}"
     return "nothing"

@@ -119,9 +119,9 @@ def _check_refusals(make: MakeTable, kind: str) -> None:
 
 def _check_copies(make: MakeTable, kind: str) -> None:
     table, rng = make(TableSpec("t", kind, capacity=20)), np.random.default_rng(0)
-    mine = {name: array.copy() for name, array in items(0, 4).items()}
-    table.try_insert(mine, rng)
-    mine["number"][:] = 99
+    arrays = {name: array.copy() for name, array in items(0, 4).items()}
+    table.try_insert(arrays, rng)
+    arrays["number"][:] = 99
     everything = table.try_sample(0, rng)
     assert everything is not None, "asked for everything, it gave nothing"
     assert everything.columns["number"].tolist() == [0, 1, 2, 3], (
@@ -148,8 +148,10 @@ def _check_state(make: MakeTable, kind: str) -> None:
         a, b = (one.try_sample(3, stream) for one, stream in zip((table, other), rngs, strict=True))
         assert (a is None) == (b is None), "samples went apart"
         if a is not None and b is not None:
-            ours, theirs = ({**x.columns, "index": x.index, "probability": x.probability} for x in (a, b))
-            _assert_equal(ours, theirs, "a loaded table gives other samples than the one it was saved from")
+            samples_of_a, samples_of_b = ({**x.columns, "index": x.index, "probability": x.probability} for x in (a, b))
+            _assert_equal(
+                samples_of_a, samples_of_b, "a loaded table gives other samples than the one it was saved from"
+            )
     _assert_equal(other.state_dict(), table.state_dict(), "a loaded table ended in another state")
 
 

@@ -153,8 +153,8 @@ def _check_hooks(callback: Callback) -> None:
                 **{p.name: p for p in wanted if p.kind is p.KEYWORD_ONLY},
             )
         except TypeError as error:
-            given = ", ".join(["self", *(f"*, {p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in wanted)])
-            raise ConfigError(f"callback {kind!r} must have {name}({given}): {error}.") from error
+            parameters = ", ".join(["self", *(f"*, {p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in wanted)])
+            raise ConfigError(f"callback {kind!r} must have {name}({parameters}): {error}.") from error
 
 
 def dump_callback(callback: Callback) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class AsyncCollector:
     def begin(self) -> None:
         for most in range(1, self._async_limits.in_flight + 1):  # everybody gets one before somebody gets two
             for host in self._hosts:
-                if sum(asked.host == host for asked in self._asked) < most and not self._ask(host):
+                if sum(request.host == host for request in self._asked) < most and not self._ask(host):
                     return
 
     def take(self) -> Collected:
@@ -175,8 +175,8 @@ class AsyncCollector:
         return collected
 
     def close(self) -> None:
-        for asked in self._asked:
-            self._rollouts.cancel(asked.pending)
+        for request in self._asked:
+            self._rollouts.cancel(request.pending)
         self._asked = []
 
     def _ask(self, host: int) -> bool:
@@ -195,53 +195,53 @@ class AsyncCollector:
     def _gather(self, least: int) -> Collected:
         """So many partial results that are not too old, or all that are still asked for, and those that come within the window after
         them."""
-        found: list[Rollout] = []
+        rollouts: list[Rollout] = []
         stale = 0
-        while len(found) < least and self._asked:
-            for asked in self._arrived(at_least=1, timeout=None):
-                stale += self._keep(found, asked, self._deliver(asked))
+        while len(rollouts) < least and self._asked:
+            for request in self._arrived(at_least=1, timeout=None):
+                stale += self._keep(rollouts, request, self._deliver(request))
         if self._async_limits.gather_window and self._asked:
-            for asked in self._arrived(at_least=len(self._asked), timeout=self._async_limits.gather_window):
-                stale += self._keep(found, asked, self._deliver(asked))
-        return Collected(found, stale)
+            for request in self._arrived(at_least=len(self._asked), timeout=self._async_limits.gather_window):
+                stale += self._keep(rollouts, request, self._deliver(request))
+        return Collected(rollouts, stale)
 
     def _arrived(self, *, at_least: int, timeout: float | None) -> list[_Asked]:
-        pending = [asked.pending for asked in self._asked]
+        pending = [request.pending for request in self._asked]
         done = self._rollouts.done(pending, at_least=at_least, timeout=timeout)
-        return [asked for asked in self._asked if asked.pending in done]
+        return [request for request in self._asked if request.pending in done]
 
-    def _deliver(self, asked: _Asked) -> Rollout | None:
+    def _deliver(self, request: _Asked) -> Rollout | None:
         """What came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it. What the
         next life owes already (another task slot was first to learn of the death) stays asked for."""
-        if asked not in self._asked:
+        if request not in self._asked:
             return None
-        self._asked.remove(asked)
-        rollout = self._rollouts.take(asked.pending, receive=self._receive)
+        self._asked.remove(request)
+        rollout = self._rollouts.take(request.pending, receive=self._receive)
         if rollout is None:
-            owed = [other for other in self._asked if other.host == asked.host]
-            for lost in [other for other in owed if other.lease.worker == asked.lease.worker]:
+            owed = [other for other in self._asked if other.host == request.host]
+            for lost in [other for other in owed if other.lease.worker == request.lease.worker]:
                 self._rollouts.cancel(lost.pending)
                 self._asked.remove(lost)
                 owed.remove(lost)
-            self._credits.died(asked.lease.worker)
-            self._open[asked.host] = self._carries_on and bool(owed)
-        elif self._credits.deliver(asked.lease):
-            self._taken.append(asked.lease)
+            self._credits.died(request.lease.worker)
+            self._open[request.host] = self._carries_on and bool(owed)
+        elif self._credits.deliver(request.lease):
+            self._taken.append(request.lease)
         return rollout
 
-    def _keep(self, found: list[Rollout], asked: _Asked, rollout: Rollout | None) -> int:
-        """Add what came to `found`. If it is too old, throw it away, ask for another with the newest weights, and return how many decisions
-        it was."""
+    def _keep(self, rollouts: list[Rollout], request: _Asked, rollout: Rollout | None) -> int:
+        """Add the rollout to `rollouts`. One that is too old is discarded, and another is requested with the newest weights; then return
+        its number of decisions."""
         if rollout is None:
             return 0
-        learner = asked.pending.request.learner
+        learner = request.pending.request.learner
         assert learner is not None
         assert learner.version is not None
         if self._async_limits.max_lag is not None and self._version() - learner.version > self._async_limits.max_lag:
-            if asked.lease in self._taken:  # nothing will be learned from it
-                self._taken.remove(asked.lease)
-                self._credits.release([asked.lease])
-            self._ask(asked.host)
+            if request.lease in self._taken:  # nothing will be learned from it
+                self._taken.remove(request.lease)
+                self._credits.release([request.lease])
+            self._ask(request.host)
             return rollout.counters["learner_decisions"]
-        found.append(rollout)
+        rollouts.append(rollout)
         return 0

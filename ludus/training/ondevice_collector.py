@@ -49,20 +49,20 @@ class DeviceVectors:
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
         """Raises what `OffersDevice.on_device` raises."""
-        made = self._made.pop(task_slot, None)
-        if made is not None and (made.device, made.num_envs) != (device, num_envs):
-            made.close()
-            made = None
-        if made is None:
+        vector = self._made.pop(task_slot, None)
+        if vector is not None and (vector.device, vector.num_envs) != (device, num_envs):
+            vector.close()
+            vector = None
+        if vector is None:
             assert isinstance(self.env, OffersDevice)
-            made = self.env.on_device(device, num_envs=num_envs)
-        self._made[task_slot] = made
-        return made
+            vector = self.env.on_device(device, num_envs=num_envs)
+        self._made[task_slot] = vector
+        return vector
 
     def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
         """Of a policy in an enumerated game; those of frozen policies that were asked for last are kept."""
-        if (found := self._tables.find((ref, player))) is not None:
-            return found
+        if (cached := self._tables.find((ref, player))) is not None:
+            return cached
         enumeration = self.env.spec.enumeration
         assert enumeration is not None
         table = policy.tabulate(enumeration, player, mode=ref.mode)
@@ -96,12 +96,12 @@ def select_collector(
     place = None if trainer is None else trainer.placement
     if vectors.asked == "auto" and (place is None or place.device == "cpu"):
         return ""
-    found = ELSEWHERE if trainer is None else trainer.in_place
-    reason = found if isinstance(found, str) else why_not_on_device(vectors.env, collect, asynchronous=asynchronous)
+    learner = ELSEWHERE if trainer is None else trainer.in_place
+    reason = learner if isinstance(learner, str) else why_not_on_device(vectors.env, collect, asynchronous=asynchronous)
     reason = reason or _why_not(vectors.env.spec, task, collect, frozen=frozen)
     if reason and vectors.asked == "device":
         raise refused(f"task {task.id}", reason)
-    return reason or found
+    return reason or learner
 
 
 ELSEWHERE = "its learner is in another process"

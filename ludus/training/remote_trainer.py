@@ -152,8 +152,8 @@ class ProcessGroup:
             store = dist.FileStore(address.removeprefix("file://"), self.size)
             store.set_timeout(self._timeout)
             return store
-        host, found, port = address.rpartition(":")
-        if not (found and port.isdecimal()):
+        host, separator, port = address.rpartition(":")
+        if not (separator and port.isdecimal()):
             raise RunError(f"ranks meet at {address!r}; expected HOST:PORT of a RankMeeting, or file:///PATH.")
         return dist.TCPStore(host, int(port), None, False, timeout=self._timeout, wait_for_workers=False)
 
@@ -312,14 +312,14 @@ class _RankParts:
     def gathered(self, answers: Sequence[Ref]) -> list[Any]:
         """The values of answers of the first ranks. The first error ends it: the others wait for one that will not come. Raises RunError
         for a rank whose process does not run."""
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         pending = answers
         while pending:
             done, pending = self.runtime.wait(pending, at_least=1, timeout=self.deadline)
-            found.update((id(answer), self.runtime.get(answer)) for answer in done)
+            values.update((id(answer), self.runtime.get(answer)) for answer in done)
             if not done:
-                self._require_running([rank for rank, answer in enumerate(answers) if id(answer) not in found])
-        return [found[id(answer)] for answer in answers]
+                self._require_running([rank for rank, answer in enumerate(answers) if id(answer) not in values])
+        return [values[id(answer)] for answer in answers]
 
     def _require_running(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
@@ -397,14 +397,14 @@ class RemoteTrainer:
 
     @property
     def weights(self) -> Weights:
-        found: Weights = self._ranks.first("weights")
-        return found
+        weights: Weights = self._ranks.first("weights")
+        return weights
 
     @property
     def place(self) -> str:
         """Where the ranks learn, as the first says."""
-        found: str = self._ranks.first("place")
-        return found
+        place: str = self._ranks.first("place")
+        return place
 
     def announce(self, version: int) -> None:
         self._ranks.call("announce", version)

@@ -57,14 +57,14 @@ class TrainingCounts:
         self.episodes += rollout.counters["episodes"]
         self.next_episode = max(self.next_episode, rollout.next_episode)
         episodes, sums = rollout.episodes, rollout.sums
-        mine = episodes.earned
-        if len(mine):
-            self.returns.append(float(mine.mean()))
-            self.wins.append((won(episodes.returns, episodes.seat), len(mine)))
+        own_returns = episodes.earned
+        if len(own_returns):
+            self.returns.append(float(own_returns.mean()))
+            self.wins.append((won(episodes.returns, episodes.seat), len(own_returns)))
         elif sums is not None and sums.count:
             self.returns.append(sums.mean)
             self.wins.append((sums.won, sums.count))
-        return mine
+        return own_returns
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -176,10 +176,10 @@ class RequestMaker:
             envs = self._rollouts.num_envs
             count.next_episode = -(-count.next_episode // envs) * envs
         row = count.requests % len(self._rows) if self._rows else None
-        asked = collect if row is None else replace(collect, modes=((condition_mode(row), 1.0),))
+        settings = collect if row is None else replace(collect, modes=((condition_mode(row), 1.0),))
         opponents, policies = self.playing(learner, weights, row=row)
         share = self._task.together
-        request = asked.request(
+        request = settings.request(
             learner,
             opponents,
             seats=self._seats[host],

@@ -164,8 +164,8 @@ class StandaloneLearner:
                 f"the file {path} has decisions of {origin.env!r}, and this learner plays {self.env.id!r}; give it a file of that, or make "
                 f"one with env={origin.env!r}."
             )
-        kept = [(piece, np.isin(piece.seat, players)) for piece in recorded.trajectories]
-        pieces = [piece if own.all() else select(piece, np.flatnonzero(own)) for piece, own in kept if own.any()]
+        own_rows = [(piece, np.isin(piece.seat, players)) for piece in recorded.trajectories]
+        pieces = [piece if own.all() else select(piece, np.flatnonzero(own)) for piece, own in own_rows if own.any()]
         if not pieces:
             raise DataError(
                 f"the file {path} has decisions of the players {list(origin.seats)}, and this learner plays {players}; record "
@@ -195,8 +195,10 @@ class StandaloneLearner:
         if strange := sorted(set(others) - set(range(self.env.num_players))):
             raise ScenarioError(f"others play {strange}; the game has the players 0 to {self.env.num_players - 1}.")
         same = others.keys() == self._others.keys() and all(self._others[p] is policy for p, policy in others.items())
-        met = self._others_version + (not same)
-        refs = {p: PolicyRef(1 + p, "other", met) if p in others else _MINE for p in range(self.env.num_players)}
+        others_version = self._others_version + (not same)
+        refs = {
+            p: PolicyRef(1 + p, "other", others_version) if p in others else _MINE for p in range(self.env.num_players)
+        }
         lacking = [p for p, ref in refs.items() if ref == _MINE and p not in self.players]
         if lacking:
             raise ScenarioError(f"nobody plays the players {lacking}: give others={{{lacking[0]}: policy, …}}.")
@@ -206,10 +208,10 @@ class StandaloneLearner:
             raise ScenarioError(
                 f"others play {sorted(others)}, and nobody is left for the learner, which plays {self.players}."
             )
-        mine = _MINE._replace(population=self._loads, version=self._version)
-        factors = {p: ([mine if ref == _MINE else ref], [1.0]) for p, ref in refs.items()}
+        learner_ref = _MINE._replace(population=self._loads, version=self._version)
+        factors = {p: ([learner_ref if ref == _MINE else ref], [1.0]) for p, ref in refs.items()}
         request = replace(collect, amount=collect.amount if amount is None else amount).request(
-            mine,
+            learner_ref,
             Mixture.product(factors),
             seats=seats,
             seed=seeding.key(self._seed, "by hand", self._collected),
@@ -219,10 +221,10 @@ class StandaloneLearner:
             carry_on=self._goes_on and same and collect.unit == "decisions",
         )
         self._collected += 1
-        self._others, self._others_version = others, met
+        self._others, self._others_version = others, others_version
         self._goes_on = False  # if this raises
-        policies = [(mine, self.policy), *((refs[p], policy) for p, policy in others.items())]
-        modes = [(mine._replace(mode=mode), self.policy) for mode, _ in collect.modes]
+        policies = [(learner_ref, self.policy), *((refs[p], policy) for p, policy in others.items())]
+        modes = [(learner_ref._replace(mode=mode), self.policy) for mode, _ in collect.modes]
         rollout = self._rollouts.run(request, [*policies, *modes])
         self._goes_on = True
         self._episode = max(self._episode, rollout.next_episode)  # a carried one may have been left behind
@@ -328,8 +330,8 @@ def learner(
             f"an object was given as algorithm, and the options {sorted(options)} beside it; put them into the object."
         )
     require(part, "algorithm", (Algorithm,), ALGORITHMS)
-    given = Environment.of(env)
-    environment = given if isinstance(given, Environment) else Environment(**{"num_envs": _ENVS, **given})
+    source = Environment.of(env)
+    environment = source if isinstance(source, Environment) else Environment(**{"num_envs": _ENVS, **source})
     weights = None
     if start is not None:
         policy = load_policy(start) if isinstance(start, str | PathLike) else start
@@ -378,11 +380,11 @@ def rows_of(
     if missing:
         more = "; `act` answers the log-probabilities of what it chose" if missing == ["logp"] else ""
         raise DataError(f"the columns {', '.join(missing)} are missing{more}. Given: {', '.join(columns)}.")
-    given = {name: _array(name, column) for name, column in columns.items() if column is not None}
+    arrays = {name: _array(name, column) for name, column in columns.items() if column is not None}
     agent = env.agents_of(player)[0]
-    _check_shapes(given, env, agent)
-    _check_values(given, env, agent, players=players or (player,))
-    return _segments(given, env, player)
+    _check_shapes(arrays, env, agent)
+    _check_values(arrays, env, agent, players=players or (player,))
+    return _segments(arrays, env, player)
 
 
 def _array(name: str, column: Any) -> Array:
@@ -397,14 +399,14 @@ def _array(name: str, column: Any) -> Array:
     return array
 
 
-def _check_shapes(given: Mapping[str, Array], env: EnvSpec, agent: AgentSpec) -> None:
+def _check_shapes(arrays: Mapping[str, Array], env: EnvSpec, agent: AgentSpec) -> None:
     shape = () if env.enumeration is not None else tuple(agent.observation.shape or ())
-    rows = len(given["reward"]) if given["reward"].ndim else 0
+    rows = len(arrays["reward"]) if arrays["reward"].ndim else 0
     wanted = {"observation": shape, "next_observation": shape, "action": tuple(agent.action.shape or ())}
     choices = Choices.of(agent.action)
     if choices is not None:
         wanted |= {"mask": (choices.width,), "next_mask": (choices.width,)}
-    for name, column in given.items():
+    for name, column in arrays.items():
         if name.endswith("mask") and choices is None:
             raise DataError(
                 f"column {name!r} was given; actions of {env.id} are {agent.action}, all legal. Leave it out."
@@ -416,26 +418,26 @@ def _check_shapes(given: Mapping[str, Array], env: EnvSpec, agent: AgentSpec) ->
             )
 
 
-def _check_values(given: Mapping[str, Array], env: EnvSpec, agent: AgentSpec, *, players: Sequence[int]) -> None:
+def _check_values(arrays: Mapping[str, Array], env: EnvSpec, agent: AgentSpec, *, players: Sequence[int]) -> None:
     """Columns of the right shapes."""
     goes_on = (
-        np.zeros(len(given["reward"]), np.bool_) if "truncated" not in given else given["truncated"].astype(np.bool_)
+        np.zeros(len(arrays["reward"]), np.bool_) if "truncated" not in arrays else arrays["truncated"].astype(np.bool_)
     )
     goes_on[-1] = True
-    goes_on &= ~given["terminated"].astype(np.bool_)  # where what follows the row is bootstrapped
+    goes_on &= ~arrays["terminated"].astype(np.bool_)  # where what follows the row is bootstrapped
     ids = None
     if env.enumeration is not None:
-        ids = given["observation"]
+        ids = arrays["observation"]
         _check_ids("column 'observation'", ids, env, players)
-        if "next_observation" in given:
-            _check_ids("column 'next_observation'", given["next_observation"], env, players, none=~goes_on)
-    mask = given["mask"].astype(np.bool_) if "mask" in given else None
-    _check_actions("column 'action'", given["action"], env, agent.action, mask=mask, ids=ids)
+        if "next_observation" in arrays:
+            _check_ids("column 'next_observation'", arrays["next_observation"], env, players, none=~goes_on)
+    mask = arrays["mask"].astype(np.bool_) if "mask" in arrays else None
+    _check_actions("column 'action'", arrays["action"], env, agent.action, mask=mask, ids=ids)
     choices = Choices.of(agent.action)
-    if choices is not None and "next_mask" in given:
-        possible = choices.possible(given["next_mask"].astype(np.bool_)) | ~goes_on
+    if choices is not None and "next_mask" in arrays:
+        possible = choices.possible(arrays["next_mask"].astype(np.bool_)) | ~goes_on
         wanted = "a legal action wherever an episode goes on after the row, or ends otherwise than by terminated"
-        _refuse("column 'next_mask'", given["next_mask"], possible, wanted=f"{wanted}. Give what is legal there.")
+        _refuse("column 'next_mask'", arrays["next_mask"], possible, wanted=f"{wanted}. Give what is legal there.")
 
 
 def check_rows(rows: Trajectories, env: EnvSpec, players: Sequence[int], *, legal: bool = False) -> None:
@@ -474,13 +476,13 @@ def _check_ids(
     """ids [n] of information states. none: bool[n], where -1 says that there is none."""
     assert env.enumeration is not None
     ranges = [env.enumeration.ids(player) for player in players]
-    found = np.zeros(len(ids), np.bool_) if none is None else none & (ids == -1)
+    is_known = np.zeros(len(ids), np.bool_) if none is None else none & (ids == -1)
     for part in ranges:
-        found |= (ids >= part.start) & (ids < part.stop)
+        is_known |= (ids >= part.start) & (ids < part.stop)
     states = " and ".join(f"{part.start} to {part.stop - 1}" for part in ranges)
     wanted = f"information states of {env.id} that the players {list(players)} decide in: {states}"
     less = "" if none is None else "; -1 where there is none"
-    _refuse(what, ids, found & _whole(ids), wanted=f"{wanted}{less}. Give the numbers that it shows them.")
+    _refuse(what, ids, is_known & _whole(ids), wanted=f"{wanted}{less}. Give the numbers that it shows them.")
 
 
 def _check_actions(
@@ -526,42 +528,44 @@ def _refuse(what: str, column: Array, right: NDArray[np.bool_], *, wanted: str) 
         raise DataError(f"{what}, {len(wrong)} of {len(right)} rows: row {wrong[0]} has {first}; expected {wanted}")
 
 
-def _segments(given: Mapping[str, Array], env: EnvSpec, player: int) -> Trajectories:
-    rows, terminated = len(given["reward"]), given["terminated"].astype(np.bool_)
-    truncated = given.get("truncated", np.zeros(rows, np.bool_)).astype(np.bool_)
+def _segments(arrays: Mapping[str, Array], env: EnvSpec, player: int) -> Trajectories:
+    rows, terminated = len(arrays["reward"]), arrays["terminated"].astype(np.bool_)
+    truncated = arrays.get("truncated", np.zeros(rows, np.bool_)).astype(np.bool_)
     ends = terminated | truncated
     last = np.flatnonzero(np.append(ends[:-1], True))
     tail = np.where(
         terminated[last], SegmentEnd.TERMINATED, np.where(truncated[last], SegmentEnd.TRUNCATED, SegmentEnd.CUT)
     ).astype(np.int8)
     ids = None if env.enumeration is None else np.dtype(np.int32)
-    observation = _plain(given["observation"], whole=ids)
-    if "next_observation" in given:
-        after = _plain(given["next_observation"], whole=ids)[last]
+    observation = _plain(arrays["observation"], whole=ids)
+    if "next_observation" in arrays:
+        after = _plain(arrays["next_observation"], whole=ids)[last]
     elif (tail == SegmentEnd.TERMINATED).all():
         after = np.full_like(observation[last], -1 if env.enumeration is not None else 0)
     else:
         raise DataError(
             "next_observation is missing, and some rows end without having terminated: what follows them is bootstrapped. Give it."
         )
-    mask, bootstrap_mask = given.get("mask"), None
+    mask, bootstrap_mask = arrays.get("mask"), None
     if mask is not None:
         mask = mask.astype(np.bool_)
-        if "next_mask" not in given and env.enumeration is None and not (tail == SegmentEnd.TERMINATED).all():
+        if "next_mask" not in arrays and env.enumeration is None and not (tail == SegmentEnd.TERMINATED).all():
             raise DataError(
                 "next_mask is missing, and some rows end without having terminated: what follows them is bootstrapped, over the actions "
                 "that are legal there. Give it, as you gave mask."
             )
-        bootstrap_mask = given["next_mask"].astype(np.bool_)[last] if "next_mask" in given else np.ones_like(mask[last])
+        bootstrap_mask = (
+            arrays["next_mask"].astype(np.bool_)[last] if "next_mask" in arrays else np.ones_like(mask[last])
+        )
     start = np.concatenate([[0], last + 1])
     segments, space = len(last), env.agents_of(player)[0].action
     real = isinstance(space, Box) and space.dtype.kind == "f"
     return Trajectories(
         start=start,
         observation=observation,
-        action=_plain(given["action"], whole=np.dtype(np.float32 if real else np.int32)),
-        logp=given.get("logp", np.zeros(rows)).astype(np.float32),
-        reward=given["reward"].astype(np.float32),
+        action=_plain(arrays["action"], whole=np.dtype(np.float32 if real else np.int32)),
+        logp=arrays.get("logp", np.zeros(rows)).astype(np.float32),
+        reward=arrays["reward"].astype(np.float32),
         mask=mask,
         t=(np.arange(rows) - np.repeat(start[:-1], np.diff(start))).astype(np.int32),
         tail=tail,

@@ -97,12 +97,12 @@ def _independently(
     active = [training for training in trainings if training.finished() is None]
     for training in active:
         training.begin()
-    given = 0
+    num_yielded = 0
     while True:
-        while given < len(trainings) and trainings[given] not in active:
-            last.pop(trainings[given].task.id, None)
-            yield _result(trainings[given], keep)
-            given += 1
+        while num_yielded < len(trainings) and trainings[num_yielded] not in active:
+            last.pop(trainings[num_yielded].task.id, None)
+            yield _result(trainings[num_yielded], keep)
+            num_yielded += 1
         if not active:
             return
         for training in list(active):

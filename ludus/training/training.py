@@ -141,7 +141,7 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        found = select_collector(
+        on_device = select_collector(
             parts.vectors,
             self._trainer if isinstance(self._trainer, Trainer) else None,
             task,
@@ -149,8 +149,8 @@ class Training:
             frozen=self._requests.frozen,
             asynchronous=async_limits is not None,
         )
-        self._in_place = None if isinstance(found, str) else found
-        self._why = found if isinstance(found, str) else ""  # they are played in memory
+        self._in_place = None if isinstance(on_device, str) else on_device
+        self._why = on_device if isinstance(on_device, str) else ""  # they are played in memory
         self._collector = self._collecting(task_slot, async_limits)
         self._publish()
         self.offer()

@@ -205,7 +205,7 @@ def test_a_server_asks_where_each_group_computes(name):
     policies, answers = [*policies_of(name, 2), build_policy(PolicySpec("random", {"actions": 5}), {})], []
     x, mask, _, noise = rows_of(policies[0], 9)
     for choice in (CPU, DeviceChoice("cpu", written=False)):
-        cache = PolicyCache(lambda k: Message(policies[k]), kept=0, device=choice)
+        cache = PolicyCache(lambda k: Message(policies[k]), cache_bytes=0, device=choice)
         keys = [held.key for held in cache.load("me", (), [(PolicyRef(0, str(k)), k) for k in range(3)])]
         parts = [RequestRows(keys[0], x, mask, None, noise), RequestRows(np.repeat(keys, 3), x, mask, None, noise)]
         answers.append(cache.answer([(parts, ("value",))])[0])

@@ -166,9 +166,9 @@ class PolicyBindings:
         if len(set(refs)) != len(refs):
             raise PolicyError("the same policy, version and mode was loaded twice; load each once.")
         known = {ref: row for row, ref in enumerate(self.refs) if ref is not None and ref.version is not None}
-        kept = {known[ref] for ref in refs if ref in known}
-        kept.update(*(self.bound_rows(p).tolist() for p in range(len(self.bound))))
-        free = [row for row in range(len(self.refs)) if row not in kept]
+        in_use = {known[ref] for ref in refs if ref in known}
+        in_use.update(*(self.bound_rows(p).tolist() for p in range(len(self.bound))))
+        free = [row for row in range(len(self.refs)) if row not in in_use]
         for row in free:
             self.refs[row] = None
         free.reverse()

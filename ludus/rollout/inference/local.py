@@ -291,13 +291,13 @@ class LocalBank:
             if probs is not None:
                 self._tables[player].set(int(row), probs, name=entry.ref.policy)
             self._kind[player, row] = _GROUP if probs is None else _TABLE
-        met = {self._population(int(row)) for row in unknown[self._kind[player, unknown] == _GROUP]}
-        for row in np.flatnonzero(self._kind[player] == _UNKNOWN).tolist() if met else ():
+        populations = {self._population(int(row)) for row in unknown[self._kind[player, unknown] == _GROUP]}
+        for row in np.flatnonzero(self._kind[player] == _UNKNOWN).tolist() if populations else ():
             entry = self._entries[row]
             tabulated = self._spec.enumeration is not None and entry is not None and entry.tabulate
-            if entry is not None and not tabulated and self._population(row) in met:
+            if entry is not None and not tabulated and self._population(row) in populations:
                 self._kind[player, row] = _GROUP
-        return bool(met)
+        return bool(populations)
 
     def _population(self, row: int) -> tuple[int, object]:
         """Whose policies are put together: of one population, class, configuration and mode."""
@@ -321,13 +321,13 @@ class LocalBank:
                 members.setdefault(entry.group, []).append((row, entry))
         group_of = self._group_of[player] = np.full(len(self._entries), -1, np.int32)
         index_of = self._index_of[player] = np.zeros(len(self._entries), np.int32)
-        found: list[Group] = []
+        groups: list[Group] = []
         for k, held in enumerate(members.values()):
             rows, first = [row for row, _ in held], held[0][1]
             group_of[rows] = k
             index_of[rows] = np.arange(len(rows))
-            found.append(Group([e.policy for _, e in held], first.ref.mode, first.placement))
-        self._groups[player] = found  # until now, those of before held weights that are on a device
+            groups.append(Group([e.policy for _, e in held], first.ref.mode, first.placement))
+        self._groups[player] = groups  # until now, those of before held weights that are on a device
 
     # ------------------------------------------------------------------------------------------------ evaluation
 
@@ -346,16 +346,16 @@ class LocalBank:
         observation, mask = rows.observation, rows.mask
         if self._spec.enumeration is not None:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=chosen.takes_ids)
-        kept = None
+        slot_memory = None
         if chosen.memory_shape is not None:
-            kept = self._bindings.memory_of(player, chosen.memory_shape, chosen.device)
-        memory = None if kept is None else kept.take(rows.slot)
+            slot_memory = self._bindings.memory_of(player, chosen.memory_shape, chosen.device)
+        memory = None if slot_memory is None else slot_memory.take(rows.slot)
         teams = Teams.of(rows.slot, self._agents[player]) if chosen.team_size else None
         if index is None:
             act = chosen.act_alone(int(self._index_of[player][row]), observation, mask, memory, rows.noise, teams)
         else:
             act = chosen.act(observation, mask, memory, rows.noise, index=index, teams=teams)
-        if kept is not None:
-            kept.put(rows.slot, next_memory(act))
+        if slot_memory is not None:
+            slot_memory.put(rows.slot, next_memory(act))
             return PolicyOutput(act.action, act.logp, None, act.extras)
         return act

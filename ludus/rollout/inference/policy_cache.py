@@ -58,12 +58,12 @@ class PolicyCache:
     """A policy has a key as long as some client holds it. Policies that none holds stay at hand while they fit into `kept` bytes."""
 
     def __init__(
-        self, fetch: Callable[[Ref], Any], *, kept: int, device: DeviceChoice = CPU, max_batch: int = 4096
+        self, fetch: Callable[[Ref], Any], *, cache_bytes: int, device: DeviceChoice = CPU, max_batch: int = 4096
     ) -> None:
         """device: where policies are asked to compute, for up to max_batch rows at a time."""
         self.fetched = 0  # policies that were not at hand
         self._fetch = fetch
-        self._recent: RecentCache[Policy] = RecentCache(kept, most=files_to_keep())
+        self._recent: RecentCache[Policy] = RecentCache(cache_bytes, most=files_to_keep())
         self._entries: list[_Entry | None] = []  # by key
         self._holders: list[int] = []  # by key
         self._key_of: dict[tuple[Ref, str], int] = {}
@@ -75,9 +75,9 @@ class PolicyCache:
     def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[CachedPolicy]:
         """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
         without its mode."""
-        found = [self._find(ref, sent) for ref, sent in wanted]
+        entries = [self._find(ref, sent) for ref, sent in wanted]
         keys = []
-        for entry in found:
+        for entry in entries:
             key = self._key_of.get((entry.sent, entry.mode), -1)
             if key < 0:
                 key, self._stale = self._place(entry), True
@@ -89,7 +89,7 @@ class PolicyCache:
             self._stale = False
         return [
             CachedPolicy(key, e.policy.noise_width, e.policy.memory_shape, e.policy.takes_ids, team_size_of(e.policy))
-            for key, e in zip(keys, found, strict=True)
+            for key, e in zip(keys, entries, strict=True)
         ]
 
     def holds(self, client: str, keys: Sequence[int]) -> bool:
@@ -161,7 +161,7 @@ class Groups:
         for (group, *_), together in pieces.items():
             for piece, act in zip(together, self._evaluate(group, [p.rows for p in together]), strict=True):
                 acts[piece.part].append((piece.picked, act))
-        return iter([merge(found, len(rows.noise)) for found, rows in zip(acts, parts, strict=True)])
+        return iter([merge(outputs, len(rows.noise)) for outputs, rows in zip(acts, parts, strict=True)])
 
     def _pieces(self, number: int, rows: RequestRows) -> list[tuple[int, _Piece]]:
         """The part's rows by group, with places within it for keys."""
@@ -174,11 +174,11 @@ class Groups:
                 )
             ]
         group, index = self._group_of[rows.key], self._index_of[rows.key]
-        found = np.unique(group).tolist()
-        if len(found) == 1:
-            return [(found[0], _Piece(number, everyone, rows._replace(key=index)))]
+        group_ids = np.unique(group).tolist()
+        if len(group_ids) == 1:
+            return [(group_ids[0], _Piece(number, everyone, rows._replace(key=index)))]
         out = []
-        for g in found:
+        for g in group_ids:
             picked = np.flatnonzero(group == g)
             few = RequestRows(index[picked], *(None if column is None else column[picked] for column in rows[1:]))  # type: ignore[arg-type]
             out.append((g, _Piece(number, picked, few)))

@@ -74,13 +74,13 @@ class RemoteBank:
         """See `PolicyBank.load`. Raises PolicyError if a ref comes twice or a policy lacks its mode, PartDied if the server died."""
         self.refs = tuple(ref for ref, _ in policies)
         rows, fresh = self._bindings.load(self.refs)
-        asked = dict(zip(rows, policies, strict=True))
+        policy_of = dict(zip(rows, policies, strict=True))
         known = {  # with this request's references: earlier ones may be gone with earlier requests
-            row: entry._replace(sent=asked[row][1]) if row in asked else entry
+            row: entry._replace(sent=policy_of[row][1]) if row in policy_of else entry
             for row, entry in enumerate(self._entries)
             if entry is not None and row not in fresh and entry.ref == self._bindings.refs[row]
         }
-        wanted = {row: one for row, one in asked.items() if row not in known}
+        wanted = {row: pair for row, pair in policy_of.items() if row not in known}
         loaded = self._ask(
             "load", self._incarnation, [e.held.key for e in known.values()], list(wanted.values()), extras
         )
@@ -89,8 +89,10 @@ class RemoteBank:
             known = {}
             loaded = self._ask("load", "", [], list(wanted.values()), extras)
         self._incarnation = loaded.server
-        found = {row: _Entry(*one, held) for (row, one), held in zip(wanted.items(), loaded.held, strict=True)}
-        self._enter({**known, **found})
+        loaded_entries = {
+            row: _Entry(*pair, held) for (row, pair), held in zip(wanted.items(), loaded.held, strict=True)
+        }
+        self._enter({**known, **loaded_entries})
 
     def release(self) -> None:
         """See `PolicyBank.release`."""
@@ -116,14 +118,14 @@ class RemoteBank:
         (act,) = self.act_all([(player, due, noise)])
         return act
 
-    def act_all(self, asked: Sequence[tuple[int, ActionRequests, NDArray[np.float32]]]) -> list[PolicyOutput]:
+    def act_all(self, requests: Sequence[tuple[int, ActionRequests, NDArray[np.float32]]]) -> list[PolicyOutput]:
         """As `act`, for several players, in one request."""
         parts: list[RequestRows] = []
-        pieces = [list(self._pieces(*one, parts)) for one in asked]
+        pieces = [list(self._pieces(*request, parts)) for request in requests]
         answers = iter(self._ask("act", *parts))
         return [
-            merge([(self._places(piece), self._take(piece, answers)) for piece in found], len(due.slot))
-            for found, (_, due, _) in zip(pieces, asked, strict=True)
+            merge([(self._places(piece), self._take(piece, answers)) for piece in request_pieces], len(due.slot))
+            for request_pieces, (_, due, _) in zip(pieces, requests, strict=True)
         ]
 
     # ------------------------------------------------------------------------------------------------ policies
@@ -184,19 +186,19 @@ class RemoteBank:
         shape, takes_ids, joint = self._families[family]
         if self._spec.enumeration is not None:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=takes_ids)
-        kept = None if shape is None else self._bindings.memory_of(player, shape)
+        slot_memory = None if shape is None else self._bindings.memory_of(player, shape)
         key = self._key_of[rows]
         whole = RequestRows(
             key=int(key[0]) if (key == key[0]).all() else key,
             observation=observation,
             mask=mask,
-            memory=None if kept is None else kept.take(slot),
+            memory=None if slot_memory is None else slot_memory.take(slot),
             noise=noise,
             team=np.stack(Teams.of(slot, self._agents[player]), axis=1) if joint else None,
         )
         before = len(parts)
         parts.extend(_cut(whole))
-        return _Piece(player, picked, slot, kept, len(parts) - before)
+        return _Piece(player, picked, slot, slot_memory, len(parts) - before)
 
     @staticmethod
     def _places(piece: _Piece) -> NDArray[np.int64]:
@@ -205,11 +207,11 @@ class RemoteBank:
     @staticmethod
     def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> PolicyOutput:
         """The answer to a piece, whose memory is kept."""
-        found = [next(answers) for _ in range(piece.parts)]
-        action, logp, memory = (joined([answer[k] for answer in found]) for k in range(3))
+        acts = [next(answers) for _ in range(piece.parts)]
+        action, logp, memory = (joined([answer[k] for answer in acts]) for k in range(3))
         if piece.kept is not None:
             piece.kept.put(piece.slot, memory)
-        extras = {name: joined([answer.extras[name] for answer in found]) for name in found[0].extras}
+        extras = {name: joined([answer.extras[name] for answer in acts]) for name in acts[0].extras}
         return PolicyOutput(action, logp, None, extras)
 
 

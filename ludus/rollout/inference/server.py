@@ -184,7 +184,7 @@ class InferenceServer:
         self._name = secrets.token_hex(8)
         self._open = ExitStack()
         self._open.enter_context(deterministic_algorithms(spec.device.deterministic))
-        self._cache = PolicyCache(spec.fetch, kept=spec.kept, device=spec.device, max_batch=spec.max_batch)
+        self._cache = PolicyCache(spec.fetch, cache_bytes=spec.kept, device=spec.device, max_batch=spec.max_batch)
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
@@ -366,9 +366,9 @@ class Servers:
             return False
         number = self._server_of[host]
         server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
-        made = self._made.get((number, life))
-        if made is not None and not self._runtime.wait([made.answer], at_least=0, timeout=0.0)[0]:
-            return monotonic() < made.until or self._again(server, life)
+        start = self._made.get((number, life))
+        if start is not None and not self._runtime.wait([start.answer], at_least=0, timeout=0.0)[0]:
+            return monotonic() < start.until or self._again(server, life)
         try:
             busy = self._runtime.get(self._runtime.pulse(server), timeout=_PATIENCE)
         except TimeoutError:
