@@ -168,7 +168,7 @@ def _complete(cells: Cells) -> list[int]:
 def table(cells: Cells) -> str:
     """Markdown: a row for each game and start, with means over the seeds, and one for each start over all games."""
     lines = [
-        "| game | start | exploitability | beside `random` | of the best mixture | less that of `random` | CPU seconds | seeds |",
+        "| game | start | exploitability | relative to `random` | of the best mixture | minus that of `random` | CPU seconds | seeds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (game, start), some in cells.items():
