@@ -1,0 +1,144 @@
+"""Families of environments whose adapters lie in `ludus.contrib`, as the entry points of the distribution name them."""
+
+from __future__ import annotations
+
+from ludus.envs.families import Family
+
+ALE = Family(
+    "ludus.contrib.envs.ale",
+    "Atari through the Arcade Learning Environment's own vector",
+    "ale/pong",
+    needs="ale_py",
+    extra="atari",
+    threads=True,
+)
+DMC = Family(
+    "ludus.contrib.envs.dmc",
+    "DeepMind's Control Suite",
+    "dmc/cheetah-run",
+    needs="dm_control",
+    extra="dmc",
+    python=True,
+)
+ENVPOOL = Family(
+    "ludus.contrib.envs.envpool",
+    "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
+    "envpool/Pong-v5",
+    needs="envpool",
+    extra="envpool",
+    threads=True,
+)
+FOOTBALL = Family(
+    "ludus.contrib.football.adapter",
+    "Google Research Football: academies, 5-a-side, 11-a-side",
+    "football/5_vs_5",
+    needs="gfootball",
+    quick=True,
+    python=True,
+    shaping={"rewards": {"score": 1.0, "win": 0.0}},
+)
+GYMNAX = Family(
+    "ludus.contrib.envs.gymnax",
+    "gymnax: classic control, bsuite, MinAtar, compiled by JAX",
+    "gymnax/CartPole-v1",
+    needs="gymnax",
+    extra="jax",
+    threads=True,
+)
+JAXMARL = Family(
+    "ludus.contrib.envs.jaxmarl",
+    "JaxMARL: SMAX, Overcooked, Hanabi, particles, compiled by JAX",
+    "jaxmarl/MPE_simple_spread_v3",
+    needs="jaxmarl",
+    extra="jax",
+    threads=True,
+    shaping={"shaped_rewards": {}},
+)
+JUMANJI = Family(
+    "ludus.contrib.envs.jumanji",
+    "Jumanji: robot warehouse, foraging, connector, puzzles, compiled by JAX",
+    "jumanji/RobotWarehouse-v0",
+    needs="jumanji",
+    also=("huggingface_hub", "pkg_resources"),
+    threads=True,
+)
+LBF = Family(
+    "ludus.contrib.envs.lbf",
+    "level-based foraging, cooperative and mixed",
+    "lbf/Foraging-8x8-2p-3f-v3",
+    needs="lbforaging",
+    extra="lbf",
+    python=True,
+)
+MAGENT2 = Family(
+    "ludus.contrib.envs.magent2",
+    "MAgent2: battles of hundreds of agents",
+    "magent2/battle_v4",
+    needs="magent2",
+    extra="magent2",
+)
+MAMUJOCO = Family(
+    "ludus.contrib.envs.mamujoco",
+    "Multi-agent MuJoCo: bodies whose joints are shared out",
+    "mamujoco/HalfCheetah-2x3",
+    needs="gymnasium_robotics",
+    extra="mamujoco",
+    python=True,
+)
+MLAGENTS = Family(
+    "ludus.contrib.envs.mlagents",
+    "games built with Unity's ML-Agents",
+    "mlagents/builds/Pong",
+    needs="mlagents_envs",
+    quick=True,
+    python=True,
+)
+MPE2 = Family(
+    "ludus.contrib.envs.mpe2",
+    "MPE2: the multi-agent particle environments",
+    "mpe2/simple_spread_v3",
+    needs="mpe2",
+    quick=True,
+    extra="mpe2",
+    python=True,
+    discount=0.95,  # of the papers on it (Lowe et al. 2017); nothing but a limit of steps ends its episodes
+)
+PGX = Family(
+    "ludus.contrib.envs.pgx",
+    "Pgx: board and card games, compiled by JAX",
+    "pgx/connect_four",
+    needs="pgx",
+    extra="jax",
+    threads=True,
+)
+RWARE = Family(
+    "ludus.contrib.envs.rware",
+    "the multi-robot warehouse, cooperative",
+    "rware/rware-tiny-2ag-v2",
+    needs="rware",
+    extra="rware",
+    python=True,
+)
+SMAC = Family(
+    "ludus.contrib.envs.smac",
+    "the StarCraft Multi-Agent Challenge",
+    "smac/3m",
+    needs="smac",
+    quick=True,
+    python=True,
+)
+SMACV2 = Family(
+    "ludus.contrib.envs.smacv2",
+    "SMACv2: battles whose units are drawn",
+    "smacv2/terran_5_vs_5",
+    needs="smacv2",
+    quick=True,
+    python=True,
+)
+VMAS = Family(
+    "ludus.contrib.envs.vmas",
+    "VMAS: batched physics in torch",
+    "vmas/simple_spread",
+    needs="vmas",
+    extra="vmas",
+)
