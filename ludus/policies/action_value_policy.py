@@ -72,14 +72,14 @@ def epsilon_greedy(
     float32[n, >= 1]. Extras: q of the action ("taken") and of the best legal one ("best"), float32[n]. Raises PolicyError for a mask of
     another shape, or a row that has no legal action or a NaN."""
     legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
-    taken, best = np.empty((2, len(q)), np.float32)
+    q_action, best = np.empty((2, len(q)), np.float32)
     chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
-    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp, taken, best), q)
-    return PolicyOutput(action, logp, None, {"taken": taken, "best": best})
+    refuse_row(_epsilon_greedy(q, legal, noise[:, 0], chance, action, logp, q_action, best), q)
+    return PolicyOutput(action, logp, None, {"taken": q_action, "best": best})
 
 
 @kernel
-def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type: ignore[no-untyped-def]
+def _epsilon_greedy(q, mask, noise, epsilon, action, logp, q_action, most):  # type: ignore[no-untyped-def]
     """Fills action, logp, taken and most; returns the first row that has no legal action or a NaN, or -1."""
     actions, masked = q.shape[1], mask.size > 0
     weight = np.empty(actions)
@@ -93,7 +93,7 @@ def _epsilon_greedy(q, mask, noise, epsilon, action, logp, taken, most):  # type
             weight[a] = epsilon[i] / count if not masked or legal[a] else 0.0
         weight[best] += 1.0 - epsilon[i]
         action[i], logp[i] = draw_row(weight, weight.sum(), noise[i])
-        taken[i], most[i] = q[i, action[i]], q[i, best]
+        q_action[i], most[i] = q[i, action[i]], q[i, best]
     return -1
 
 
@@ -171,8 +171,10 @@ class _Values:
     def _checked(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
         expected = (rows, self.memory)
         if memory is None or memory.shape != expected:
-            given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(f"an 'action_values' policy wants memory of shape {expected}; it was given {given}.")
+            description = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(
+                f"an 'action_values' policy wants memory of shape {expected}; it was given {description}."
+            )
         return float_rows(memory, self.memory)
 
 
@@ -211,17 +213,17 @@ class ValueNetworks(_Values):
             if self._perceptrons is None:
                 self._perceptrons = Perceptrons(cast(Sequence[Perceptron], self._members))
             return self._values(self._perceptrons.outputs(observation, index), mask), None
-        given = self._checked(cast(Array | None, memory), len(observation)) if self.memory else None
-        if self._cells is not None and given is not None:
+        hidden = self._checked(cast(Array | None, memory), len(observation)) if self.memory else None
+        if self._cells is not None and hidden is not None:
             x = float_rows(observation, self._inputs)
-            out, after = self._cells.step(x, given, np.zeros(len(x), np.int32) if index is None else index)
+            out, after = self._cells.step(x, hidden, np.zeros(len(x), np.int32) if index is None else index)
             return self._values(out, mask), after
         mask = None if mask is None else full_mask(mask, len(observation), self._actions)
         if index is None:
-            return _asked(first, observation, mask, given, random)
+            return _asked(first, observation, mask, hidden, random)
         q, next_memory = (
             np.empty((len(observation), self._actions), np.float32),
-            None if given is None else given.copy(),
+            None if hidden is None else hidden.copy(),
         )
         for k in np.unique(index).tolist():
             rows = np.flatnonzero(index == k)
@@ -229,7 +231,7 @@ class ValueNetworks(_Values):
                 cast(ActionValues, self._members[k]),
                 observation[rows],
                 _own(mask, rows),
-                _own(given, rows),
+                _own(hidden, rows),
                 _own(random, rows),
             )
             if next_memory is not None:

@@ -137,12 +137,12 @@ class QHead(nn.Module):
 
 def head_of(spec: PolicySpec) -> QHeadSpec:
     """Raises PolicyError for a head that is none."""
-    given = entry(spec, "head")
+    options = entry(spec, "head")
     try:
-        head = QHeadSpec(**given)
+        head = QHeadSpec(**options)
     except TypeError:
         raise PolicyError(
-            f"policy spec {spec.kind!r}: head is {given!r}; expected the entries of a QHeadSpec."
+            f"policy spec {spec.kind!r}: head is {options!r}; expected the entries of a QHeadSpec."
         ) from None
     if head.distribution not in ("none", "c51", "quantile", "implicit"):
         raise PolicyError(f"policy spec {spec.kind!r}: there is no distribution {head.distribution!r}.")
@@ -219,41 +219,41 @@ class ActionValues(nn.Module):
         assert self.core is not None
         if self.own is None:
             return core_step(self.core, features, memory)[1]
-        seen, who = self._split(features)
-        after = core_step(self.core, seen, self._remembered(memory))[1]
+        body_features, who = self._split(features)
+        after = core_step(self.core, body_features, self._remembered(memory))[1]
         return torch.cat([after[:, : self._units], who, after[:, self._units :]], dim=1)
 
     def unroll(self, features: Tensor, memory: Tensor) -> Tensor:
         """States h float32[T, n, width] after each of T steps: features float32[T, n, F], from memory float32[n, memory]."""
         assert self.core is not None
-        seen, who = (features, None) if self.own is None else self._split(features)
+        body_features, who = (features, None) if self.own is None else self._split(features)
         inner = memory if self.own is None else self._remembered(memory)
         state = tuple(part[None].contiguous() for part in torch.split(inner, self._units, dim=1))
-        out: Tensor = unrolled(self.core, seen, state[0] if len(state) == 1 else state)[0]
+        out: Tensor = unrolled(self.core, body_features, state[0] if len(state) == 1 else state)[0]
         return out if who is None else torch.cat([out, who], dim=2)
 
     def values(self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None) -> Tensor:
         """Action values float32[n, A] of what the body says, or of states h where there is a cell."""
         if self.own is None:
             return self.head.means(self.head(features, mask, noise))
-        seen, who = self._split(features)
-        shared = self.head.means(self.head(seen, mask, noise))
-        return shared + (self._each(seen) * who[:, :, None]).sum(dim=1)
+        body_features, who = self._split(features)
+        shared = self.head.means(self.head(body_features, mask, noise))
+        return shared + (self._each(body_features) * who[:, :, None]).sum(dim=1)
 
     def own_values(self, features: Tensor) -> Tensor:
         """What each row's agent adds to the values, float32[n, A]."""
-        seen, who = self._split(features)
-        return (self._each(seen) * who[:, :, None]).sum(dim=1)
+        body_features, who = self._split(features)
+        return (self._each(body_features) * who[:, :, None]).sum(dim=1)
 
     def values_of_all(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """The values float32[n, agents, A] that each agent would have in each row's place."""
-        seen, _ = self._split(features)
-        return self.head.means(self.head(seen, mask))[:, None] + self._each(seen)
+        body_features, _ = self._split(features)
+        return self.head.means(self.head(body_features, mask))[:, None] + self._each(body_features)
 
-    def _each(self, seen: Tensor) -> Tensor:
+    def _each(self, features: Tensor) -> Tensor:
         assert self.own is not None
-        out: Tensor = self.own(seen)
-        return out.view(len(seen), self.individual, self.actions)
+        out: Tensor = self.own(features)
+        return out.view(len(features), self.individual, self.actions)
 
     def _split(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """What the body says, or h, and the ids behind it."""

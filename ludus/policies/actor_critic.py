@@ -129,13 +129,13 @@ class Cell(nn.Module):
         """As `core_step`, whose equations are those of `torch.nn.GRU` and `LSTM`."""
         inputs, hidden, bias, more = (cast(Tensor, getattr(self, name)) for name in self.names)
         h, *c = memory.chunk(2, dim=1) if self.lstm else (memory,)
-        seen, kept = linear(x, inputs, bias), linear(h, hidden, more)
+        gates_x, gates_h = linear(x, inputs, bias), linear(h, hidden, more)
         if self.lstm:
-            first, second, new, last = (seen + kept).chunk(4, dim=1)
+            first, second, new, last = (gates_x + gates_h).chunk(4, dim=1)
             cell = second.sigmoid() * c[0] + first.sigmoid() * new.tanh()
             out = last.sigmoid() * cell.tanh()
             return out, torch.cat([out, cell], dim=1)
-        (r, z, new), (old_r, old_z, old) = seen.chunk(3, dim=1), kept.chunk(3, dim=1)
+        (r, z, new), (old_r, old_z, old) = gates_x.chunk(3, dim=1), gates_h.chunk(3, dim=1)
         new = (new + (r + old_r).sigmoid() * old).tanh()
         after = new + (z + old_z).sigmoid() * (h - new)
         return after, after
@@ -225,15 +225,15 @@ class ActorCritic(nn.Module):
         if self.normaliser is not None:
             x = self.normaliser(x)
         sizes = [self.actor.memory, self.memory - self.actor.memory]
-        mine, its = (None, None) if memory is None else torch.split_with_sizes(memory, sizes, 1)
-        features, after = self.actor(x, mine, packing)
+        actor_memory, critic_memory = (None, None) if memory is None else torch.split_with_sizes(memory, sizes, 1)
+        features, after = self.actor(x, actor_memory, packing)
         out = self.head(features)
         if self.head_of.free:
             out = torch.cat([out, for_rows(self.free(), out).expand(len(out), -1)], dim=1)
         if self.state and state is None:
             return out, None, after
         if self.critic is not None:
-            features, other = self.critic(x if state is None else self._side_by_side(state, x), its, packing)
+            features, other = self.critic(x if state is None else self._side_by_side(state, x), critic_memory, packing)
             after = after if other is None or after is None else torch.cat([after, other], dim=1)
         return out, None if self.value is None else self.value(features)[:, 0], after
 
@@ -255,8 +255,8 @@ class ActorCritic(nn.Module):
         if self.normaliser is not None:
             x = self.normaliser(x)
         tower = self.actor if self.critic is None else self.critic
-        seen = x if state is None else self._side_by_side(state, x)
-        out: Tensor = cast(nn.Linear, self.value)(tower(seen, None, None)[0])[:, 0]
+        inputs = x if state is None else self._side_by_side(state, x)
+        out: Tensor = cast(nn.Linear, self.value)(tower(inputs, None, None)[0])[:, 0]
         return out
 
     def _side_by_side(self, state: Tensor, x: Tensor) -> Tensor:
@@ -289,10 +289,10 @@ def agents_of(observation: Array, agents: int) -> NDArray[np.int32]:
     index: NDArray[np.int32] = ids.argmax(axis=1).astype(np.int32)
     wrong = (ids != (np.arange(agents) == index[:, None])).any(axis=1)
     if ids.shape[1] != agents or wrong.any():
-        shown = ids[int(wrong.argmax())].tolist()
+        sample = ids[int(wrong.argmax())].tolist()
         raise PolicyError(
             f"a team with a network for each of its {agents} agents tells them apart by the last {agents} entries of what they observe, "
-            f"one of which is 1 and the others 0; it was given {shown}. Put the wrapper agent_ids around the environment, as the last one "
+            f"one of which is 1 and the others 0; it was given {sample}. Put the wrapper agent_ids around the environment, as the last one "
             "that changes observations."
         )
     return index
@@ -324,14 +324,14 @@ class TeamNetwork(nn.Module):
         owner = agent if start is None else agent[start[:-1]]
         answers, rows, segments = [], [], []
         for k, network in enumerate(self.networks):
-            mine, own = np.flatnonzero(agent == k), np.flatnonzero(owner == k)
-            if not len(mine) and (k or len(x)):
+            agent_rows, own = np.flatnonzero(agent == k), np.flatnonzero(owner == k)
+            if not len(agent_rows) and (k or len(x)):
                 continue
-            where, kept = torch.from_numpy(mine), torch.from_numpy(own)
+            where, segment_index = torch.from_numpy(agent_rows), torch.from_numpy(own)
             starts = None if start is None else np.concatenate([[0], np.cumsum(np.diff(start)[own])])
-            before, seen = None if memory is None else memory[kept], None if state is None else state[where]
-            answers.append(network.unroll(x[where], before, starts, seen))
-            rows.append(mine)
+            before, states = None if memory is None else memory[segment_index], None if state is None else state[where]
+            answers.append(network.unroll(x[where], before, starts, states))
+            rows.append(agent_rows)
             segments.append(own)
         out, value, after = zip(*answers, strict=True)
         return _back(out, rows), _joined(value, rows), _joined(after, segments)
@@ -340,10 +340,12 @@ class TeamNetwork(nn.Module):
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """`unroll`, each network of all rows; unknown ids count as the first agent's."""
-        mine = self._owner(x)
-        its = mine if start is None else mine[to_device(start[:-1], x.device)]
+        owner = self._owner(x)
+        segment_owner = owner if start is None else owner[to_device(start[:-1], x.device)]
         every = zip(*(network.unroll(x, memory, start, state) for network in self.networks), strict=True)
-        out, value, after = (_chosen(parts, who) for parts, who in zip(every, (mine, mine, its), strict=True))
+        out, value, after = (
+            _chosen(parts, who) for parts, who in zip(every, (owner, owner, segment_owner), strict=True)
+        )
         return cast(Tensor, out), value, after
 
     def _owner(self, x: Tensor) -> Tensor:

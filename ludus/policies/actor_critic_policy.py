@@ -82,8 +82,8 @@ def _body(layers: Sequence[nn.Module], activation: int) -> Perceptron | None:
 
 
 def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
-    seen, kept, bias, more = (cast(torch.Tensor, p) for p in core.parameters())
-    pieces = [seen.T, bias, kept.T, more]
+    weight_x, weight_h, bias, more = (cast(torch.Tensor, p) for p in core.parameters())
+    pieces = [weight_x.T, bias, weight_h.T, more]
     pieces += [torch.cat([part.weight for part in head]).T, torch.cat([part.bias for part in head])]
     out: Rows = torch.cat([piece.reshape(-1) for piece in pieces]).detach().numpy()
     return out
@@ -121,13 +121,13 @@ def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
     """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
     and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""
     n, gates = len(x), 4 if lstm else 3
-    seen, kept = np.empty((n, gates * hidden), np.float32), np.empty((n, gates * hidden), np.float32)
-    at = dense_from(flat, 0, x, -1, seen)
-    at = dense_from(flat, at, np.ascontiguousarray(h[:, :hidden]), -1, kept)
-    state, told = np.empty(h.shape, np.float32), np.empty((n, hidden), np.float32)
+    gates_x, gates_h = np.empty((n, gates * hidden), np.float32), np.empty((n, gates * hidden), np.float32)
+    at = dense_from(flat, 0, x, -1, gates_x)
+    at = dense_from(flat, at, np.ascontiguousarray(h[:, :hidden]), -1, gates_h)
+    state, h_new = np.empty(h.shape, np.float32), np.empty((n, hidden), np.float32)
     half, one = np.float32(0.5), np.float32(1.0)
     for i in range(n):
-        s, k = seen[i], kept[i]
+        s, k = gates_x[i], gates_h[i]
         for j in range(hidden):  # σ(v) = (1 + tanh(v / 2)) / 2
             first = half + half * tanh(half * (s[j] + k[j]))
             second = half + half * tanh(half * (s[hidden + j] + k[hidden + j]))
@@ -136,13 +136,13 @@ def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
                 last = half + half * tanh(half * (s[3 * hidden + j] + k[3 * hidden + j]))
                 cell = second * h[i, hidden + j] + first * new
                 state[i, hidden + j] = cell
-                told[i, j] = last * tanh(cell)
+                h_new[i, j] = last * tanh(cell)
             else:
                 new = tanh(s[2 * hidden + j] + first * k[2 * hidden + j])
-                told[i, j] = (one - second) * new + second * h[i, j]
-            state[i, j] = told[i, j]
+                h_new[i, j] = (one - second) * new + second * h[i, j]
+            state[i, j] = h_new[i, j]
     out = np.empty((n, outputs), np.float32)
-    dense_from(flat, at, told, -1, out)
+    dense_from(flat, at, h_new, -1, out)
     return out, state
 
 
@@ -227,22 +227,22 @@ class ActingNetwork:
     perceptron is all there is. moments: mean and variance of normalised observations. free: outputs that depend on nothing.
     """
 
-    def __init__(self, spec: PolicySpec, said: Declared, weights: Mapping[str, Rows]) -> None:
+    def __init__(self, spec: PolicySpec, description: Declared, weights: Mapping[str, Rows]) -> None:
         """spec: of one agent, and what it says; weights fit it."""
-        self.spec, self.declared, self.arrays = spec, said, weights
-        self.free = np.concatenate([weights[name] for name in said.free]) if said.free else None
+        self.spec, self.declared, self.arrays = spec, description, weights
+        self.free = np.concatenate([weights[name] for name in description.free]) if description.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
-        self._outputs = said.head.outputs - said.head.free
+        self._outputs = description.head.outputs - description.head.free
         self.carried = CarriedWeights(weights)
         self.plainest: Perceptron | None = None  # of observations as they are, and all that the head wants
         self.plain: Perceptron | None = None
         self.cores: Cores | None = None
         self.sight: tuple[Convolutions, ...] = ()
         self.module: ActorCritic | None = None
-        if said.layouts:
-            self.plain = Perceptron(said.layouts["policy"], flatten(weights, said.names))
-            self._valued = said.layouts["policy"].widths[-1] > self._outputs
-            if self.moments is None and self.free is None and said.scale == 1.0:
+        if description.layouts:
+            self.plain = Perceptron(description.layouts["policy"], flatten(weights, description.names))
+            self._valued = description.layouts["policy"].widths[-1] > self._outputs
+            if self.moments is None and self.free is None and description.scale == 1.0:
                 self.plainest = self.plain
             return
         with own_stream():
@@ -250,7 +250,7 @@ class ActingNetwork:
         load_arrays(self.module, weights)
         self.module.requires_grad_(False).eval()
         self.sight = sight_of(self.module)
-        if not self.sight and said.body != "mlp":
+        if not self.sight and description.body != "mlp":
             return
         if self.module.memory:
             self.cores = Cores([self.module])
@@ -262,16 +262,16 @@ class ActingNetwork:
         if self.plainest is not None:  # few rows take no longer than these lines do
             out = self.plainest.outputs(self.shaped(observation))
             return out, out[:, self._outputs] if self._valued else None, None
-        seen = self.seen(observation)
+        inputs = self.seen(observation)
         if self.plain is not None:
-            return self.parts(self.plain.outputs(seen[0]))
-        given = self.checked(memory, len(seen[0])) if self.declared.memory else None
-        if self.cores is not None and given is not None:
-            return self.parts(*self.cores.step(seen, given, np.zeros(len(given), np.int32)))
+            return self.parts(self.plain.outputs(inputs[0]))
+        hidden = self.checked(memory, len(inputs[0])) if self.declared.memory else None
+        if self.cores is not None and hidden is not None:
+            return self.parts(*self.cores.step(inputs, hidden, np.zeros(len(hidden), np.int32)))
         assert self.module is not None
-        before = None if given is None else torch.from_numpy(given)
+        before = None if hidden is None else torch.from_numpy(hidden)
         with torch.no_grad():
-            out, value, after = self.module(torch.from_numpy(seen[0]), before)
+            out, value, after = self.module(torch.from_numpy(inputs[0]), before)
         shared = self.module.critic is None and value is not None
         return out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
 
@@ -305,17 +305,17 @@ class ActingNetwork:
         """Raises PolicyError unless memory has the shape that it should."""
         expected = (rows, self.declared.memory)
         if memory is None or memory.shape != expected:
-            given = "none" if memory is None else f"shape {memory.shape}"
-            raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {given}.")
+            description = "none" if memory is None else f"shape {memory.shape}"
+            raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {description}.")
         return np.array(memory, np.float32)
 
     def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> Evaluated:
         """What is compiled, whose last column may be the value; beside it `free`, or its own, which does not depend on observations."""
-        mine, free = self._outputs, self.free if free is None else free
-        value = out[:, mine] if out.shape[1] > mine else None
+        width, free = self._outputs, self.free if free is None else free
+        value = out[:, width] if out.shape[1] > width else None
         if free is not None:
-            given, out = out, np.empty((len(out), mine + free.shape[-1]), np.float32)
-            out[:, :mine], out[:, mine:] = given[:, :mine], free
+            head_out, out = out, np.empty((len(out), width + free.shape[-1]), np.float32)
+            out[:, :width], out[:, width:] = head_out[:, :width], free
         return out, value, memory
 
 
@@ -417,19 +417,19 @@ class ActorCriticPolicy(CategoricalPolicy):
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec, self.agents = spec, agents_in(spec)
         own = spec if self.agents == 1 else member_spec(spec)
-        said = declared(own)
+        description = declared(own)
         prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
-        shapes = {prefix + name: shape for prefix in prefixes for name, shape in said.shapes.items()}
+        shapes = {prefix + name: shape for prefix in prefixes for name, shape in description.shapes.items()}
         self._weights = fitted(spec, weights, shapes)
         self.networks = [
-            ActingNetwork(own, said, {name: self._weights[prefix + name] for name in said.shapes})
+            ActingNetwork(own, description, {name: self._weights[prefix + name] for name in description.shapes})
             for prefix in prefixes
         ]
         self._team = ActingNetworks(self.networks) if self.agents > 1 else None
         self._evaluate = self.networks[0].evaluate if self._team is None else self._of_agents
         self._critics: list[ActorCritic] | None = None  # made when somebody asks what they say
-        self.head, self.noise_width = said.head, said.head.noise_width
-        self.memory_shape = (said.memory,) if said.memory else None
+        self.head, self.noise_width = description.head, description.head.noise_width
+        self.memory_shape = (description.memory,) if description.memory else None
         self.actions = self.head.outputs if isinstance(self.head, Categorical) else 0
 
     def act(
@@ -447,10 +447,10 @@ class ActorCriticPolicy(CategoricalPolicy):
         return self.answer(self._evaluate(observation, memory), mask, noise, mode=mode)
 
     def answer(
-        self, given: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
+        self, evaluation: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
     ) -> PolicyOutput:
         """The actions that an evaluation, mask and noise give."""
-        out, value, memory = given
+        out, value, memory = evaluation
         action, logp = self.head.act(out, mask, noise, greedy=mode == "greedy")
         return PolicyOutput(action, logp, memory, {} if value is None else {"value": value})
 
@@ -486,12 +486,12 @@ class ActorCriticPolicy(CategoricalPolicy):
         if first.value is None or (first.state and state is None):
             return Values()
         place = np.zeros(n, np.int32) if self.agents == 1 else agents_of(observation, self.agents)
-        seen, out = self.networks[0].shaped(observation), np.empty(n, np.float32)
+        inputs, out = self.networks[0].shaped(observation), np.empty(n, np.float32)
         for k in np.unique(place).tolist():
             rows = np.flatnonzero(place == k)
             x, before, there = (
                 None if part is None else torch.from_numpy(np.array(part[rows], np.float32))
-                for part in (seen, memory if self.memory_shape else None, state if first.state else None)
+                for part in (inputs, memory if self.memory_shape else None, state if first.state else None)
             )
             assert x is not None
             with torch.no_grad():
@@ -574,15 +574,17 @@ class Cores:
         critics = [(*_tower(n.own_core), [cast(nn.Linear, n.value)]) for n in networks if n.own_core is not None]
         self._critics = Recurrent(critics) if critics else None
 
-    def step(self, seen: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
-        """As `Recurrent.step`, of the actors; the memory is both's. seen: what each of both sees, or one for both."""
-        first, *others = (x.reshape(len(x), math.prod(x.shape[1:])) for x in seen)
-        mine = self._actors.memory
-        out, after = self._actors.step(first, np.ascontiguousarray(memory[:, :mine]), index)
+    def step(self, inputs: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
+        """As `Recurrent.step`, of the actors; the memory is both's. inputs: what each of both sees, or one for both."""
+        first, *others = (x.reshape(len(x), math.prod(x.shape[1:])) for x in inputs)
+        actor_size = self._actors.memory
+        out, after = self._actors.step(first, np.ascontiguousarray(memory[:, :actor_size]), index)
         if self._critics is None:
             return out, after
-        its = self._critics.step(others[0] if others else first, np.ascontiguousarray(memory[:, mine:]), index)[1]
-        return out, np.concatenate([after, its], axis=1)
+        critic_memory = self._critics.step(
+            others[0] if others else first, np.ascontiguousarray(memory[:, actor_size:]), index
+        )[1]
+        return out, np.concatenate([after, critic_memory], axis=1)
 
 
 def _tower(tower: Tower) -> tuple[list[nn.Module], nn.RNNBase]:

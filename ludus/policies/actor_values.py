@@ -55,13 +55,13 @@ class ActorValuesPolicy:
     ) -> PolicyOutput:
         """As `Policy.act`, and `ActorCriticPolicy.act`."""
         check_mode(self, mode)
-        given = self._actor.evaluate(observation)
-        act = self._actor.answer(given, mask, noise, mode=mode)
+        evaluation = self._actor.evaluate(observation)
+        act = self._actor.answer(evaluation, mask, noise, mode=mode)
         if mode != "explore":
             return act
-        own = self._actor.answer(given, mask, noise, mode="greedy")
-        taken, best = (self._worth(observation, action) for action in (act.action, own.action))
-        return act._replace(extras={"taken": taken.mean(axis=0, dtype=np.float32), "best": best.min(axis=0)})
+        own = self._actor.answer(evaluation, mask, noise, mode="greedy")
+        q_action, best = (self._worth(observation, action) for action in (act.action, own.action))
+        return act._replace(extras={"taken": q_action.mean(axis=0, dtype=np.float32), "best": best.min(axis=0)})
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """None: boxes are no tables."""
@@ -74,17 +74,17 @@ class ActorValuesPolicy:
 
     def _worth(self, observation: Array, action: Array) -> NDArray[np.float32]:
         """What the critics say, float32[critics, n]."""
-        seen = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
-        pairs = np.concatenate([seen, self._box.to_unit(action)], axis=1)
+        flat = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
+        pairs = np.concatenate([flat, self._box.to_unit(action)], axis=1)
         return np.stack([critic.outputs(pairs)[:, 0] for critic in self._critics])
 
 
 def critic_layouts(spec: PolicySpec, *, inputs: int) -> list[Layout]:
     """Of the critics, whose layers are named as those of a learner. inputs: of an observation and an action. Raises PolicyError."""
     config: Mapping[str, Any] = entry(spec, "critics")
-    given = PolicySpec(spec.kind, dict(config))
-    hidden, count = [int(n) for n in entry(given, "hidden")], integer(given, "count")
+    critics = PolicySpec(spec.kind, dict(config))
+    hidden, count = [int(n) for n in entry(critics, "hidden")], integer(critics, "count")
     widths = (inputs, *hidden, 1)
     names = tuple(((str(2 * k), width),) for k, width in enumerate(widths[1:]))
-    layout = Layout(widths, str(entry(given, "activation")), names)
+    layout = Layout(widths, str(entry(critics, "activation")), names)
     return [layout.under(f"members.{k}") for k in range(count)]

@@ -133,11 +133,11 @@ class BotSpec:
             bot: Any = self.make()
             if dataclasses.is_dataclass(bot):
                 options = {f.name: getattr(bot, f.name) for f in dataclasses.fields(bot) if f.init}
-        found: dict[str, Any] = {"kind": self.kind, "options": options}
+        identity: dict[str, Any] = {"kind": self.kind, "options": options}
         if self.own:
             source = inspect.getsourcefile(resolve_name("bot", self.kind, BOTS))
-            found["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
-        return found
+            identity["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
+        return identity
 
 
 def parse_bot(text: str) -> BotSpec:
@@ -179,14 +179,14 @@ def registered_bots() -> list[str]:
 
 def _scalar(text: str, value: str) -> Any:
     try:
-        found = yaml.safe_load(value)
+        scalar = yaml.safe_load(value)
     except yaml.YAMLError:
-        found = value
-    if isinstance(found, list | dict):
+        scalar = value
+    if isinstance(scalar, list | dict):
         raise ConfigError(
             f"bot {text!r}: {value!r} was given for an option; a number, a word, true or false was expected."
         )
-    return found
+    return scalar
 
 
 def _shown(value: Any) -> str:

@@ -55,13 +55,13 @@ class FourInRow(nn.Module):
 
 def windows() -> Tensor:
     """int64[69, 4]: the cells (row * 7 + column, row 0 the lowest) of every four in a row."""
-    found = []
+    cells = []
     for row in range(ROWS):
         for column in range(COLUMNS):
             for up, right in ((0, 1), (1, 0), (1, 1), (-1, 1)):
                 if 0 <= row + 3 * up < ROWS and column + 3 * right < COLUMNS:
-                    found.append([(row + k * up) * COLUMNS + column + k * right for k in range(4)])
-    return torch.tensor(found)
+                    cells.append([(row + k * up) * COLUMNS + column + k * right for k in range(4)])
+    return torch.tensor(cells)
 
 
 def mover_view(x: Tensor) -> Tensor:

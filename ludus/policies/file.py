@@ -34,14 +34,14 @@ from ludus.policies.specs import (
 
 def digest_of(policy: Policy) -> str:
     """SHA-256 of a policy's spec and weights."""
-    found = hashlib.sha256(
+    digest = hashlib.sha256(
         json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
     )
     for name, array in sorted(policy.weights().items()):
         array = np.ascontiguousarray(array)
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 FORMAT = 2
@@ -74,9 +74,9 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         data = Path(path).read_bytes()
     except OSError as error:
         raise PolicyError(f"policy file {str(path)!r} cannot be read: {error.strerror}.") from error
-    if sha256 is not None and (found := hashlib.sha256(data).hexdigest()) != sha256:
+    if sha256 is not None and (digest := hashlib.sha256(data).hexdigest()) != sha256:
         raise PolicyError(
-            f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {found[:12]}…, {sha256[:12]}… was recorded."
+            f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {digest[:12]}…, {sha256[:12]}… was recorded."
         )
     try:
         form, spec = _spec(data)
@@ -127,17 +127,27 @@ def _modern(spec: PolicySpec, weights: Weights) -> tuple[PolicySpec, Weights]:
         scale = 1.0 / 255.0 if config.get("image") else 1.0
         head = QHeadSpec(**config["head"]) if kind == "q_module" else QHeadSpec(dueling=config["dueling"])
         memory = {"core": config["core"], "width": config["memory"]} if kind == "q_recurrent" else {}
-        seen = {"shape": config["shape"], "body": config["body"], "scale": scale, "agents": config.get("agents", 1)}
-        return action_values_spec(actions=config["actions"], head=head, **seen, **memory), weights
+        input_options = {
+            "shape": config["shape"],
+            "body": config["body"],
+            "scale": scale,
+            "agents": config.get("agents", 1),
+        }
+        return action_values_spec(actions=config["actions"], head=head, **input_options, **memory), weights
     if kind not in _PERCEPTRONS:
         return spec, weights
-    seen = {"shape": (config["inputs"],), "body": body_config(hidden=config["hidden"], activation=config["activation"])}
+    input_options = {
+        "shape": (config["inputs"],),
+        "body": body_config(hidden=config["hidden"], activation=config["activation"]),
+    }
     prefix = _PERCEPTRONS[kind]
     arrays = {name: array for name, array in weights.items() if "." not in name}  # of one number each
     if kind == "q_network":
         split = {"head.advantage": config["actions"], **({"head.value": 1} if config["dueling"] else {})}
         arrays |= _renamed(weights, prefix, "body", split)
-        return action_values_spec(actions=config["actions"], head=QHeadSpec(dueling=config["dueling"]), **seen), arrays
+        return action_values_spec(
+            actions=config["actions"], head=QHeadSpec(dueling=config["dueling"]), **input_options
+        ), arrays
     if kind == "mlp":
         action: dict[str, Any] = {"kind": "categorical", "actions": config["actions"]}
         split = {"head": config["actions"], **({"value": 1} if config["value"] == "shared" else {})}
@@ -150,7 +160,7 @@ def _modern(spec: PolicySpec, weights: Weights) -> tuple[PolicySpec, Weights]:
         action |= {key: config[key] for key in ("shape", "low", "high")}
         split = {"head": len(weights[f"{prefix}.{len(config['hidden'])}.bias"])}
     arrays |= _renamed(weights, prefix, "actor.body", split)
-    return actor_critic_spec(action=action, value=config.get("value", "none"), **seen), arrays
+    return actor_critic_spec(action=action, value=config.get("value", "none"), **input_options), arrays
 
 
 def _renamed(weights: Weights, old: str, body: str, split: Mapping[str, int]) -> dict[str, Array]:

@@ -261,8 +261,8 @@ class _BoxHead:
         n, box = len(out), self.bounds
         chance = np.maximum(noise, LEAST, dtype=np.float64)
         action, logp = np.empty((n, box.size), np.float32), np.zeros(n, np.float32)
-        given = (ndtri(chance), greedy, box.low, box.high, box.middle, box.half, action, logp)
-        row = self._draw(out, given)
+        arguments = (ndtri(chance), greedy, box.low, box.high, box.middle, box.half, action, logp)
+        row = self._draw(out, arguments)
         if row >= 0:
             raise PolicyError(
                 f"row {row} of {n} has no action: the policy's outputs are {out[row].tolist()}; check the observations and the weights."
@@ -271,7 +271,7 @@ class _BoxHead:
             action[warm], logp[warm] = box.uniform(chance[warm])
         return action.reshape(n, *box.shape), logp
 
-    def _draw(self, out: NDArray[np.float32], given: tuple[Any, ...]) -> int:
+    def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
         """Calls a kernel, whose last arguments are given."""
         raise NotImplementedError
 
@@ -292,9 +292,11 @@ class Gaussian(_BoxHead):
     def free(self) -> int:
         return self.bounds.size
 
-    def _draw(self, out: NDArray[np.float32], given: tuple[Any, ...]) -> int:
+    def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
         size = self.bounds.size
-        return int(_draw_clipped(out, np.exp(np.clip(out[:, size:], *self.log_std, dtype=np.float64)), False, *given))
+        return int(
+            _draw_clipped(out, np.exp(np.clip(out[:, size:], *self.log_std, dtype=np.float64)), False, *arguments)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,8 +315,8 @@ class Squashed(_BoxHead):
     def free(self) -> int:
         return len(self.numbers)
 
-    def _draw(self, out: NDArray[np.float32], given: tuple[Any, ...]) -> int:
-        return int(_draw_squashed(out, *self.log_std, *given))
+    def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
+        return int(_draw_squashed(out, *self.log_std, *arguments))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,9 +350,9 @@ class Point(_BoxHead):
             noise = noise[:, 1:]
         return _BoxHead.act(self, out, mask, noise, greedy=greedy)
 
-    def _draw(self, out: NDArray[np.float32], given: tuple[Any, ...]) -> int:
+    def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
         size = self.bounds.size
-        return int(_draw_clipped(out, out[:, size : size + 1], True, *given))
+        return int(_draw_clipped(out, out[:, size : size + 1], True, *arguments))
 
 
 def head_of(config: Mapping[str, Any]) -> Head:

@@ -89,12 +89,12 @@ class _Box:
             raise PolicyError(f"policy spec 'random': low {self._low.tolist()} is above high {self._high.tolist()}.")
 
     def _bounds(self, spec: PolicySpec, key: str, missing: float) -> NDArray[np.float64]:
-        given = entry(spec, key)
-        if not isinstance(given, (list, tuple)) or len(given) != self.size:
+        values = entry(spec, key)
+        if not isinstance(values, (list, tuple)) or len(values) != self.size:
             raise PolicyError(
-                f"policy spec 'random': {key} is {given!r}; expected {self.size} numbers, or None for no bound."
+                f"policy spec 'random': {key} is {values!r}; expected {self.size} numbers, or None for no bound."
             )
-        return np.array([missing if bound is None else float(bound) for bound in given])
+        return np.array([missing if bound is None else float(bound) for bound in values])
 
     def draw(self, noise: NDArray[np.float64]) -> PolicyOutput:
         """noise [n, size] -> actions float32[n, *shape] and the logarithms of their densities."""

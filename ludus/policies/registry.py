@@ -119,8 +119,8 @@ class TwoPolicies:
     @property
     def multiplications(self) -> int:
         """Of a row, of the larger part; 0 where torch cannot evaluate both."""
-        found = [getattr(policy, "multiplications", 0) for policy in self._parts.values()]
-        return max(found) if all(found) else 0
+        counts = [getattr(policy, "multiplications", 0) for policy in self._parts.values()]
+        return max(counts) if all(counts) else 0
 
     @staticmethod
     def stack_on(policies: Sequence[TwoPolicies], placement: Placement) -> StackedTwo:
@@ -267,10 +267,16 @@ def _playing(policy: Policy, mode: str) -> tuple[CategoricalPolicy, str]:
 
 
 def _entries(spec: PolicySpec) -> Sequence[Mapping[str, Any]]:
-    found = spec.config.get("members")
-    if not isinstance(found, Sequence) or not found or not all({"kind", "config", "mode"} <= set(e) for e in found):
-        raise PolicyError(f"the config of a 'choice' policy has members: [{{kind, config, mode}}, …]; given {found!r}.")
-    return found
+    members = spec.config.get("members")
+    if (
+        not isinstance(members, Sequence)
+        or not members
+        or not all({"kind", "config", "mode"} <= set(e) for e in members)
+    ):
+        raise PolicyError(
+            f"the config of a 'choice' policy has members: [{{kind, config, mode}}, …]; given {members!r}."
+        )
+    return members
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -297,13 +303,14 @@ class ConditionedPolicy:
         self._network = build_policy(spec_of(spec, "network"), part_of(weights, "network"))
         if self._network.takes_ids:
             raise PolicyError("the network of a 'conditioned' policy sees tensors, and this one takes ids.")
-        given = np.asarray(weights.get("condition", ()))
-        if given.ndim != 2 or not given.size or not np.isfinite(given).all():
+        condition = np.asarray(weights.get("condition", ()))
+        if condition.ndim != 2 or not condition.size or not np.isfinite(condition).all():
             raise PolicyError(
-                f"the weights of a 'conditioned' policy have `condition` float[R, D], finite, with a row at least; given {given.tolist()}."
+                f"the weights of a 'conditioned' policy have `condition` float[R, D], finite, with a row at least; given "
+                f"{condition.tolist()}."
             )
-        self._condition = given.astype(np.float32)
-        self._rows = {condition_mode(k): k for k in range(len(given))}
+        self._condition = condition.astype(np.float32)
+        self._rows = {condition_mode(k): k for k in range(len(condition))}
         self.modes = ("explore", "greedy", *self._rows)  # type: ignore[misc]  # as many as there are rows
         self.noise_width = self._network.noise_width
         self.memory_shape = self._network.memory_shape
@@ -330,8 +337,8 @@ class ConditionedPolicy:
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
         """As `Policy.tabulate`."""
         row, inner = self._playing(mode)
-        seen = conditioned(enumeration.observation, self._condition[row])
-        return self._network.tabulate(replace(enumeration, observation=seen), player, mode=inner)
+        observation = conditioned(enumeration.observation, self._condition[row])
+        return self._network.tabulate(replace(enumeration, observation=observation), player, mode=inner)
 
     def weights(self) -> Weights:
         return {"condition": self._condition.copy(), **joined({"network": self._network.weights()})}

@@ -428,10 +428,10 @@ def _entry(spec: PolicySpec) -> dict[str, Any]:
 
 def spec_of(spec: PolicySpec, part: str) -> PolicySpec:
     """The spec of one part. Raises PolicyError where there is none."""
-    found: Any = spec.config.get(part)
-    if not isinstance(found, Mapping) or not isinstance(found.get("kind"), str):
-        raise PolicyError(f"the config of a {spec.kind!r} policy has {part!r}: {{kind, config}}; given {found!r}.")
-    return PolicySpec(found["kind"], dict(found.get("config", {})))
+    entry: Any = spec.config.get(part)
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("kind"), str):
+        raise PolicyError(f"the config of a {spec.kind!r} policy has {part!r}: {{kind, config}}; given {entry!r}.")
+    return PolicySpec(entry["kind"], dict(entry.get("config", {})))
 
 
 def part_of(weights: Weights, part: str) -> Weights:

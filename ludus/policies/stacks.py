@@ -116,16 +116,16 @@ class CarriedWeights:
 
     def on(self, device: torch.device, form: Form) -> Tensor:
         """float32[size], as the form has them."""
-        found = None if self._held is None else self._held.get(device)
-        if found is None:
+        tensor = None if self._held is None else self._held.get(device)
+        if tensor is None:
             flat = np.zeros(form.size, np.float32)
             at = 0
             for name, shape in form.shapes.items():
                 flat[at : at + math.prod(shape)] = self._arrays[name].reshape(-1)
                 at += _room(shape)
-            found = to_device(flat, device)
-            self.are(found)
-        return found
+            tensor = to_device(flat, device)
+            self.are(tensor)
+        return tensor
 
     def are(self, flat: Tensor) -> None:
         """What `on` gives, as long as somebody holds it."""
@@ -158,12 +158,12 @@ class DeviceStack:
         """(numbers float32[n, k] in host memory, the memory after), where row i goes through network index[i]. Memory comes back where it
         was: a tensor stays on the device; beside an array, all that is answered is read at once. Raises PolicyError for an index that is
         none."""
-        given = [
+        inputs = [
             self._there(observation).float(),
             *(None if one is None else self._there(one) for one in (memory, *more)),
         ]
         with self._placement.products():
-            numbers, *after = self._answers(index, given)
+            numbers, *after = self._answers(index, inputs)
         if not after or isinstance(memory, Tensor):
             return to_numpy(numbers.float()), after[0].float() if after else None
         width = numbers.shape[1]
@@ -224,8 +224,8 @@ class DeviceStack:
         if k not in self._each:
             self._each[k] = copy.deepcopy(form.network).to(self._device)
             self._each[k].load_state_dict(form.views(self._weights[k]))
-        found: nn.Module = self._each[k]
-        return found
+        network: nn.Module = self._each[k]
+        return network
 
     def _with(self, weights: Iterable[Tensor]) -> nn.Module:
         """The network, with these."""

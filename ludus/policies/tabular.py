@@ -26,10 +26,10 @@ class TabularPolicy(CategoricalPolicy):
         self.offset = integer(spec, "offset", least=0)
         if set(weights) != {"probs"}:
             raise PolicyError(f"a 'tabular' policy has the weights ['probs']; given {sorted(weights)}.")
-        given = np.asarray(weights["probs"])
+        probs = np.asarray(weights["probs"])
         self.actions = integer(spec, "actions")
-        rows = given.shape[0] if given.ndim else 0
-        self.probs = finite(spec, "probs", given, (rows, self.actions), np.float64)
+        rows = probs.shape[0] if probs.ndim else 0
+        self.probs = finite(spec, "probs", probs, (rows, self.actions), np.float64)
         if rows and (self.probs.min() < 0.0 or np.abs(self.probs.sum(axis=1) - 1.0).max() > 1e-6):
             raise PolicyError("a 'tabular' policy's rows must be probabilities: none negative, each row summing to 1.")
 

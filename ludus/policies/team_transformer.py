@@ -108,24 +108,24 @@ class Attention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, asking: Tensor, seen: Tensor, allowed: Tensor) -> Tensor:
-        """asking [G, L, D], seen [G, M, D], allowed bool[…, L, M] that broadcasts to [G, heads, L, M] -> [G, L, D]."""
-        return self._answer(asking, *self.remember(seen), allowed)
+    def forward(self, x: Tensor, context: Tensor, allowed: Tensor) -> Tensor:
+        """x [G, L, D], context [G, M, D], allowed bool[…, L, M] that broadcasts to [G, heads, L, M] -> [G, L, D]."""
+        return self._answer(x, *self.remember(context), allowed)
 
-    def step(self, asking: Tensor, seen: Tensor, kept: _Kept, at: int) -> Tensor:
-        """The answer [G, 1, D] to the newest of those that are seen, [G, 1, D], beside those before it, which are in kept[at : at + 2]."""
-        for place, new in enumerate(self.remember(seen), at):
-            before = kept[place]
-            kept[place] = new if before is None else torch.cat([before, new], dim=2)
-        key, value = cast(tuple[Tensor, Tensor], tuple(kept[at : at + 2]))
-        return self._answer(asking, key, value, None)
+    def step(self, x: Tensor, context: Tensor, cache: _Kept, at: int) -> Tensor:
+        """The answer [G, 1, D] to the newest of those that are seen, [G, 1, D], beside those before it, which are in cache[at : at + 2]."""
+        for place, new in enumerate(self.remember(context), at):
+            before = cache[place]
+            cache[place] = new if before is None else torch.cat([before, new], dim=2)
+        key, value = cast(tuple[Tensor, Tensor], tuple(cache[at : at + 2]))
+        return self._answer(x, key, value, None)
 
-    def remember(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def remember(self, context: Tensor) -> tuple[Tensor, Tensor]:
         """(keys, values) [G, heads, M, D / heads]."""
-        return self._parts(self.key(seen)), self._parts(self.value(seen))
+        return self._parts(self.key(context)), self._parts(self.value(context))
 
-    def _answer(self, asking: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
-        query = self._parts(self.query(asking))
+    def _answer(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+        query = self._parts(self.query(x))
         scores = query @ key.mT / math.sqrt(query.shape[-1])
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
@@ -167,17 +167,17 @@ class DecoderBlock(nn.Module):
         self.mlp = _mlp(width, width, norm=False)
         self.first, self.second, self.third = (nn.LayerNorm(width) for _ in range(3))
 
-    def forward(self, x: Tensor, seen: Tensor, past: Tensor) -> Tensor:
-        """x, seen [G, M, D], past bool[M, M] -> [G, M, D]."""
+    def forward(self, x: Tensor, context: Tensor, past: Tensor) -> Tensor:
+        """x, context [G, M, D], past bool[M, M] -> [G, M, D]."""
         x = self.first(x + self.actions(x, x, past))
-        x = self.second(seen + self.agents(seen, x, past))
+        x = self.second(context + self.agents(context, x, past))
         out: Tensor = self.third(x + self.mlp(x))
         return out
 
-    def step(self, x: Tensor, seen: Tensor, kept: _Kept) -> Tensor:
+    def step(self, x: Tensor, context: Tensor, cache: _Kept) -> Tensor:
         """As `forward`, of the next agent alone, [G, 1, D]."""
-        x = self.first(x + self.actions.step(x, x, kept, 0))
-        x = self.second(seen + self.agents.step(seen, x, kept, 2))
+        x = self.first(x + self.actions.step(x, x, cache, 0))
+        x = self.second(context + self.agents.step(context, x, cache, 2))
         out: Tensor = self.third(x + self.mlp(x))
         return out
 
@@ -318,10 +318,10 @@ class TeamTransformer(nn.Module):
             choose(np.arange(len(x)), self._decentralised(x, sequences.place))
             return
         agents = self.encode(x, sequences)
-        before, kept = self.code.start(len(agents)), [cast(_Kept, [None] * 4) for _ in self.decoder]
+        before, cache = self.code.start(len(agents)), [cast(_Kept, [None] * 4) for _ in self.decoder]
         for k in range(sequences.longest):
             out = self.code_norm(before)
-            for block, held in zip(self.decoder, kept, strict=True):
+            for block, held in zip(self.decoder, cache, strict=True):
                 out = cast(DecoderBlock, block).step(out, agents[:, k : k + 1], held)
             groups, rows = sequences.at(k)
             whole = len(groups) == len(agents)
@@ -444,8 +444,8 @@ class TeamTransformerPolicy:
         if not isinstance(self.network.head_of, Categorical) or unknown:
             return None
         with torch.no_grad():
-            given = torch.from_numpy(np.array(action))
-            out = self.network(self._tensor(observation), given, self._sequences(teams))[0].numpy()
+            actions = torch.from_numpy(np.array(action))
+            out = self.network(self._tensor(observation), actions, self._sequences(teams))[0].numpy()
         legal = full_mask(mask, len(out), self.network.head_of.outputs)
         return (one_hot_best if mode == "greedy" else masked_softmax)(out, legal)
 
@@ -532,23 +532,23 @@ class StackedTeamTransformers:
     ) -> PolicyOutput:
         """As `JointPolicy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         first = self._first
-        whose, seen = first.whose(teams, mode), first.shaped(observation)
-        found = None
+        whose, inputs = first.whose(teams, mode), first.shaped(observation)
+        output = None
         for k in np.unique(index).tolist() or [0]:
             rows = np.flatnonzero(index == k)
             act = _play(
                 self._networks[k],
-                seen[rows],
+                inputs[rows],
                 None if mask is None else mask[rows],
                 noise[rows],
                 whose.take(rows),
                 greedy=mode == "greedy",
                 placement=self._placement,
             )
-            if found is None:
-                found = PolicyOutput(
+            if output is None:
+                output = PolicyOutput(
                     np.empty((len(index), *act.action.shape[1:]), act.action.dtype), np.empty(len(index), np.float32)
                 )
-            found.action[rows], found.logp[rows] = act.action, act.logp
-        assert found is not None
-        return found
+            output.action[rows], output.logp[rows] = act.action, act.logp
+        assert output is not None
+        return output

@@ -75,12 +75,14 @@ def check_modules(spec: PolicySpec) -> None:
             with torch.no_grad(), own_stream():
                 out = networks[part](torch.zeros(2, inputs))
         except Exception as error:
-            seen = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"
-            raise PolicyError(f"{name}: the module {part!r} {seen}") from error
+            problem = f"raised {type(error).__name__} for observations float32[2, {inputs}]: {error}"
+            raise PolicyError(f"{name}: the module {part!r} {problem}") from error
         if not isinstance(out, Tensor) or tuple(out.shape) not in shapes:
-            shown = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
+            description = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
             wanted = " or ".join(str(list(shape)) for shape in shapes)
-            raise PolicyError(f"{name}: the module {part!r} answers {shown} for 2 observations; expected {wanted}.")
+            raise PolicyError(
+                f"{name}: the module {part!r} answers {description} for 2 observations; expected {wanted}."
+            )
 
 
 def require_critic(spec: PolicySpec, networks: nn.ModuleDict) -> None:

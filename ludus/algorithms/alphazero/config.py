@@ -180,9 +180,9 @@ class AlphaZero(SearchOptions):
         """Raises ScenarioError if it cannot play there."""
         _, actions = discrete(env, seats, algorithm="AlphaZero")
         observation, _ = one_space(env, seats, algorithm="AlphaZero")
-        found = rules_config(env, self.rules)
+        rules_options = rules_config(env, self.rules)
         try:
-            rules = build_rules(found)
+            rules = build_rules(rules_options)
         except ConfigError as error:
             raise ScenarioError(f"AlphaZero in {env.id}: {error}") from error
         scale = reward_scale(env, (0, 1)[: env.num_players], enabled=self.scale_rewards)
@@ -197,7 +197,7 @@ class AlphaZero(SearchOptions):
         )
         return searching_spec(
             network,
-            rules=found,
+            rules=rules_options,
             search=self.search,
             play=self.play_simulations,
             noise={

@@ -84,13 +84,13 @@ class SearchLearner(ReplayLearner):
             observation, mask = enumeration.observation[observation], enumeration.mask[observation]
         return observation.reshape(rows.num_rows, -1), mask
 
-    def searched_anew(self, policy: Tensor, observation: Any, mask: Any, mine: slice) -> Tensor:
-        """This rank's part `mine` of a batch's policies float32[n, …, A], with those that searches with the newest weights find, as it
+    def searched_anew(self, policy: Tensor, observation: Any, mask: Any, share: slice) -> Tensor:
+        """This rank's part `share` of a batch's policies float32[n, …, A], with those that searches with the newest weights find, as it
         trains, in place of the first `reanalyse` of the whole batch. observation [B, …, inputs], mask bool[B, …, A]: of the batch, wherever
         they are. (Schrittwieser et al. 2020, appendix H.)"""
         steps, rows = math.prod(mask.shape[1:-1]), len(mask)
         count = int(self.config.reanalyse * rows)
-        here = slice(min(mine.start, count), min(mine.stop, count))
+        here = slice(min(share.start, count), min(share.stop, count))
         if here.start == here.stop:
             return policy
         name = type(self.config).__name__.lower()
@@ -99,10 +99,10 @@ class SearchLearner(ReplayLearner):
         legal = there["legal"].reshape(-1, mask.shape[-1])
         searcher = build_policy(self.spec, self.weights())
         assert isinstance(searcher, Searches)
-        found = searcher.search(
+        search_policy = searcher.search(
             there["seen"].reshape(len(legal), -1), legal, noise[here.start * steps : here.stop * steps]
         ).policy
-        fresh = to_device(found.astype(np.float32), self.device).reshape(-1, *policy.shape[1:])
+        fresh = to_device(search_policy.astype(np.float32), self.device).reshape(-1, *policy.shape[1:])
         return torch.cat([fresh, policy[len(fresh) :]])
 
     def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
@@ -200,17 +200,21 @@ class AlphaZeroLearner(SearchLearner):
     def learn(self, batch: Sample) -> Metrics:
         """See `ReplayLearner.learn`: one gradient step."""
         config, rows = self.config, len(batch.index)
-        mine = self.ranks.share(rows)
+        share = self.ranks.share(rows)
         x, policy, mask, target = (
-            to_device(batch.columns[name][mine], self.device) for name in ("observation", "policy", "mask", "value")
+            to_device(batch.columns[name][share], self.device) for name in ("observation", "policy", "mask", "value")
         )
         if config.reanalyse:
-            policy = self.searched_anew(policy, batch.columns["observation"], batch.columns["mask"], mine)
+            policy = self.searched_anew(policy, batch.columns["observation"], batch.columns["mask"], share)
         if config.symmetries:
             rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
-            way = to_device(rng.integers(len(self._ways[0]), size=rows)[mine], self.device)
-            seen, played = (ways[way] for ways in self._ways)
-            x, policy, mask = x.gather(1, seen), policy.gather(1, played), mask.gather(1, played)
+            way = to_device(rng.integers(len(self._ways[0]), size=rows)[share], self.device)
+            observation_index, action_index = (ways[way] for ways in self._ways)
+            x, policy, mask = (
+                x.gather(1, observation_index),
+                policy.gather(1, action_index),
+                mask.gather(1, action_index),
+            )
         with self.placement.products():
             out, value, _ = self.networks.online.module(x.float().reshape(-1, *self._shape))
         assert value is not None

@@ -112,12 +112,12 @@ def clone(
     that has no probabilities, ConfigError if there are too few episodes, TrainingError for a loss that is not finite.
     """
     config = config or Cloning()
-    found, seats = demonstrations(recorded, env, players=players, policies=policies)
+    demos, seats = demonstrations(recorded, env, players=players, policies=policies)
     spec = policy(env, seats)
     model = model_of(spec, seed=seeding.key(seed, "clone", "weights") % 2**63, start=start)
-    learned, held = split(found, share=config.held_out, seed=seed)
-    _look(found, learned, model)
-    training = _Training(model, config, found, device)
+    learned, held = split(demos, share=config.held_out, seed=seed)
+    _look(demos, learned, model)
+    training = _Training(model, config, demos, device)
     epochs = [Scores(0, math.nan, *training.scores(held))]
     best, weights = epochs[0], model.weights()
     for epoch in range(1, config.epochs + 1):
@@ -130,30 +130,30 @@ def clone(
             tell(scores, config.epochs)
         if epoch - best.epoch >= config.patience:
             break
-    rows = found.rows(held)
+    rows = demos.rows(held)
     return Clone(
         spec,
         weights,
         tuple(epochs),
         best,
-        0.0 - float(found.logp[rows].mean(dtype=np.float64)) if len(rows) else math.nan,
-        (len(np.unique(found.episode[learned])), len(np.unique(found.episode[held]))),
-        (len(found.logp) - len(rows), len(rows)),
+        0.0 - float(demos.logp[rows].mean(dtype=np.float64)) if len(rows) else math.nan,
+        (len(np.unique(demos.episode[learned])), len(np.unique(demos.episode[held]))),
+        (len(demos.logp) - len(rows), len(rows)),
         training.placement,
     )
 
 
-def _look(found: Demonstrations, segments: Index, model: CloneModel) -> None:
-    rows = found.rows(segments)
+def _look(demos: Demonstrations, segments: Index, model: CloneModel) -> None:
+    rows = demos.rows(segments)
     for at in range(0, len(rows), _ROWS):
-        model.see(found.seen(rows[at : at + _ROWS]))
+        model.see(demos.seen(rows[at : at + _ROWS]))
 
 
 class _Training:
     """Steps of the optimizer over the demonstrations, on a device from which numbers are read once an epoch."""
 
-    def __init__(self, model: CloneModel, config: Cloning, found: Demonstrations, device: DeviceChoice) -> None:
-        self._model, self._config, self._found = model, config, found
+    def __init__(self, model: CloneModel, config: Cloning, demos: Demonstrations, device: DeviceChoice) -> None:
+        self._model, self._config, self._found = model, config, demos
         self.placement = resolve_placement(
             device, UpdateCost(multiplications(model.module), config.batch, has_cpu_kernel=False)
         )
@@ -174,12 +174,12 @@ class _Training:
                 rate, max_norm = config.learning_rate, config.max_gradient_norm
                 norms.append(self._guard.step(self._adam, losses[-1], rate=rate, max_norm=max_norm))
                 counts.append(len(rows))
-        found, failed = self._guard.read([*losses, *norms])
-        total = sum(loss * count for loss, count in zip(found, counts, strict=False))
+        values, failed = self._guard.read([*losses, *norms])
+        total = sum(loss * count for loss, count in zip(values, counts, strict=False))
         if failed:
-            wrong = next(k for k in range(len(counts)) if not math.isfinite(found[k] + found[k + len(counts)]))
+            wrong = next(k for k in range(len(counts)) if not math.isfinite(values[k] + values[k + len(counts)]))
             raise TrainingError(
-                f"behaviour cloning: the loss became {found[wrong]}, its gradient {found[wrong + len(counts)]}. Lower learning_rate, or "
+                f"behaviour cloning: the loss became {values[wrong]}, its gradient {values[wrong + len(counts)]}. Lower learning_rate, or "
                 "look for actions that the policy cannot take."
             )
         return total / sum(counts)

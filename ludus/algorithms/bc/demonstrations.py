@@ -38,14 +38,14 @@ _UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sig
 def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> None:
     """Raises ConfigError where an agent may see or do something else than when the file was recorded, as far as the file says how that
     was. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not matter."""
-    found = origin.notes.get("environment")
-    if not isinstance(found, Mapping):
+    recorded = origin.notes.get("environment")
+    if not isinstance(recorded, Mapping):
         return
     ours = json.loads(json.dumps(dict(settings)))
     for key in ("id", "wrappers", "options"):
-        if key in found and _decisive(found[key]) != _decisive(ours.get(key)):
+        if key in recorded and _decisive(recorded[key]) != _decisive(ours.get(key)):
             raise ConfigError(
-                f"the trajectories were recorded with env.{key}={json.dumps(found[key])}; the scenario has {json.dumps(ours.get(key))}, "
+                f"the trajectories were recorded with env.{key}={json.dumps(recorded[key])}; the scenario has {json.dumps(ours.get(key))}, "
                 f"where players may see or do something else. Give env.{key} as it was, or record in this environment."
             )
 
@@ -195,7 +195,7 @@ def demonstrations(
     check_decisions(pieces, origin, env, seats)
     states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
     whole = join(pieces)
-    found = Demonstrations(
+    demos = Demonstrations(
         observation=whole.observation,
         action=whole.action,
         mask=whole.mask,
@@ -206,19 +206,19 @@ def demonstrations(
         bootstrap_observation=whole.bootstrap_observation,
         states=states,
     )
-    if not len(found.logp):
+    if not len(demos.logp):
         raise DataError(f"there are no decisions of players {list(seats)} to learn from; record some.")
-    _check_legal(found, one_space(env, seats, algorithm="behaviour cloning")[1])
-    return found, seats
+    _check_legal(demos, one_space(env, seats, algorithm="behaviour cloning")[1])
+    return demos, seats
 
 
-def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
+def _check_legal(demos: Demonstrations, space: Space[Any]) -> None:
     """space: of the actions, as the environment has them."""
-    mask, choices = found.mask if found.states is None else found.states.mask, Choices.of(space)
+    mask, choices = demos.mask if demos.states is None else demos.states.mask, Choices.of(space)
     if mask is None or choices is None:
         return
-    rows = np.arange(len(found.action)) if found.states is None else found.observation - found.states.base
-    action = found.action.reshape(len(found.action), -1)
+    rows = np.arange(len(demos.action)) if demos.states is None else demos.observation - demos.states.base
+    action = demos.action.reshape(len(demos.action), -1)
     inside = (action >= 0) & (action < choices.counts)
     legal = inside & choices.legal(mask, np.where(inside, action, 0), rows)
     if not legal.all():
@@ -227,10 +227,10 @@ def _check_legal(found: Demonstrations, space: Space[Any]) -> None:
         )
 
 
-def split(found: Demonstrations, *, share: float, seed: int) -> tuple[Index, Index]:
+def split(demos: Demonstrations, *, share: float, seed: int) -> tuple[Index, Index]:
     """(segments to learn from, segments held out): of whole episodes, `share` of them, at least one if share > 0. Raises ConfigError if
     nothing would be left to learn from."""
-    episodes = np.unique(found.episode)
+    episodes = np.unique(demos.episode)
     count = 0 if share == 0 else max(1, round(share * len(episodes)))
     if count >= len(episodes):
         raise ConfigError(
@@ -238,5 +238,5 @@ def split(found: Demonstrations, *, share: float, seed: int) -> tuple[Index, Ind
             "held_out=0."
         )
     out = np.random.default_rng(seeding.key(seed, "held out")).permutation(episodes)[:count]
-    held = np.isin(found.episode, out)
+    held = np.isin(demos.episode, out)
     return np.flatnonzero(~held), np.flatnonzero(held)

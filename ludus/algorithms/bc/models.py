@@ -83,8 +83,8 @@ class _ActorCritic:
 
     def rows(self, observation: Array) -> Array:
         """[n, *shape], float32, or bytes as they are."""
-        found = observation.reshape(len(observation), *self._network.shape)
-        return found if found.dtype == np.uint8 else found.astype(np.float32)
+        x = observation.reshape(len(observation), *self._network.shape)
+        return x if x.dtype == np.uint8 else x.astype(np.float32)
 
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
         if not self.memory:

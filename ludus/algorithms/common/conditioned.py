@@ -120,7 +120,7 @@ class ConditionedLearner(AroundLearner):
         rows = np.asarray(trajectories.extras[ROW])
         self._came[rows] = True
         first = rows[np.minimum(trajectories.start[:-1], max(0, len(rows) - 1))]  # of each segment
-        seen, mask = self._decoded(trajectories.observation, trajectories.mask)
+        observation, mask = self._decoded(trajectories.observation, trajectories.mask)
         after, after_mask = self._decoded(trajectories.bootstrap_observation, trajectories.bootstrap_mask)
         extras = dict(trajectories.extras)
         if self._enumeration is not None:
@@ -131,7 +131,7 @@ class ConditionedLearner(AroundLearner):
             replace(
                 trajectories,
                 extras=extras,
-                observation=conditioned(seen, self._condition[rows]),
+                observation=conditioned(observation, self._condition[rows]),
                 mask=mask,
                 bootstrap_observation=conditioned(after, self._condition[first]),
                 bootstrap_mask=after_mask,
@@ -144,8 +144,8 @@ class ConditionedLearner(AroundLearner):
             return observation, mask
         known = observation >= 0
         ids = np.where(known, observation, 0)
-        seen = self._enumeration.observation[ids] * known.reshape(-1, *(1,) * (self._enumeration.observation.ndim - 1))
-        return seen, self._enumeration.mask[ids] | ~known[:, None]
+        x = self._enumeration.observation[ids] * known.reshape(-1, *(1,) * (self._enumeration.observation.ndim - 1))
+        return x, self._enumeration.mask[ids] | ~known[:, None]
 
     def batches(self) -> Sequence[tuple[str, int]]:
         """Nothing before all rows have come."""

@@ -64,8 +64,8 @@ class CollectOptions(Config):
             raise NotImplementedError(
                 f"{type(self).__name__} must say what learns with it: learner_class = 'module:Class', or a method `learner`."
             )
-        made: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
-        return made
+        learner: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
+        return learner
 
     @model_validator(mode="after")
     def _check_learned_reward(self) -> Self:
@@ -159,9 +159,11 @@ class ReplayOptions(CollectOptions):
 
     @model_validator(mode="after")
     def _check_pace(self) -> Self:
-        given = [name for name in _WINDOW if getattr(self, name) is not None]
-        if self.samples_per_insert is None and given:
-            raise ValueError(f"{given[0]} bounds samples_per_insert × inserted − sampled; give samples_per_insert, too")
+        bounds = [name for name in _WINDOW if getattr(self, name) is not None]
+        if self.samples_per_insert is None and bounds:
+            raise ValueError(
+                f"{bounds[0]} bounds samples_per_insert × inserted − sampled; give samples_per_insert, too"
+            )
         for what, name in (("sampler", self.sampler), ("remover", self.remover)):
             if name is not None and (what, name) != ("remover", RESERVOIR):
                 resolve_name(what, name, SELECTORS)

@@ -263,8 +263,8 @@ def _complete(algorithm: Config, env: EnvSpec, players: tuple[int, ...], kind: E
         part = getattr(algorithm, key)
         if isinstance(part, Config) and isinstance(part, Algorithm):
             values[key] = _complete_part(algorithm, key, env, players, kind, row.pop(key, {}))
-    made = _fitted(cls, values, _scaled(row, algorithm))
-    return cls(**{key: getattr(made, key) for key in (*values, *keys)})
+    config = _fitted(cls, values, _scaled(row, algorithm))
+    return cls(**{key: getattr(config, key) for key in (*values, *keys)})
 
 
 def _complete_part(

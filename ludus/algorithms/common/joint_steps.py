@@ -39,7 +39,7 @@ class JointSteps(NamedTuple):
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
     """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
     [B, S], as `seen` shows them."""
-    found, rows = [], whole(trajectories)
+    pairs, rows = [], whole(trajectories)
     played = set(rows.seat.tolist())
     for seat in seats:
         if seat in played:
@@ -47,8 +47,8 @@ def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> li
             if view.state is not None and view.bootstrap_state is not None:
                 sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.bootstrap_state)]
                 view = replace(view, state=sides[0], bootstrap_state=sides[1])
-            found.append((rows, view))
-    return found
+            pairs.append((rows, view))
+    return pairs
 
 
 def whole(trajectories: Trajectories) -> Trajectories:
@@ -69,8 +69,8 @@ def whole(trajectories: Trajectories) -> Trajectories:
         **dict.fromkeys(_OF_FIRST, order[first]),
         **dict.fromkeys(_OF_LAST, order[last]),
     }
-    given = {name: getattr(rows, name) for name in places}
-    columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in given.items()}
+    fields = {name: getattr(rows, name) for name in places}
+    columns: dict[str, Any] = {name: None if c is None else c[places[name]] for name, c in fields.items()}
     anew = np.zeros(rows.num_rows, np.bool_)
     anew[start[1:][~new & (rows.tail[order[:-1]] != SegmentEnd.CUT)]] = True
     extras = {**{name: column[row] for name, column in rows.extras.items()}, ANEW: anew}

@@ -232,9 +232,9 @@ class BoxDistribution:
         action = middle + half * self._played(mean + log_std.exp() * normal)
         return torch.minimum(torch.maximum(action, low), high).float().reshape(-1, *self._shape)
 
-    def _played(self, drawn: Tensor) -> Tensor:
+    def _played(self, z: Tensor) -> Tensor:
         """In the network's numbers, where normal ones were drawn."""
-        return drawn
+        return z
 
 
 class GaussianDistribution(BoxDistribution):
@@ -268,8 +268,8 @@ def _quadrature(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tenso
 class SquashedDistribution(BoxDistribution):
     """tanh of a normal. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss–Hermite quadrature with 16 nodes."""
 
-    def _played(self, drawn: Tensor) -> Tensor:
-        return drawn.tanh()
+    def _played(self, z: Tensor) -> Tensor:
+        return z.tanh()
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)

@@ -105,14 +105,14 @@ class Algorithms:
                 what = "player or role" if self.roles else "player"
                 raise ConfigError(f"algorithms: {name!r} is no {what} of this run{nearest(name, known)}")
         for population, seats in enumerate(seats_of(self.population)):
-            given = [self.named.get(str(seat), self.default) for seat in seats]
-            if any(algorithm != given[0] for algorithm in given):
+            algorithms = [self.named.get(str(seat), self.default) for seat in seats]
+            if any(algorithm != algorithms[0] for algorithm in algorithms):
                 raise ConfigError(
                     f"algorithms: players {', '.join(map(str, seats))} share one population, whose policies play for each of them, so that "
                     "they have one algorithm. Give share=never, or the same to each."
                 )
             for role in self.roles or ("",):
-                self._found[population, role] = self.named.get(role, given[0])
+                self._found[population, role] = self.named.get(role, algorithms[0])
 
     def of(self, population: int, role: str = "") -> Any:
         """What trains the policies of a population, in a role of the schedule if it has roles."""
@@ -161,17 +161,17 @@ def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
     players = players_of(env, seats)
     wanted = {_kind(agent.action) for player in players for agent in env.agents_of(player)}
     teams = any(len(env.agents_of(player)) > 1 for player in players)
-    found = []
+    names = []
     for name in ALGORITHMS:
         algorithm: Any = resolve_name("algorithm", name, ALGORITHMS)
         needs_tree = getattr(algorithm, "needs_tree", False)
         wants_team = getattr(algorithm, "for_teams", False)  # it would learn without, but says more than there is
         serves = wanted <= set(algorithm.about.actions)
         if serves and not (needs_tree and env.enumeration is None) and not (wants_team and not teams):
-            found.append(name)
+            names.append(name)
     return (
-        f"Use {join_or(found)} there."
-        if found
+        f"Use {join_or(names)} there."
+        if names
         else "No registered algorithm serves these actions; wrap the environment."
     )
 

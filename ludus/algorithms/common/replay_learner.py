@@ -98,22 +98,22 @@ class Ensemble:
 
     # ------------------------------------------------------------------------------------------ by autograd
 
-    def __call__(self, *given: Any, target: bool = False) -> Tensor:
+    def __call__(self, *inputs: Any, target: bool = False) -> Tensor:
         """What the module answers, of an actor-critic the head's outputs, in float32; its target if so."""
         with self._placement.products():
-            out = (self.target if target else self.online).module(*given)
+            out = (self.target if target else self.online).module(*inputs)
         answer: Tensor = out[0] if isinstance(out, tuple) else out
         return answer.float()
 
     def descend(
-        self, loss: Tensor, told: Sequence[Tensor], *, rate: float, max_norm: float, guard: Guard
+        self, loss: Tensor, stats: Sequence[Tensor], *, rate: float, max_norm: float, guard: Guard
     ) -> tuple[Tensor, Tensor]:
         """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
         over the ranks, and the gradient's norm."""
         self._joint.begin()
         self.online.differentiate(loss)
         sums = self.online.slopes[self.online.size :]
-        sums[: 1 + len(told)] = torch.stack([loss.detach(), *(number.detach() for number in told)])
+        sums[: 1 + len(stats)] = torch.stack([loss.detach(), *(number.detach() for number in stats)])
         self._joint.end()
         sums = sums.clone()
         return sums, guard.step(self.adam, sums[0], rate=rate, max_norm=max_norm)
@@ -275,8 +275,8 @@ class ReplayLearner(ABC):
         table: whatever is made of rows later (sums, sequences, joint steps) need not know of them."""
         if self._learned_reward is None:
             return rows
-        found = self._learned_reward.of(rows, rows.reward.astype(np.float64) * self._scale)
-        return replace(rows, reward=(found.reward / self._scale).astype(np.float32))
+        result = self._learned_reward.of(rows, rows.reward.astype(np.float64) * self._scale)
+        return replace(rows, reward=(result.reward / self._scale).astype(np.float32))
 
     def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
         """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""
@@ -322,13 +322,13 @@ class ReplayLearner(ABC):
         rate = {"learning_rate": self.rate(self.config.learning_rate)}
         return {"rows": float(len(batch.index)), **metrics, **learned, **rate}
 
-    def read(self, told: Mapping[str, Tensor], *, now: bool = False) -> Metrics:
+    def read(self, stats: Mapping[str, Tensor], *, now: bool = False) -> Metrics:
         """Numbers of an update, of the round's last, or `now`; those of before, else. Raises TrainingError if one of them, or of those that
         were not read, is none."""
         self._unread -= 1
         if self._unread <= 0 or now:
-            numbers, wrong = self.guard.read([*told.values()])
-            self._told = dict(zip(told, numbers, strict=True))
+            numbers, wrong = self.guard.read([*stats.values()])
+            self._told = dict(zip(stats, numbers, strict=True))
             if wrong:
                 raise TrainingError("a loss or its gradient became NaN or infinite")
         return self._told

@@ -194,8 +194,8 @@ def elapsed(rows: Trajectories) -> Floats:
 def not_finite(columns: Mapping[str, Any]) -> str:
     """What in `learned_columns` is NaN or infinite; "": nothing. Nobody asks a device, where the loss will say so."""
     names = {"advantage": "the advantages", "target": "the value targets"}
-    here = ((columns[name], said) for name, said in names.items() if isinstance(columns[name], np.ndarray))
-    return next((said for column, said in here if not np.isfinite(column).all()), "")
+    here = ((columns[name], label) for name, label in names.items() if isinstance(columns[name], np.ndarray))
+    return next((label for column, label in here if not np.isfinite(column).all()), "")
 
 
 def trace_columns(
@@ -244,15 +244,15 @@ def corrected(
     value of when it arrived. compiled: by `vtrace` itself; None: on a CPU."""
     ends = columns["ends"].clone()
     ends[-1:] = True
-    value, reward, after = (given.double() for given in (value, columns["reward"], columns["after"]))
+    value, reward, after = (tensor.double() for tensor in (value, columns["reward"], columns["after"]))
     log_ratio = (logp.double() - columns["logp"].double()).clamp(-_FAR, _FAR)
     ratio = log_ratio.exp()
     weight = ratio.clamp(max=rho_bar)
     if value.device.type == "cpu" if compiled is None else compiled:
         stop = np.flatnonzero(ends.numpy()) + 1
         start, rows = np.concatenate([[0], stop]), (reward.numpy(), value.numpy(), after.numpy()[stop - 1])
-        found = vtrace(start, *rows, log_ratio.numpy(), gamma, lam, rho_bar, c_bar)
-        target, weighted = map(torch.from_numpy, found)
+        result = vtrace(start, *rows, log_ratio.numpy(), gamma, lam, rho_bar, c_bar)
+        target, weighted = map(torch.from_numpy, result)
         return target, weighted / weight, weight
     after = torch.where(ends, after, torch.cat([value[1:], value[:1]]))
     delta = weight * (reward + gamma * after - value)

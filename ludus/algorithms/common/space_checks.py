@@ -62,8 +62,8 @@ def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[
             f"{algorithm} has one network for all agents of its seats; in {env.id} they have the roles {sorted(roles)}. Put the "
             "wrapper agent_ids around it, which shows each agent who it is, and gives them one role."
         )
-    found = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
-    if len(found) > 1 or agents[0].observation.shape is None:
+    spaces = {(a.observation.shape, str(a.observation.dtype), str(a.action)) for a in agents}
+    if len(spaces) > 1 or agents[0].observation.shape is None:
         raise ScenarioError(
             f"{algorithm} needs one space of actions and one shape of observations in all its seats; {env.id} has {_spaces(agents)}."
         )

@@ -96,11 +96,11 @@ class DiscountedReturns:
         earlier = _earlier(key, rows.tail)
         returns, after = _accumulate(rows.start, reward, before, earlier, self._gamma)
         self.moments.add(returns)
-        kept = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
+        still_open = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
         cut = rows.tail == SegmentEnd.CUT
         cut[earlier[earlier >= 0]] = False  # they go on in this rollout
-        self._open = np.concatenate([self._open[kept], key[cut]])
-        self._so_far = np.concatenate([self._so_far[kept], after[cut]])
+        self._open = np.concatenate([self._open[still_open], key[cut]])
+        self._so_far = np.concatenate([self._so_far[still_open], after[cut]])
 
     def add_block(self, block: Block, rows: BlockRows, reward: Tensor) -> None:
         """Rows of a block, with their rewards float64[n], on their device, from which two sums alone come back. At a barrier, where a

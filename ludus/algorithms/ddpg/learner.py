@@ -89,21 +89,21 @@ class DDPGLearner(BoxLearner):
         """See `OffPolicyLearner.turn`: the actor moves in those that are 0."""
         return int((self.updates + 1) % self.config.policy_delay > 0)
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
         config = self.config
         with torch.no_grad():
-            after = self.answers(given["next"], target=True).tanh()
+            after = self.answers(batch["next"], target=True).tanh()
             if config.target_noise > 0.0:
-                moved = (config.target_noise * given["normal"]).clamp(-config.target_clip, config.target_clip)
+                moved = (config.target_noise * batch["normal"]).clamp(-config.target_clip, config.target_clip)
                 after = (after + moved).clamp(-1.0, 1.0)
-            least = self.values_of(given["next"], after, target=True).amin(dim=0)
-            target = given["reward"] + given["discount"] * least
-        return self.values_of(given["observation"], given["action"]), target
+            least = self.values_of(batch["next"], after, target=True).amin(dim=0)
+            target = batch["reward"] + batch["discount"] * least
+        return self.values_of(batch["observation"], batch["action"]), target
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`."""
-        x = given["observation"]
+        x = batch["observation"]
         return (-self.values_of(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:

@@ -127,30 +127,30 @@ class QLearner(ReplayLearner):
         config, rows, weight = self.config, len(batch.index), None
         if config.prioritised:
             weight = self.importance_weights(batch)
-        found, told = self._learned(batch.columns, rows, weight)
+        result, metrics = self._learned(batch.columns, rows, weight)
         if config.polyak is not None:
             self.networks.follow(config.polyak)
         elif (self.updates + 1) % config.target_period == 0:
             self.networks.follow(1.0)
         self._found = []
         if config.prioritised:
-            self._found = [(REPLAY, batch.index, to_numpy(found.errors).astype(np.float64) + LEAST_PRIORITY)]
-        return {**told, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
+            self._found = [(REPLAY, batch.index, to_numpy(result.errors).astype(np.float64) + LEAST_PRIORITY)]
+        return {**metrics, "epsilon": self._epsilon, "tails_without_value": float(self._blind)}
 
     def _learned(
         self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None
     ) -> tuple[QLossResult, Metrics]:
         """Moves the weights by their gradient; what was found, and what is to be told. Raises TrainingError, and goes back, if something is
         not finite."""
-        found, config = self._gradient(columns, rows, weight), self.config
+        result, config = self._gradient(columns, rows, weight), self.config
         step = self._adam.step(
-            found.loss,
-            (found.error, found.value, found.finite),
+            result.loss,
+            (result.error, result.value, result.finite),
             rate=self.rate(config.learning_rate),
             max_norm=config.max_gradient_norm,
             look=self._looks(),
         )
-        return found, self._tell(step)
+        return result, self._tell(step)
 
     def _looks(self) -> bool:
         """Whether this update's numbers are read."""
@@ -170,19 +170,19 @@ class QLearner(ReplayLearner):
         """See `Prioritises`: the absolute errors."""
         return self._found
 
-    def _joint(self, mine: QLossResult, rows: int) -> QLossResult:
+    def _joint(self, local: QLossResult, rows: int) -> QLossResult:
         """What all ranks found; gradients are summed in place."""
         if self.ranks.size == 1:
-            return mine
+            return local
         parameters, errors = self.networks.online, torch.zeros(rows, dtype=torch.float64, device=self.device)
-        for at, number in enumerate((mine.loss, mine.value, mine.error), parameters.size):
+        for at, number in enumerate((local.loss, local.value, local.error), parameters.size):
             parameters.slopes[at] = number
         self.ranks.sum(parameters.slopes)
         if self.config.prioritised:
-            errors[self.ranks.share(rows)] = mine.errors.double()
+            errors[self.ranks.share(rows)] = local.errors.double()
             self.ranks.sum(errors)
         loss, value, error = parameters.slopes[parameters.size :].clone()
-        return QLossResult(loss, value, error, errors, mine.finite)
+        return QLossResult(loss, value, error, errors, local.finite)
 
     def _seen(self, observation: Array | Tensor, shape: tuple[int, ...]) -> Tensor:
         """Inputs float32[n, *shape] of observations or ids [n, …]; of ids that are unknown, those of some state."""
@@ -332,18 +332,30 @@ class CompiledLearner(DQNLearner):
 
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         share = self.ranks.share(rows)
-        mine = {name: column[share] for name, column in columns.items()}
-        action = np.ascontiguousarray(mine["action"], np.int32)
-        seen = self._evaluate_rows(mine) if self._states is None else self._evaluate_ids(self._states, mine)
-        target = mine["reward"] + mine["discount"].astype(np.float64) * seen.after
+        local_columns = {name: column[share] for name, column in columns.items()}
+        action = np.ascontiguousarray(local_columns["action"], np.int32)
+        evaluation = (
+            self._evaluate_rows(local_columns)
+            if self._states is None
+            else self._evaluate_ids(self._states, local_columns)
+        )
+        target = local_columns["reward"] + local_columns["discount"].astype(np.float64) * evaluation.after
         weight, networks = np.ones(len(action)) if weight is None else weight[share], self.networks
         loss, value, errors = q_loss(
-            seen.q, seen.mask, seen.state, action, target, weight, self.config.huber_delta, networks.gradients[0], rows
+            evaluation.q,
+            evaluation.mask,
+            evaluation.state,
+            action,
+            target,
+            weight,
+            self.config.huber_delta,
+            networks.gradients[0],
+            rows,
         )
-        networks.backward(seen.x)
+        networks.backward(evaluation.x)
         error, finite = float(errors.sum()) / max(1, rows), bool(np.isfinite(target).all())
-        found = QLossResult(loss, value, error, torch.from_numpy(errors), finite)
-        return self._joint(found, rows)
+        result = QLossResult(loss, value, error, torch.from_numpy(errors), finite)
+        return self._joint(result, rows)
 
     def _values(self, x: Tensor, mask: NDArray[np.bool_], *, target: bool = False) -> Array:
         """Of the online network, or of its target, after which `backward` can go back through the pass."""
@@ -415,11 +427,11 @@ class ModuleLearner(DQNLearner):
         if not self._repeats:
             return super()._learned(columns, rows, weight)
         self._adam.keep()
-        given = self._given(resident(columns, self.device, but=ON_HOST), rows, weight)
-        found, norm = self._whole(self, given, rows, self.rate(self.config.learning_rate))
-        told = (found[2], found[1], found[4])
-        step = self._adam.look(found[0], norm, told) if self._looks() else None
-        return QLossResult(*found), self._tell(step)
+        inputs = self._given(resident(columns, self.device, but=ON_HOST), rows, weight)
+        result, norm = self._whole(self, inputs, rows, self.rate(self.config.learning_rate))
+        stats = (result[2], result[1], result[4])
+        step = self._adam.look(result[0], norm, stats) if self._looks() else None
+        return QLossResult(*result), self._tell(step)
 
     @property
     def _repeats(self) -> bool:
@@ -429,36 +441,36 @@ class ModuleLearner(DQNLearner):
     def _whole(self) -> Callable[[ModuleLearner, _Given, int, float], tuple[_Found, Tensor]]:
         return self.placement.repeated(ModuleLearner._descend)
 
-    def _descend(self, given: _Given, rows: int, rate: float) -> tuple[_Found, Tensor]:
+    def _descend(self, inputs: _Given, rows: int, rate: float) -> tuple[_Found, Tensor]:
         """A whole step of one rank's: what was found, and the gradient's norm."""
-        found = self._differentiate(given, rows)
-        return found, self._adam.move(found[0], rate=rate, max_norm=self.config.max_gradient_norm)
+        result = self._differentiate(inputs, rows)
+        return result, self._adam.move(result[0], rate=rate, max_norm=self.config.max_gradient_norm)
 
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         return self._joint(
             QLossResult(*self._differentiate(self._given(self.mine(columns, rows), rows, weight), rows)), rows
         )
 
-    def _differentiate(self, given: _Given, rows: int) -> _Found:
-        mine = self._rows(given)
-        loss, *told = self._compared(self, mine, max(1, rows))
-        if len(mine.action):
+    def _differentiate(self, inputs: _Given, rows: int) -> _Found:
+        transitions = self._rows(inputs)
+        loss, *stats = self._compared(self, transitions, max(1, rows))
+        if len(transitions.action):
             self.networks.online.differentiate(loss)
         else:
             self.networks.online.zero()
-        value, error, errors, finite = told
+        value, error, errors, finite = stats
         return loss.detach(), value, error, errors, finite
 
     @cached_property
     def _compared(self) -> Callable[[ModuleLearner, TransitionRows, int], _Found]:
         return self.placement.compiled(ModuleLearner._compare, part=self._repeats)
 
-    def _compare(self, mine: TransitionRows, rows: int) -> _Found:
+    def _compare(self, transitions: TransitionRows, rows: int) -> _Found:
         """As `QLossResult`, with means over so many rows."""
-        target = self._targets(mine)
-        chosen = taken(self._asked(mine.x, mine.legal, mine, _ONLINE), mine.action)
-        losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(mine.levels, _ONLINE))
-        loss = (losses * mine.weight).sum() / rows
+        target = self._targets(transitions)
+        chosen = taken(self._asked(transitions.x, transitions.legal, transitions, _ONLINE), transitions.action)
+        losses, errors = kind_of(self.config, self._online).compare(chosen, target, _pick(transitions.levels, _ONLINE))
+        loss = (losses * transitions.weight).sum() / rows
         value = self._online.head.means(chosen.detach()[:, None]).sum() / rows
         return loss, value, errors.sum() / rows, errors, finite(target.sum())
 
@@ -492,19 +504,19 @@ class ModuleLearner(DQNLearner):
         levels = None if levels is None else levels[:, self.ranks.share(rows)]
         return stored, None if weight is None else self._weights(weight, rows), levels, noise
 
-    def _rows(self, given: _Given) -> TransitionRows:
-        mine, weight, levels, noise = gather_rows(given[0]), *given[1:]
-        x, legal = self._situation(mine["observation"], mine.get("mask"))
-        after, legal_after = self._situation(mine["next"], mine.get("next_mask"))
+    def _rows(self, inputs: _Given) -> TransitionRows:
+        columns, weight, levels, noise = gather_rows(inputs[0]), *inputs[1:]
+        x, legal = self._situation(columns["observation"], columns.get("mask"))
+        after, legal_after = self._situation(columns["next"], columns.get("next_mask"))
         return TransitionRows(
             x=x,
             after=after,
             legal=legal,
             legal_after=legal_after,
-            action=mine["action"].long(),
-            reward=mine["reward"],
-            discount=mine["discount"],
-            weight=torch.ones_like(mine["reward"]) if weight is None else weight,
+            action=columns["action"].long(),
+            reward=columns["reward"],
+            discount=columns["discount"],
+            weight=torch.ones_like(columns["reward"]) if weight is None else weight,
             levels=levels,
             noise=noise,
         )

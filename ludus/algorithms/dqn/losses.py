@@ -60,9 +60,9 @@ def q_loss(
     actions = mask.shape[1]
     gradient[:] = 0
     for k in range(len(state)):
-        taken = float(q[state[k], action[k]])
-        error = taken - target[k]
-        value += taken
+        q_action = float(q[state[k], action[k]])
+        error = q_action - target[k]
+        value += q_action
         size[k] = abs(error)
         inside = min(size[k], delta)
         loss += weight[k] * (0.5 * inside * inside + delta * (size[k] - inside))

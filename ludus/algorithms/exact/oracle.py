@@ -85,8 +85,8 @@ class ExactBestResponse(Config):
         """As `SolvesRestricted.part`; metrics: the solution's gap and iterations."""
         tables = {seat: solution.tables[seat] for seat in seats}
         value = {seat: float(solution.value[seat]) for seat in seats}
-        told = {"gap": solution.gap, "iterations": float(solution.iterations)}
-        return _response(tree.enumeration, tables, value, told)
+        metrics = {"gap": solution.gap, "iterations": float(solution.iterations)}
+        return _response(tree.enumeration, tables, value, metrics)
 
 
 def _response(
@@ -103,8 +103,8 @@ def _response(
     for seat, table in tables.items():
         own = enumeration.ids(seat)
         probs[own.start - ids.start : own.stop - ids.start] = table
-    told = {"value": float(np.mean(list(value.values()))), **metrics}
-    return Response(tabular_spec(enumeration, seats), {"probs": probs}, value, told)
+    all_metrics = {"value": float(np.mean(list(value.values()))), **metrics}
+    return Response(tabular_spec(enumeration, seats), {"probs": probs}, value, all_metrics)
 
 
 def _profiles(
@@ -132,8 +132,8 @@ def _profiles(
         return [fixed], [1.0]
     profiles, weights = [], []
     for draw in itertools.product(*(_draws(factor, places, stack) for factor, places in joint)):
-        drawn = {seat: plan for part, _ in draw for seat, plan in part.items()}
-        profiles.append([drawn.get(p, plan) for p, plan in enumerate(fixed)])
+        seat_plans = {seat: plan for part, _ in draw for seat, plan in part.items()}
+        profiles.append([seat_plans.get(p, plan) for p, plan in enumerate(fixed)])
         weights.append(float(np.prod([prob for _, prob in draw])))
     return profiles, weights
 

@@ -130,8 +130,8 @@ def policy_losses(
     """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
     surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
     bound = math.inf if clip is None else clip
-    given = (*compressed.columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
-    return MMDLosses(*_losses(out, mask, *given))
+    arguments = (*compressed.columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
+    return MMDLosses(*_losses(out, mask, *arguments))
 
 
 @kernel
@@ -202,9 +202,9 @@ def action_values(
     """Q(b) - V [n, A] as above, from log-probabilities [n, A] of the policy and of the one that it is regularised towards (-inf where
     illegal), and of each row its action, log-probability and advantage [n], which its own cost is part of. cost: η."""
     apart = (logp - magnet).masked_fill(torch.isneginf(magnet), 0.0)
-    paid = cost * (old - magnet.gather(1, action[:, None])[:, 0])
-    taken = (advantage + paid) / old.exp()
-    return (-cost * apart).scatter_add(1, action[:, None], taken[:, None])
+    action_cost = cost * (old - magnet.gather(1, action[:, None])[:, 0])
+    action_value = (advantage + action_cost) / old.exp()
+    return (-cost * apart).scatter_add(1, action[:, None], action_value[:, None])
 
 
 def neurd_losses(
@@ -223,8 +223,8 @@ def neurd_losses(
 ) -> MMDLosses:
     """As `policy_losses`, with NeuRD's term. rows: state int32[n], action int32[n], logp and advantage float[n] of each: forces are clipped
     one by one."""
-    given = (compressed.count, float(compressed.rows), magnet, before, alpha, beta, gradient)
-    return MMDLosses(*_neurd(out, mask, *rows, *given, cost, bounds.threshold, bounds.clip))
+    arguments = (compressed.count, float(compressed.rows), magnet, before, alpha, beta, gradient)
+    return MMDLosses(*_neurd(out, mask, *rows, *arguments, cost, bounds.threshold, bounds.clip))
 
 
 @kernel
@@ -236,10 +236,10 @@ def _neurd(  # type: ignore[no-untyped-def]
     _centre(out, mask, y, legal)
     force, q, held = np.zeros(mask.shape), np.zeros(mask.shape[1]), 0.0
     for k in range(len(state)):
-        s, taken, mu = state[k], action[k], float(old[k])
+        s, action_index, mu = state[k], action[k], float(old[k])
         for a in range(len(q)):
             q[a] = cost * (magnet[s, a] - logp[s, a])
-        q[taken] += (float(advantage[k]) + cost * (mu - magnet[s, taken])) / math.exp(mu)
+        q[action_index] += (float(advantage[k]) + cost * (mu - magnet[s, action_index])) / math.exp(mu)
         held += _push(q, prob[s], mask[s], y[s], threshold, clip, force[s]) / legal[s]
     loss = 0.0
     for s in range(len(mask)):

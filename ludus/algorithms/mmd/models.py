@@ -59,8 +59,10 @@ class Magnet:
     """What both ways to learn share: a network beside the learner's own that follows it, as flat parameters, and what is said of it. With
     announce=average there is one more, the running average of the learner's own, of which copies are made then."""
 
-    def __init__(self, config: MMD, context: LearnerContext, own: Tensor, kept: Tensor, average: Tensor | None) -> None:
-        self.config, self.own, self.kept, self.average, self.moves = config, own, kept, average, 0
+    def __init__(
+        self, config: MMD, context: LearnerContext, own: Tensor, values: Tensor, average: Tensor | None
+    ) -> None:
+        self.config, self.own, self.kept, self.average, self.moves = config, own, values, average, 0
         self._env, self.table = context.env, state_table(context)
 
     def rewards(
@@ -128,8 +130,8 @@ class WrittenMMD(Written):
         super().__init__(config, spec, context, _first(config, context, start), placement)
         self.beside = TrainedNetwork(layouts(spec), self.parameters.weights())
         self.averaged = TrainedNetwork(layouts(spec), self.parameters.weights())
-        own, kept, average = (torch.from_numpy(n.flat) for n in (self.parameters, self.beside, self.averaged))
-        self.magnet = Magnet(config, context, own, kept, average if config.announce == "average" else None)
+        own, magnet_values, average = (torch.from_numpy(n.flat) for n in (self.parameters, self.beside, self.averaged))
+        self.magnet = Magnet(config, context, own, magnet_values, average if config.announce == "average" else None)
         self.spec = config.policy(context.env, context.seats)
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
@@ -155,11 +157,11 @@ class WrittenMMD(Written):
         held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
         if self.config.policy_loss == "neurd":
             each, bounds = (rows.state, rows.action, rows.logp, rows.advantage), self.magnet.bounds
-            found = neurd_losses(out, rows.mask, part.compressed, each, **held, cost=cost, bounds=bounds)
+            losses = neurd_losses(out, rows.mask, part.compressed, each, **held, cost=cost, bounds=bounds)
         else:
-            found = policy_losses(out, rows.mask, part.compressed, **held, clip=self.config.clip)
-        loss = found.surrogate + alpha * found.magnet + beta * found.moved
-        return loss, (found.surrogate, found.entropy, found.magnet, found.moved, found.clipped)
+            losses = policy_losses(out, rows.mask, part.compressed, **held, clip=self.config.clip)
+        loss = losses.surrogate + alpha * losses.magnet + beta * losses.moved
+        return loss, (losses.surrogate, losses.entropy, losses.magnet, losses.moved, losses.clipped)
 
     def coefficients(self, progress: float) -> Metrics:
         return self.magnet.coefficients(progress)
@@ -219,8 +221,8 @@ class AutogradMMD(Autograd):
         device = self.placement.torch
 
         def policy(x: Tensor, mask: NDArray[np.bool_]) -> Floats:
-            found = self._magnet_of(x.reshape(-1, *self.shape).to(device), to_device(mask, device))
-            return to_numpy(found).astype(np.float64)
+            logp = self._magnet_of(x.reshape(-1, *self.shape).to(device), to_device(mask, device))
+            return to_numpy(logp).astype(np.float64)
 
         sizes = {"inputs": math.prod(self.shape), "actions": self.actions}
         return self.magnet.rewards(rows, reward, progress, **sizes, policy=policy)
@@ -275,12 +277,12 @@ class AutogradMMD(Autograd):
         """(the policy's loss, what was clipped) of each row."""
         if self.config.policy_loss == "neurd":
             assert batch.held is not None
-            given = logp.detach(), batch.held[:, 1], batch.action, batch.logp, batch.advantage
-            return neurd_loss(logits, batch.mask, action_values(*given, cost=cost), bounds=self.magnet.bounds)
+            arguments = logp.detach(), batch.held[:, 1], batch.action, batch.logp, batch.advantage
+            return neurd_loss(logits, batch.mask, action_values(*arguments, cost=cost), bounds=self.magnet.bounds)
         clip = math.inf if self.config.clip is None else self.config.clip
-        taken = logp.gather(1, batch.action[:, None])[:, 0]
-        far = ((taken.detach() - batch.logp).exp().sub(1.0).abs() > clip).float()
-        return ppo_surrogate(taken, batch.logp, batch.advantage, clip=clip), far
+        logp_action = logp.gather(1, batch.action[:, None])[:, 0]
+        far = ((logp_action.detach() - batch.logp).exp().sub(1.0).abs() > clip).float()
+        return ppo_surrogate(logp_action, batch.logp, batch.advantage, clip=clip), far
 
     def coefficients(self, progress: float) -> Metrics:
         return self.magnet.coefficients(progress)

@@ -78,11 +78,11 @@ class TabularMMDLearner:
         after = np.where(known, self._value[np.where(known, rows.bootstrap_observation - self._base, 0)], 0.0)
         config, reward = self.config, rows.reward.astype(np.float64) * self._scale
         if config.regularise == "reward":
-            taken = state, rows.action.astype(np.int64)
-            mine = (
-                rows.logp if config.explore == 0.0 else self._logp[taken]
+            index = state, rows.action.astype(np.int64)
+            logp = (
+                rows.logp if config.explore == 0.0 else self._logp[index]
             )  # rows have that of what played, which was mixed
-            reward = regularised_rewards(config, self._env, rows, reward, mine - self._magnet[taken], self._progress)
+            reward = regularised_rewards(config, self._env, rows, reward, logp - self._magnet[index], self._progress)
         columns = learned_columns(
             rows, reward=reward, value=self._value[state], after=after, gamma=config.gamma, lam=config.gae_lambda
         )

@@ -133,5 +133,5 @@ class NFSP(Config):
             raise ScenarioError(
                 f"NFSP was given {context.ranks.size} ranks, and learns with one; leave runtime.trainers out, or use mmd."
             )
-        made: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
-        return made
+        learner: Learner = resolve_name("learner", self.learner_class, {})(self, context, start)
+        return learner

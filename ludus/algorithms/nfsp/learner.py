@@ -175,10 +175,10 @@ class NFSPLearner:
         if step is not None and step.wrong:
             raise self._error(step.wrong)
         self._updates += 1
-        told = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
+        metrics = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
         if step is not None:
-            told |= {"imitation_loss": step.loss, "imitation_gradient_norm": step.norm}
-        self._metrics |= told
+            metrics |= {"imitation_loss": step.loss, "imitation_gradient_norm": step.norm}
+        self._metrics |= metrics
 
     def _written(self, columns: ItemColumns) -> float:
         """The loss, whose gradient is left in the network."""

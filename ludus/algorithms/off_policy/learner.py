@@ -57,10 +57,10 @@ def regression(q: Array, action: NDArray[np.int32], target: Array, gradient: Arr
     loss, value, rows = 0.0, 0.0, max(1, joint)
     gradient[:] = 0
     for i in range(len(q)):
-        taken = float(q[i, action[i]])
-        error = taken - float(target[i])
+        q_action = float(q[i, action[i]])
+        error = q_action - float(target[i])
         loss += 0.5 * error * error
-        value += taken
+        value += q_action
         gradient[i, action[i]] = error / rows
     return loss / rows, value / rows
 
@@ -73,10 +73,10 @@ def weighted_regression(
     loss, value, rows = 0.0, 0.0, max(1, joint)
     gradient[:] = 0
     for i in range(len(q)):
-        taken = float(q[i, action[i]])
-        error = taken - float(target[i])
+        q_action = float(q[i, action[i]])
+        error = q_action - float(target[i])
         loss += 0.5 * weight[i] * error * error
-        value += taken
+        value += q_action
         gradient[i, action[i]] = weight[i] * error / rows
         errors[i] += abs(error)
     return loss / rows, value / rows
@@ -104,10 +104,10 @@ class Critics(nn.Module):
         float[networks, n, K, outputs]."""
         answers = []
         for k, member in enumerate(list(self.members)[:count]):
-            seen = self.bodies[k](x) if len(self.bodies) else x.flatten(1)
+            features = self.bodies[k](x) if len(self.bodies) else x.flatten(1)
             if beside is not None and beside.dim() == 3:
-                seen = seen[:, None].expand(-1, beside.shape[1], -1)
-            answers.append(member(seen if beside is None else torch.cat([seen, beside], dim=-1)))
+                features = features[:, None].expand(-1, beside.shape[1], -1)
+            answers.append(member(features if beside is None else torch.cat([features, beside], dim=-1)))
         return torch.stack(answers)
 
 
@@ -161,8 +161,8 @@ class OffPolicyLearner(ReplayLearner):
         if start is not None:
             load_arrays(actor, fitted(self.spec, start, declared(self.spec).shapes))
         bodies = [] if self.layout else [self._sight("critics", k).body for k in range(critics)]
-        theirs = seeding.key(self._seed, self.name, "critics") % 2**63
-        networks = Critics(critic, seed=theirs, count=critics, bodies=bodies)
+        critics_seed = seeding.key(self._seed, self.name, "critics") % 2**63
+        networks = Critics(critic, seed=critics_seed, count=critics, bodies=bodies)
         work = multiplications(actor) + multiplications(networks)
         written = self.layout is not None and not self.plain
         why = (
@@ -242,13 +242,13 @@ class OffPolicyLearner(ReplayLearner):
         self._found = ()
         if self.config.prioritised:
             self._weight = self.importance_weights(batch)[self.ranks.share(rows)].astype(np.float32)
-        told = self._learned(columns, rows)
+        metrics = self._learned(columns, rows)
         if self.config.prioritised:
             errors = self._all_errors(rows)
             if not np.isfinite(errors).all():  # where numbers are read later, if at all
                 raise TrainingError("a critic's error became NaN or infinite")
             self._found = [(REPLAY, batch.index, errors + LEAST_PRIORITY)]
-        return told
+        return metrics
 
     def _learned(self, columns: Mapping[str, Any], rows: int) -> Metrics:
         if self.placement.written:
@@ -256,11 +256,11 @@ class OffPolicyLearner(ReplayLearner):
         beside = dict(self.drawn(rows))
         if self._weight is not None:
             beside["weight"] = to_device(self._weight, self.device)
-        given = resident(columns, self.device, but=("priority", "version_lo")), beside
-        told, errors = self._whole(self, given, rows, self._rates(), self.turn)
+        inputs = resident(columns, self.device, but=("priority", "version_lo")), beside
+        stats, errors = self._whole(self, inputs, rows, self._rates(), self.turn)
         if errors is not None:
             self._errors = errors
-        return self.read(told)
+        return self.read(stats)
 
     def _descend(
         self,
@@ -272,12 +272,12 @@ class OffPolicyLearner(ReplayLearner):
         """(what is told, and where rows have weights the critics' errors) of a whole update. parts: of what it is given, what was stored
         and what is beside it."""
         self._given_rates, self._given_turn = rates, turn
-        given = {**gather_rows(parts[0]), **parts[1]}
-        told = self.autograd(given, rows)
+        batch = {**gather_rows(parts[0]), **parts[1]}
+        stats = self.autograd(batch, rows)
         assert isinstance(self._improved, Tensor)
-        assert isinstance(self._errors, Tensor) or "weight" not in given
-        errors = self._errors if isinstance(self._errors, Tensor) and "weight" in given else None
-        return {**told, **dict(zip(_ACTOR, self._improved, strict=True))}, errors
+        assert isinstance(self._errors, Tensor) or "weight" not in batch
+        errors = self._errors if isinstance(self._errors, Tensor) and "weight" in batch else None
+        return {**stats, **dict(zip(_ACTOR, self._improved, strict=True))}, errors
 
     def _rates(self) -> tuple[float, float]:
         """Of the actor's steps, and of the critics'."""
@@ -287,9 +287,9 @@ class OffPolicyLearner(ReplayLearner):
 
     def _all_errors(self, rows: int) -> NDArray[np.float64]:
         """Mean absolute errors over the critics, float64[rows], of all ranks' rows."""
-        mine = to_numpy(self._errors) if isinstance(self._errors, Tensor) else self._errors
+        local_errors = to_numpy(self._errors) if isinstance(self._errors, Tensor) else self._errors
         errors = np.zeros(rows)
-        errors[self.ranks.share(rows)] = mine
+        errors[self.ranks.share(rows)] = local_errors
         if self.ranks.size > 1:
             self.ranks.sum(errors)
         return errors
@@ -339,56 +339,56 @@ class OffPolicyLearner(ReplayLearner):
         """Observations [n, …] as networks see them, float32[n, *shape]."""
         return observation.float().reshape(-1, *self.shape)
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(what critics say float[networks, n], their targets float[n]) of a batch, what is random in it, and what changes with time."""
         raise NotImplementedError
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """(the actor's loss, what is told beside it): this rank's part of means over so many rows."""
         raise NotImplementedError
 
-    def _critic_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def _critic_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """(loss, mean value), and where rows have weights their errors."""
-        values, target = self.values_and_targets(given)
+        values, target = self.values_and_targets(batch)
         error = values - target
-        if "weight" not in given:
+        if "weight" not in batch:
             return 0.5 * error.square().sum() / rows, values.sum() / rows
-        loss = 0.5 * (given["weight"] * error.square()).sum() / rows
+        loss = 0.5 * (batch["weight"] * error.square()).sum() / rows
         return loss, values.sum() / rows, error.detach().abs().mean(dim=0)
 
-    def fit_modules(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+    def fit_modules(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """`fit` by autograd."""
-        loss, value, *errors = self._critic_step(self, given, max(1, rows))
+        loss, value, *errors = self._critic_step(self, batch, max(1, rows))
         if errors:
             self._errors = errors[0]
         sums, norm = self.descend(self.critics, loss, value)
         loss, value, _ = sums / self._critic_count
         return {"critic_loss": loss, "q_mean": value, "critic_gradient_norm": norm}
 
-    def improve(self, given: Mapping[str, Tensor], rows: int) -> Tensor:
+    def improve(self, batch: Mapping[str, Tensor], rows: int) -> Tensor:
         """One step of the actor by autograd; what is told, summed over the ranks."""
         critics, compiles = self.critics.online.module, self.placement.compiles
         if compiles:  # all gradients come, wanted or not
             critics.requires_grad_(False)
         try:
-            loss, *told = self._actor_step(self, given, max(1, rows))
+            loss, *stats = self._actor_step(self, batch, max(1, rows))
         finally:
             if compiles:
                 critics.requires_grad_(True)
-        sums, norm = self.descend(self.actor, loss, *told)
+        sums, norm = self.descend(self.actor, loss, *stats)
         assert isinstance(self._improved, Tensor)
         self._improved.copy_(torch.stack([sums[0], norm.to(sums)]))
-        return sums[1 : 1 + len(told)]
+        return sums[1 : 1 + len(stats)]
 
-    def descend(self, ensemble: Ensemble, loss: Tensor, *told: Tensor) -> tuple[Tensor, Tensor]:
+    def descend(self, ensemble: Ensemble, loss: Tensor, *stats: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step; see `Ensemble.descend`."""
         rate, max_norm = self._given_rates[ensemble is self.critics], self.config.max_gradient_norm
-        return ensemble.descend(loss, told, rate=rate, max_norm=max_norm, guard=self.guard)
+        return ensemble.descend(loss, stats, rate=rate, max_norm=max_norm, guard=self.guard)
 
     def normals(self, count: int, rows: int, size: int) -> Array:
         """Standard normal deviates float32[count, n, size] for this rank's share of `rows`."""
-        drawn: Array = torch.randn(count, rows, size, generator=self._noise).numpy()
-        return drawn[:, self.ranks.share(rows)]
+        deviates: Array = torch.randn(count, rows, size, generator=self._noise).numpy()
+        return deviates[:, self.ranks.share(rows)]
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -456,16 +456,16 @@ class DiscreteLearner(OffPolicyLearner):
             mask = torch.ones(len(observation), self.outputs, dtype=torch.bool, device=self.device)
         return self.shown(observation), mask
 
-    def targets(self, given: Mapping[str, Tensor], value: Tensor) -> Tensor:
+    def targets(self, batch: Mapping[str, Tensor], value: Tensor) -> Tensor:
         """reward + discount × the value [n] of what comes next, which is worth nothing where it is unknown."""
-        discount = given["discount"]
+        discount = batch["discount"]
         if self.states is not None:
-            discount = discount.masked_fill(given["next"] < 0, 0.0)
-        return given["reward"] + discount * value
+            discount = discount.masked_fill(batch["next"] < 0, 0.0)
+        return batch["reward"] + discount * value
 
-    def values_taken(self, given: Mapping[str, Tensor], values: Tensor) -> Tensor:
+    def values_taken(self, batch: Mapping[str, Tensor], values: Tensor) -> Tensor:
         """Of values [networks, n, A] those of the actions taken, [networks, n]."""
-        index = given["action"].long().expand(len(values), -1)[..., None]
+        index = batch["action"].long().expand(len(values), -1)[..., None]
         return values.gather(2, index)[..., 0]
 
     def weights(self) -> Weights:

@@ -45,7 +45,7 @@ class ActedWeights:
     def keep(self, version: int) -> None:
         """The model's weights are this version now."""
         self.kept[version] = self.model.parameters.values.clone()
-        for old in [kept for kept in self.kept if kept < version - self.most]:
+        for old in [number for number in self.kept if number < version - self.most]:
             del self.kept[old]
         self.unmoved = version
 
@@ -69,22 +69,22 @@ class ActedTransitions(Transitions):
         if self._model.memory:
             return self._remembered(rows, state, bootstrap_state)
         value, after = np.zeros(rows.num_rows), np.zeros(rows.num_segments)
-        for versions, observation, seen, found in (
+        for versions, observation, states, estimates in (
             (_of_rows(rows), rows.observation, state, value),
             (rows.version_hi.astype(np.int64), rows.bootstrap_observation, bootstrap_state, after),
         ):
             for parameters, which in self.acted.of(versions):
                 with self.acted.model.at(parameters):
-                    found[which] = self._values(observation[which], None, None if seen is None else seen[which])
+                    estimates[which] = self._values(observation[which], None, None if states is None else states[which])
         return Judged(value, after)
 
     def _remembered(
         self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
     ) -> Judged:
         """A segment at a time, since what its first row remembers goes on into the others."""
-        found = super().judged(rows, state, bootstrap_state)
-        assert found.pieces is not None
-        assert found.before is not None
+        estimates = super().judged(rows, state, bootstrap_state)
+        assert estimates.pieces is not None
+        assert estimates.before is not None
         for parameters, which in self.acted.of(_of_segments(rows)):
             if parameters is None:
                 continue
@@ -92,9 +92,9 @@ class ActedTransitions(Transitions):
             after_states = None if bootstrap_state is None else bootstrap_state[which]
             with self.acted.model.at(parameters):
                 part = super().judged(select(rows, which), states, after_states)
-            found.value[rows_of(rows.start, which)], found.after[which] = part.value, part.after
-            found.before[np.isin(found.pieces.segment, which)] = part.before
-        return found
+            estimates.value[rows_of(rows.start, which)], estimates.after[which] = part.value, part.after
+            estimates.before[np.isin(estimates.pieces.segment, which)] = part.before
+        return estimates
 
     def items(self, rows: Trajectories, columns: dict[str, Any], judged: Judged) -> ItemColumns:
         """With the version that made each."""
@@ -142,8 +142,8 @@ class A3CLearner(OnPolicyLearner):
         yield 1, [Apart([(parameters, *part) for (parameters, _), part in zip(parts, prepared, strict=True)])]
 
     def state_dict(self) -> State:
-        kept = {str(version): to_numpy(values).copy() for version, values in self._acted.kept.items()}
-        return {**super().state_dict(), "acted": kept, "unmoved": self._acted.unmoved}
+        snapshots = {str(version): to_numpy(values).copy() for version, values in self._acted.kept.items()}
+        return {**super().state_dict(), "acted": snapshots, "unmoved": self._acted.unmoved}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)

@@ -150,9 +150,9 @@ class Autograd:
         state = self.parameters.module.state_dict()
         return {name: tensor.clone() for name, tensor in state.items()}, self.adam.kept()
 
-    def restore(self, kept: Any) -> None:
-        self.parameters.module.load_state_dict(kept[0])
-        self.adam.restore(kept[1])
+    def restore(self, snapshot: Any) -> None:
+        self.parameters.module.load_state_dict(snapshot[0])
+        self.adam.restore(snapshot[1])
 
     @contextmanager
     def at(self, parameters: Tensor | None) -> Iterator[None]:
@@ -190,13 +190,13 @@ class Autograd:
             self._told = steps_here(self, parts, rate, progress, self._told)
             return self._told
         strengths = self.strengths(progress)
-        mine: Batch | None = None
+        local_batch: Batch | None = None
         for part in parts:
             if not self._repeats or isinstance(part, Apart):
                 self._move(self.gradient(part, progress), rate)
                 continue
-            if part[0] is not mine:  # as all are that are the whole batch
-                mine, shaped = part[0], self._shaped(part[0])
+            if part[0] is not local_batch:  # as all are that are the whole batch
+                local_batch, shaped = part[0], self._shaped(part[0])
             self._whole(self, shaped, rate, strengths)
         self._guard.watch(self.parameters.values)
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
@@ -215,8 +215,8 @@ class Autograd:
         norm = self._guard.step(
             self.adam, scalars[0], rate=rate, max_norm=self.options.max_gradient_norm, unwanted=self._stopped
         )
-        told = torch.cat([scalars, norm.to(scalars).view(1)])
-        self._last.copy_(torch.where(self._stopped | wrong, self._last, told))  # of the last made, or that was to be
+        stats = torch.cat([scalars, norm.to(scalars).view(1)])
+        self._last.copy_(torch.where(self._stopped | wrong, self._last, stats))  # of the last made, or that was to be
 
     @property
     def flat(self) -> Array:
@@ -232,10 +232,10 @@ class Autograd:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
         if isinstance(part, Apart):
             return self._mean_gradient(part, progress)
-        (mine, joint), parameters = part, self.parameters
-        self._joint.begin(len(mine) / joint)
-        if len(mine):
-            self._fill(self._shaped(mine), self.strengths(progress))
+        (local_batch, joint), parameters = part, self.parameters
+        self._joint.begin(len(local_batch) / joint)
+        if len(local_batch):
+            self._fill(self._shaped(local_batch), self.strengths(progress))
         else:  # of which a mean is no number
             parameters.zero()
         self._joint.end()
@@ -244,17 +244,17 @@ class Autograd:
     def _mean_gradient(self, apart: Apart, progress: float) -> Tensor:
         slopes, rows = self.parameters.slopes, sum(joint for _, _, joint in apart.parts)
         total = torch.zeros_like(slopes)
-        for parameters, mine, joint in apart.parts:
+        for parameters, local_batch, joint in apart.parts:
             with self.at(parameters):
-                self.gradient((mine, joint), progress)
+                self.gradient((local_batch, joint), progress)
             total += slopes * (joint / rows)
         slopes.copy_(total)
         return total[self.parameters.size :]
 
-    def _shaped(self, mine: Batch) -> Batch:
+    def _shaped(self, batch: Batch) -> Batch:
         """With as many rows as few batches have, where each size is another graph."""
         few = self._fixed and (self._repeats or self.placement.compiles)
-        return mine.padded(sizes=self._sizes) if few else mine
+        return batch.padded(sizes=self._sizes) if few else batch
 
     def _fill(self, batch: Batch, strengths: Sequence[float]) -> None:
         """The gradient of at least one row, and the sums behind it."""
@@ -266,12 +266,12 @@ class Autograd:
 
     def _require_mean(self, batch: Batch) -> None:
         """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
-        joint, mine = len(batch), self._share(batch)
-        share = len(mine)
+        joint, local_batch = len(batch), self._share(batch)
+        share = len(local_batch)
         with torch.no_grad():
             strengths = self.strengths(0.0)
             whole = float(self.loss(batch, strengths)[0])
-            both = np.array([whole, float(self.loss(mine, strengths)[0]) * share / joint if share else 0.0])
+            both = np.array([whole, float(self.loss(local_batch, strengths)[0]) * share / joint if share else 0.0])
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
@@ -344,8 +344,10 @@ class OwnModel(Autograd):
         except Exception as error:
             raise PolicyError(f"{name}: loss() of {len(batch)} rows raised {describe_error(error)}.") from error
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            shown = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise PolicyError(f"{name}: loss() of {len(batch)} rows answers {shown}; expected a scalar, their mean.")
+            description = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise PolicyError(
+                f"{name}: loss() of {len(batch)} rows answers {description}; expected a scalar, their mean."
+            )
         if torch.is_grad_enabled() and not loss.requires_grad:
             raise PolicyError(
                 f"{name}: loss() answers a number that depends on no network, so nothing would be learned."
@@ -492,8 +494,10 @@ class FamilyModel(Autograd):
         except Exception as error:
             raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {describe_error(error)}.") from error
         if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
-            shown = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows answers {shown}; expected a loss of each row.")
+            description = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise PolicyError(
+                f"{name}: surrogate() of {len(logp)} rows answers {description}; expected a loss of each row."
+            )
         return out
 
     # ------------------------------------------------------------------------------------------ statistics
@@ -536,8 +540,8 @@ class FamilyModel(Autograd):
 
     @property
     def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
-        found = {"observations": self._seen, "states": self._states, "returns": self._returns}
-        return {name: statistics for name, statistics in found.items() if statistics is not None}
+        moments = {"observations": self._seen, "states": self._states, "returns": self._returns}
+        return {name: statistics for name, statistics in moments.items() if statistics is not None}
 
     def state_dict(self) -> State:
         return {**super().state_dict(), **{name: each.state_dict() for name, each in self._statistics.items()}}

@@ -95,12 +95,12 @@ class Gradient(CollectOptions):
 
     def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
         """What is trained, and how its gradient is found."""
-        made: Model = resolve_name("model", self.model_class, {})(self, context, start)
-        return made
+        model: Model = resolve_name("model", self.model_class, {})(self, context, start)
+        return model
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        made: Learner = resolve_name("learner", self.learner_class, {})(self, self.model(context, start), context)
-        return made
+        learner: Learner = resolve_name("learner", self.learner_class, {})(self, self.model(context, start), context)
+        return learner
 
     def _require_loss(self, base: type, method: str, says: str) -> None:
         """Raises ScenarioError for a class that has the learner of `base`, and has not written `method`. says: what that is."""
@@ -279,7 +279,7 @@ class PolicyGradient(Gradient):
             instead = "ppo, which needs none" if only else "value_network=shared or separate, which need none"
             check_state(env, algorithm=f"{name}'s critic", instead=instead)
         judging = self.hidden if self.critic_hidden is None else self.critic_hidden
-        kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
+        statistics = {"observations": self.normalise_observations, "returns": self.normalise_returns}
         return actor_critic_spec(
             shape=shape,
             action=action,
@@ -288,7 +288,7 @@ class PolicyGradient(Gradient):
             width=self.memory_size,
             value=self.value_network,
             scale=1.0 if self.normalise_observations else byte_scale(env, observation),
-            normalise=[key for key, wanted in kept.items() if wanted],
+            normalise=[key for key, wanted in statistics.items() if wanted],
             state=state_width(env, seats) if central else 0,
             critic=body_config(hidden=judging, activation=self.activation) if central else None,
             agents=1 if self.share_weights else separate_networks(env, seats, algorithm=name),

@@ -161,8 +161,8 @@ def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, cl
     `rows`, whose states have log-probabilities and probabilities [m, A]. The first one's gradient is added to gradient[:, :A]."""
     surrogate, kl, clipped = 0.0, 0.0, 0.0
     for c in range(len(state)):
-        s, taken = state[c], action[c]
-        log_ratio = logp[s, taken] - old[c]
+        s, action_index = state[c], action[c]
+        log_ratio = logp[s, action_index] - old[c]
         ratio = math.exp(log_ratio)
         kl += weight[c] * (ratio - 1.0 - log_ratio)
         slope = 0.0
@@ -181,7 +181,7 @@ def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, cl
         slope *= ratio / rows
         for a in range(logp.shape[1]):
             gradient[s, a] += slope * prob[s, a]
-        gradient[s, taken] -= slope
+        gradient[s, action_index] -= slope
     return surrogate / rows, kl / rows, clipped / rows
 
 
@@ -191,10 +191,10 @@ def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], act
     logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
     for s in range(len(mask)):
         log_softmax(out[s], mask[s], logp[s], prob[s])
-    taken = np.empty(len(state))
+    logp_action = np.empty(len(state))
     for k in range(len(state)):
-        taken[k] = logp[state[k], action[k]]
-    return taken
+        logp_action[k] = logp[state[k], action[k]]
+    return logp_action
 
 
 def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, gradient: Array) -> float:
@@ -285,8 +285,8 @@ class WrittenRows:
         states, state = compact(self.state[index], len(self.mask))
         if ranks.size > 1:
             share = ranks.share(len(states))
-            mine = (state >= share.start) & (state < share.stop)
-            index, state, states = index[mine], state[mine] - np.int32(share.start), states[share]
+            local = (state >= share.start) & (state < share.stop)
+            index, state, states = index[local], state[local] - np.int32(share.start), states[share]
         columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
         held = tuple(held[states] for held in self.held)
         return WrittenRows(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, joint, held)
@@ -362,9 +362,9 @@ class Written:
     def kept(self) -> Any:
         return self.parameters.flat.copy(), self.adam.state_dict()
 
-    def restore(self, kept: Any) -> None:
-        self.parameters.flat[:] = kept[0]
-        self.adam.load_state_dict(kept[1])
+    def restore(self, snapshot: Any) -> None:
+        self.parameters.flat[:] = snapshot[0]
+        self.adam.load_state_dict(snapshot[1])
 
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[WrittenRows]:
@@ -412,10 +412,10 @@ class Written:
         policy, (first, *others) = self.policy_losses(prepared, progress)
         value = self._value_loss(prepared)
         prepared.passes.backward()
-        found = [policy + self.options.value_coefficient * value, first, value, *others]
+        scalars = [policy + self.options.value_coefficient * value, first, value, *others]
         if self._ranks.size == 1:
-            return found
-        self.parameters.sums[:] = found
+            return scalars
+        self.parameters.sums[:] = scalars
         self._ranks.sum(self.parameters.joint)
         return [float(x) for x in self.parameters.sums]
 

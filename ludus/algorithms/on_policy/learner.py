@@ -181,9 +181,9 @@ class Transitions:
         def look(
             which: NDArray[np.int64], memory: NDArray[np.float32], start: NDArray[np.int64]
         ) -> tuple[Array, NDArray[np.float32]]:
-            x, seen = self.inputs(rows.observation[which]), None if state is None else state[which]
+            x, state_rows = self.inputs(rows.observation[which]), None if state is None else state[which]
             with torch.no_grad():
-                out, after = self._model.values(x, self._tensor(memory), start, self._tensor(seen))
+                out, after = self._model.values(x, self._tensor(memory), start, self._tensor(state_rows))
             assert after is not None
             return to_numpy(out), to_numpy(after)
 
@@ -271,14 +271,14 @@ class OnPolicyLearner:
         raises."""
         return self._update(lambda: self._batch(batch.columns))
 
-    def _update(self, given: Callable[[], Batch]) -> Metrics:
+    def _update(self, make_batch: Callable[[], Batch]) -> Metrics:
         model, progress = self.model, self._progress
-        rate, kept = self.config.learning_rate.at(progress), model.kept()
+        rate, snapshot = self.config.learning_rate.at(progress), model.kept()
         try:
-            learned = given()
+            learned = make_batch()
             metrics = self._learn(learned, rate)
         except Exception:
-            model.restore(kept)
+            model.restore(snapshot)
             raise
         self._updates += 1
         self._waiting = 0
@@ -331,19 +331,19 @@ class OnPolicyLearner:
     def _descended(self, batch: Batch, rate: float) -> Metrics:
         """The epochs of an update, and what was told of the last step. Raises TrainingError."""
         model, names = self.model, self.model.names
-        told, epochs = Told.nothing(1 + len(names)), 0
+        stats, epochs = Told.nothing(1 + len(names)), 0
         seed = seeding.key(self._seed, "on-policy", "update", *self._stream) % 2**63
         with model.learning(batch, seed) as rows:
             for count, parts in self._epochs(rows, batch.units):
-                told = model.steps(parts, rate, self._progress)
-                epochs += 0 if told.stopped else count
-                if told.wrong:
+                stats = model.steps(parts, rate, self._progress)
+                epochs += 0 if stats.stopped else count
+                if stats.wrong:
                     when = f"in epoch {epochs}" if count == 1 else f"in one of {count} epochs"
-                    raise self._error(told.what(names), f"{when}, at a rate of {rate:g}")
-                if told.stopped:
+                    raise self._error(stats.what(names), f"{when}, at a rate of {rate:g}")
+                if stats.stopped:
                     break
-        out = {"loss": told.scalars[0], "gradient_norm": told.norm, "epochs": float(epochs)}
-        return {**out, **dict(zip(names, told.scalars[1:], strict=True))}
+        out = {"loss": stats.scalars[0], "gradient_norm": stats.norm, "epochs": float(epochs)}
+        return {**out, **dict(zip(names, stats.scalars[1:], strict=True))}
 
     @property
     def _stream(self) -> tuple[int, ...]:

@@ -173,7 +173,7 @@ class Model(Protocol):
         """Parameters, and the optimizer's state: what `restore` goes back to."""
         ...
 
-    def restore(self, kept: Any) -> None: ...
+    def restore(self, snapshot: Any) -> None: ...
 
     def learning(self, batch: Batch, seed: int) -> AbstractContextManager[Any]:
         """Around the steps of an update; gives what `prepare` takes. seed: of what is random in them."""
@@ -250,13 +250,13 @@ class Inputs:
         there = observation.reshape(shape)
         return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
 
-    def mask(self, observation: Array | Tensor, given: Array | Tensor | None) -> Tensor | None:
+    def mask(self, observation: Array | Tensor, mask: Array | Tensor | None) -> Tensor | None:
         """bool[n, A], of masks that came with observations; None: all is legal."""
         if self._table is not None:
             return self.legal[self.index(observation)]
-        if given is None and self._masked:  # losses of one's own are written for masks
+        if mask is None and self._masked:  # losses of one's own are written for masks
             return torch.ones(len(observation), self._actions, dtype=torch.bool, device=self._device)
-        return None if given is None else to_device(given, self._device)
+        return None if mask is None else to_device(mask, self._device)
 
     def index(self, ids: Array | Tensor) -> Tensor:
         """int64[n]: which row of the table of states each is; 0 of unknown ones."""

@@ -86,14 +86,14 @@ def separate_networks(
     agents = counts.pop()
     if agents == 1:
         return 1
-    seen = env.agents_of(seats[0])[0].observation
+    space = env.agents_of(seats[0])[0].observation
     ids = None
-    if isinstance(seen, Box) and env.enumeration is None and len(seen.shape) == 1 and seen.shape[0] >= agents:
-        ids = seen.low[-agents:], seen.high[-agents:]
+    if isinstance(space, Box) and env.enumeration is None and len(space.shape) == 1 and space.shape[0] >= agents:
+        ids = space.low[-agents:], space.high[-agents:]
     if ids is None or ids[0].any() or (ids[1] != 1).any():
         raise ScenarioError(
             f"{algorithm} with {option} has a network for each of the {agents} agents of a player, and the observations of "
-            f"{env.id} ({seen}) do not end in an agent's id. Put the wrapper agent_ids around it, as the last that changes observations."
+            f"{env.id} ({space}) do not end in an agent's id. Put the wrapper agent_ids around it, as the last that changes observations."
         )
     return agents
 

@@ -45,8 +45,8 @@ def policy_losses(
     out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
 ) -> PPOLosses:
     """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
-    given = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
-    return PPOLosses(*_policy(out, mask, *given, *np.zeros((2, *mask.shape))))
+    arguments = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
+    return PPOLosses(*_policy(out, mask, *arguments, *np.zeros((2, *mask.shape))))
 
 
 @kernel
@@ -75,7 +75,7 @@ class WrittenPPO(Written):
 
     def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
         bonus, passes = self.config.entropy.at(progress), part.passes
-        found = policy_losses(
+        losses = policy_losses(
             passes.outputs["policy"],
             part.rows.mask,
             part.compressed,
@@ -83,7 +83,7 @@ class WrittenPPO(Written):
             entropy=bonus,
             gradient=passes.gradients["policy"],
         )
-        return found.surrogate - bonus * found.entropy, (found.surrogate, found.entropy, found.kl, found.clipped)
+        return losses.surrogate - bonus * losses.entropy, (losses.surrogate, losses.entropy, losses.kl, losses.clipped)
 
     def coefficients(self, progress: float) -> Metrics:
         return {"entropy_coefficient": self.config.entropy.at(progress)}

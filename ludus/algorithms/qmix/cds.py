@@ -20,9 +20,9 @@ def action_divergence(values: Tensor, of_all: Tensor, legal: Tensor, *, scale: f
     return (own.exp() * (finite - mean.clamp(min=1e-12).log())).sum(dim=1)
 
 
-def misses(prediction: Tensor, seen: Tensor) -> Tensor:
-    """Σ (prediction - seen)² float[k] of float[k, S]: the negative log-likelihood of a Gaussian of variance ½, but for a constant."""
-    return (prediction - seen).square().sum(dim=1)
+def misses(prediction: Tensor, target: Tensor) -> Tensor:
+    """Σ (prediction - target)² float[k] of float[k, S]: the negative log-likelihood of a Gaussian of variance ½, but for a constant."""
+    return (prediction - target).square().sum(dim=1)
 
 
 class Predicted(NamedTuple):
@@ -38,15 +38,15 @@ class Predictors(nn.Module):
     def __init__(self, inputs: int, agents: int, outputs: int, *, width: int) -> None:
         super().__init__()
 
-        def made(inputs: int) -> nn.Module:
+        def perceptron(inputs: int) -> nn.Module:
             layers = nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
             return nn.Sequential(*layers)
 
-        self.anyone, self.agent = made(inputs), made(inputs + agents)
+        self.anyone, self.agent = perceptron(inputs), perceptron(inputs + agents)
 
-    def forward(self, given: Tensor, who: Tensor) -> Predicted:
-        """given float[k, inputs], who float[k, agents], one-hot."""
-        return Predicted(self.anyone(given), self.agent(torch.cat([given, who], dim=1)))
+    def forward(self, x: Tensor, who: Tensor) -> Predicted:
+        """x float[k, inputs], who float[k, agents], one-hot."""
+        return Predicted(self.anyone(x), self.agent(torch.cat([x, who], dim=1)))
 
 
 class Experience(NamedTuple):
@@ -66,5 +66,5 @@ class Experience(NamedTuple):
 
 def mean_of(rows: Tensor, there: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """The mean over the agents that are there, float[m, T], of rows float[m × T × n]; 0 where nobody is."""
-    kept = torch.where(there, rows, torch.zeros_like(rows)).view(shape)
-    return kept.sum(dim=2) / there.view(shape).sum(dim=2).clamp(min=1)
+    values = torch.where(there, rows, torch.zeros_like(rows)).view(shape)
+    return values.sum(dim=2) / there.view(shape).sum(dim=2).clamp(min=1)

@@ -149,10 +149,10 @@ class TeamLearner(QLearner):
             central = TeamModel(make_network(spec, seed=seed("central")), judge)
         predictors, begun = None, begin(spec, context, start)
         if config.diversity and self.team > 1:
-            seen, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
-            inputs = seen + actions + (config.memory if config.core != "none" else 0)
+            observation_size, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
+            inputs = observation_size + actions + (config.memory if config.core != "none" else 0)
             with own_stream(seed("predictors")):
-                predictors = Predictors(inputs, self.team, seen, width=config.predictor_width)
+                predictors = Predictors(inputs, self.team, observation_size, width=config.predictor_width)
         actions = int(spec.config["actions"])
         mixer = make_mixer(config, agents=self.team, actions=actions, state=state, seed=seed("mixer"))
         return TeamModel(begun, mixer, central=central, predictors=predictors)
@@ -197,11 +197,11 @@ class TeamLearner(QLearner):
 
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         self.networks.online.zero()
-        found, mine = QLossResult.nothing(self.device), self.mine(columns, rows)
-        if len(mine["reward"]):
+        result, local_columns = QLossResult.nothing(self.device), self.mine(columns, rows)
+        if len(local_columns["reward"]):
             each = self._weights(weight, rows)
-            found = self._found_in(self.compared(mine), each, max(1, self.steps_in(columns)))
-        return self._joint(found, rows)
+            result = self._found_in(self.compared(local_columns), each, max(1, self.steps_in(columns)))
+        return self._joint(result, rows)
 
     def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
         """What the networks say of items, as `mine` gives them. The target is that of the best actions of the agents' network, online
@@ -221,12 +221,14 @@ class TeamLearner(QLearner):
             best = _best(online.after if double else chosen.after, legal)
             following = _mixed(judge, batch.after.actions(target.after, best))
             target_values = self.targets(columns, following.view_as(columns["reward"]))
-        seen = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
+        targets = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
         if self.config.individual and self.team > 1:
-            seen = self._individual(seen, batch, online)
-        return seen if self._online.central is None else self._weighted(seen, batch, online.now.detach(), target.now)
+            targets = self._individual(targets, batch, online)
+        return (
+            targets if self._online.central is None else self._weighted(targets, batch, online.now.detach(), target.now)
+        )
 
-    def _individual(self, seen: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
+    def _individual(self, targets: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
         """With what agents pay for values of their own, and are paid for differing, and what the predictors lose."""
         config, agents = self.config, self._agents(self._online)
         m, steps, n, _ = online.now.shape
@@ -234,13 +236,13 @@ class TeamLearner(QLearner):
         size = agents.own_values(online.features).abs().mean(dim=1)
         beside = config.individual_cost * mean_of(size, present, (m, steps, n))
         if self._online.predictors is None or self._target.predictors is None:
-            return seen._replace(beside=beside)
+            return targets._replace(beside=beside)
         there = self._experience(batch, online)
         lost = sum(misses(each, there.following) for each in self._predicted(self._online.predictors, there))
         with torch.no_grad():
             paid = self._paid(there, self._predicted(self._target.predictors, there), (m, steps, n))
         beside = beside + mean_of(cast(Tensor, lost), there.goes_on, (m, steps, n))
-        return seen._replace(beside=beside, target=seen.target + config.diversity * paid)
+        return targets._replace(beside=beside, target=targets.target + config.diversity * paid)
 
     def _experience(self, batch: TeamBatch, online: Answers) -> Experience:
         """Nothing in it has gradients."""
@@ -253,8 +255,8 @@ class TeamLearner(QLearner):
 
     def _predicted(self, predictors: Predictors, there: Experience) -> Predicted:
         remembered, who = there.features[:, : -self.team], there.features[:, -self.team :]
-        given = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
-        out: Predicted = predictors(torch.cat(given, dim=1), who)
+        parts = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
+        out: Predicted = predictors(torch.cat(parts, dim=1), who)
         return out
 
     def _paid(self, there: Experience, predicted: Predicted, shape: tuple[int, int, int]) -> Tensor:
@@ -262,51 +264,51 @@ class TeamLearner(QLearner):
         2021, the intrinsic reward.)"""
         config, agents = self.config, self._agents(self._online)
         known, unknown = misses(predicted.agent, there.following), misses(predicted.anyone, there.following)
-        seen = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
+        observation_term = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
         of_all = agents.values_of_all(there.features, there.legal)
         differs = action_divergence(there.values, of_all, there.legal, scale=config.diversity_scale)
-        return seen + config.diversity_actions * mean_of(differs, there.here, shape)
+        return observation_term + config.diversity_actions * mean_of(differs, there.here, shape)
 
     def _agents(self, team: TeamModel) -> ActionValues:
         assert isinstance(team.q, ActionValues)
         return team.q
 
-    def _weighted(self, seen: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
+    def _weighted(self, targets: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
         """With Q*, and what each error weighs. online, judged: what is said of now by the agents' network, and by the target of Q*'s."""
         central, judge = self._online.central, self._target.central
         assert central is not None
         assert judge is not None
         now, least = batch.now, self.config.least_weight
         own = _mixed(central, now.actions(self.answers(central, batch, after=False).now, batch.action))
-        seen = seen._replace(central=own.view_as(seen.there))
+        targets = targets._replace(central=own.view_as(targets.there))
         if self.config.weighting == "optimistic":
-            return seen._replace(weight=optimistic_weights(seen.value.detach(), seen.target, least=least))
+            return targets._replace(weight=optimistic_weights(targets.value.detach(), targets.target, least=least))
         with torch.no_grad():
             best = _best(online, now.legal)
-            of_best = _mixed(judge, now.actions(judged, best)).view_as(seen.there)
+            of_best = _mixed(judge, now.actions(judged, best)).view_as(targets.there)
             is_best = ((batch.action == best) | ~now.present).all(dim=-1)
-        return seen._replace(weight=central_weights(is_best, seen.target, of_best, least=least))
+        return targets._replace(weight=central_weights(is_best, targets.target, of_best, least=least))
 
-    def _found_in(self, seen: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
+    def _found_in(self, targets: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
         """Adds to the gradient. steps: of all ranks, by which sums are divided."""
 
         def errors(value: Tensor) -> tuple[Tensor, Tensor]:
-            error = (value - seen.target).masked_fill(~seen.there, 0.0)
+            error = (value - targets.target).masked_fill(~targets.there, 0.0)
             return error, huber(error, delta=self.config.huber_delta) * weight[:, None]
 
-        error, each = errors(seen.value)
-        if seen.weight is not None:
-            each = each * seen.weight
-        if seen.central is not None:
-            each = each + errors(seen.central)[1]
-        if seen.beside is not None:
-            each = each + seen.beside.masked_fill(~seen.there, 0.0) * weight[:, None]
+        error, each = errors(targets.value)
+        if targets.weight is not None:
+            each = each * targets.weight
+        if targets.central is not None:
+            each = each + errors(targets.central)[1]
+        if targets.beside is not None:
+            each = each + targets.beside.masked_fill(~targets.there, 0.0) * weight[:, None]
         loss = each.sum() / steps
         torch.autograd.backward(loss)
         error = error.detach()
-        priority = mixed_priority(error, seen.there, mix=_MIX)
-        value = seen.value.detach().masked_fill(~seen.there, 0.0).sum() / steps
-        finite = (seen.target.isfinite() | ~seen.there).all()
+        priority = mixed_priority(error, targets.there, mix=_MIX)
+        value = targets.value.detach().masked_fill(~targets.there, 0.0).sum() / steps
+        finite = (targets.target.isfinite() | ~targets.there).all()
         return QLossResult(loss.detach(), value, error.abs().sum() / steps, priority, finite)
 
     @torch.no_grad()
@@ -429,51 +431,51 @@ class SequenceLearner(TeamLearner):
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
         """See `TeamLearner.columns`."""
         config = self.config
-        found = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
-        slots = SequenceSlots.of(found, view.start, length=config.length, burn_in=config.burn_in)
+        sequences = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = SequenceSlots.of(sequences, view.start, length=config.length, burn_in=config.burn_in)
         rewards = TeamRewards.of(view)
-        reward, discount, place = bootstraps(found, slots, rewards, gamma=config.gamma, steps=config.n_step)
+        reward, discount, place = bootstraps(sequences, slots, rewards, gamma=config.gamma, steps=config.n_step)
         ones = rewards._replace(reward=np.ones(len(view.t)))
-        span, _, _ = bootstraps(found, slots, ones, gamma=config.gamma, steps=config.n_step)
+        span, _, _ = bootstraps(sequences, slots, ones, gamma=config.gamma, steps=config.n_step)
         columns: dict[str, Array] = {
             "observation": slots.observations(
-                view.observation, left_over_values(view, view.bootstrap_observation), found, first=0, fill=0
+                view.observation, left_over_values(view, view.bootstrap_observation), sequences, first=0, fill=0
             ),
-            "present": slots.observations(view.present, left_over(view), found, first=0, fill=False),
-            "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), found, first=0, fill=False),
+            "present": slots.observations(view.present, left_over(view), sequences, first=0, fill=False),
+            "anew": slots.observations(_anew(view), np.zeros_like(left_over(view)), sequences, first=0, fill=False),
             "action": slots.rows(view.action),
             "reward": reward.astype(np.float32),
             "discount": discount.astype(np.float32),
             "span": span.astype(np.float32),
             "place": place,
-            "count": found.count.astype(np.int16),
-            "memory": self._memory(self._online, view.memory0, view, found),
-            "version_lo": version[view.start[found.segment] + found.first],
+            "count": sequences.count.astype(np.int16),
+            "memory": self._memory(self._online, view.memory0, view, sequences),
+            "version_lo": version[view.start[sequences.segment] + sequences.first],
         }
         if self._online.central is not None:  # workers do not know it: it begins each piece without memory
-            columns[_CENTRAL] = self._memory(self._online.central, None, view, found)
+            columns[_CENTRAL] = self._memory(self._online.central, None, view, sequences)
         own = config.burn_in
         if view.mask is not None:
-            columns["mask"] = slots.observations(view.mask, bootstrap_masks(view), found, first=own, fill=True)
+            columns["mask"] = slots.observations(view.mask, bootstrap_masks(view), sequences, first=own, fill=True)
         if view.state is not None and view.bootstrap_state is not None:
-            columns["state"] = slots.observations(view.state, view.bootstrap_state, found, first=own, fill=0)
+            columns["state"] = slots.observations(view.state, view.bootstrap_state, sequences, first=own, fill=0)
         return columns
 
     @torch.no_grad()
     def _memory(
-        self, team: TeamModel, memory0: Array | None, view: Joint, found: SequenceWindows
+        self, team: TeamModel, memory0: Array | None, view: Joint, sequences: SequenceWindows
     ) -> NDArray[np.float32]:
         """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning (None:
         nothing), taken through the steps in between by the weights of now, which are those that acted unless workers are behind."""
         module = self._agents(team)
-        pieces, longest = len(view.tail), int(found.warm.max(initial=0))
+        pieces, longest = len(view.tail), int(sequences.warm.max(initial=0))
         if memory0 is None:
             memory0 = np.zeros((pieces, self.team, module.memory), np.float32)
         anew = _anew(view)
         reach = np.zeros(pieces, np.int64)
-        np.maximum.at(reach, found.segment, found.warm)
+        np.maximum.at(reach, sequences.segment, sequences.warm)
         alive = np.flatnonzero(reach)
-        memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, memory0[found.segment]))
+        memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, memory0[sequences.segment]))
         for t in range(longest):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
@@ -482,8 +484,8 @@ class SequenceLearner(TeamLearner):
             place = to_device(alive, self.device)
             after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
             memory[place] = after.view(len(alive), self.team, -1)
-            begun = np.flatnonzero(found.warm == t + 1)
-            out[to_device(begun, self.device)] = memory[to_device(found.segment[begun], self.device)]
+            begun = np.flatnonzero(sequences.warm == t + 1)
+            out[to_device(begun, self.device)] = memory[to_device(sequences.segment[begun], self.device)]
         return to_numpy(out)
 
     # ------------------------------------------------------------------------------------------ learning

@@ -150,8 +150,8 @@ class CentralMixer(nn.Module):
     def forward(self, team: TeamActions) -> Tensor:
         """See above."""
         assert team.state is not None
-        seen = torch.cat([team.chosen, team.state], dim=1)
-        out: Tensor = (self.advantage(seen) + self.value(team.state))[:, 0]
+        x = torch.cat([team.chosen, team.state], dim=1)
+        out: Tensor = (self.advantage(x) + self.value(team.state))[:, 0]
         return out
 
 

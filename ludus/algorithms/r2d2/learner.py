@@ -73,24 +73,24 @@ class SequenceSlots:
     burn_in: int
 
     @staticmethod
-    def of(found: SequenceWindows, start: Indices, *, length: int, burn_in: int) -> SequenceSlots:
+    def of(sequences: SequenceWindows, start: Indices, *, length: int, burn_in: int) -> SequenceSlots:
         slot = np.arange(burn_in + length + 1)
-        row = (start[found.segment] + found.first - burn_in)[:, None] + slot
-        used = (slot >= burn_in - found.before[:, None]) & (slot < burn_in + found.count[:, None])
-        return SequenceSlots(row, used, burn_in + found.count, burn_in)
+        row = (start[sequences.segment] + sequences.first - burn_in)[:, None] + slot
+        used = (slot >= burn_in - sequences.before[:, None]) & (slot < burn_in + sequences.count[:, None])
+        return SequenceSlots(row, used, burn_in + sequences.count, burn_in)
 
     def rows(self, column: Array, fill: float | bool = 0) -> Array:
         """[N, …] -> [M, length, …] of the sequences' own decisions; `fill` where a slot is not used."""
         return self._spread(column, slice(self.burn_in, -1), fill)
 
     def observations(
-        self, rows: Array, after: Array, found: SequenceWindows, *, first: int, fill: float | bool = 0
+        self, rows: Array, after: Array, sequences: SequenceWindows, *, first: int, fill: float | bool = 0
     ) -> Array:
         """[N, …] of rows and [S, …] of bootstrap observations -> [M, slots - first, …], from slot `first` on, with what follows each
         sequence."""
         out = self._spread(rows, slice(first, None), fill)
-        closed, opened = np.flatnonzero(found.closes), np.flatnonzero(~found.closes)
-        out[closed, self.last[closed] - first] = after[found.segment[closed]]
+        closed, opened = np.flatnonzero(sequences.closes), np.flatnonzero(~sequences.closes)
+        out[closed, self.last[closed] - first] = after[sequences.segment[closed]]
         out[opened, self.last[opened] - first] = rows[self.row[opened, self.last[opened]]]
         return out
 
@@ -116,17 +116,17 @@ class RewardedRows(Protocol):
 
 
 def bootstraps(
-    found: SequenceWindows, slots: SequenceSlots, rows: RewardedRows, *, gamma: float, steps: int
+    sequences: SequenceWindows, slots: SequenceSlots, rows: RewardedRows, *, gamma: float, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int16]]:
     """(sum of rewards, discount, place of what is bootstrapped from) of each decision, [M, length]: n-step targets that end with the
     sequence. Places count from the sequence's first decision. (Sutton and Barto 2018, equation 7.1.)"""
     used = slots.used[:, slots.burn_in : -1]
-    start = np.concatenate([[0], np.cumsum(found.count)])
+    start = np.concatenate([[0], np.cumsum(sequences.count)])
     reward = rows.reward[slots.row[:, slots.burn_in : -1][used]]
-    tail = np.where(found.closes, rows.tail[found.segment], SegmentEnd.CUT).astype(np.int8)
+    tail = np.where(sequences.closes, rows.tail[sequences.segment], SegmentEnd.CUT).astype(np.int8)
     total, discount, following = n_step(start, reward, tail, gamma, steps)
-    sequence = np.repeat(np.arange(len(found.count)), found.count)
-    place = np.where(following < 0, found.count[sequence], following - start[:-1][sequence])
+    sequence = np.repeat(np.arange(len(sequences.count)), sequences.count)
+    place = np.where(following < 0, sequences.count[sequence], following - start[:-1][sequence])
     sums, factors, places = np.zeros(used.shape), np.zeros(used.shape), np.zeros(used.shape, np.int16)
     sums[used], factors[used], places[used] = total, discount, place
     return sums, factors, places
@@ -170,29 +170,29 @@ class R2D2Learner(QLearner):
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Sequences, in scaled rewards; see `sequences`."""
         rows, config = self.rewarded(trajectories), self.config
-        found = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
-        slots = SequenceSlots.of(found, rows.start, length=config.length, burn_in=config.burn_in)
-        reward, discount, place = bootstraps(found, slots, rows, gamma=config.gamma, steps=config.n_step)
+        sequences = windows(rows.start, length=config.length, period=config.period, burn_in=config.burn_in)
+        slots = SequenceSlots.of(sequences, rows.start, length=config.length, burn_in=config.burn_in)
+        reward, discount, place = bootstraps(sequences, slots, rows, gamma=config.gamma, steps=config.n_step)
         nothing = -1 if self._states is not None else 0
         columns: dict[str, Array] = {
             "observation": slots.observations(
-                rows.observation, rows.bootstrap_observation, found, first=0, fill=nothing
+                rows.observation, rows.bootstrap_observation, sequences, first=0, fill=nothing
             ),
             "action": slots.rows(rows.action),
             "reward": (reward * self._scale).astype(np.float32),
             "discount": discount.astype(np.float32),
             "place": place,
-            "before": found.before.astype(np.int16),
-            "count": found.count.astype(np.int16),
-            "memory": self._memory(rows, found),
-            "version_lo": rows.version_lo[found.segment],
+            "before": sequences.before.astype(np.int16),
+            "count": sequences.count.astype(np.int16),
+            "memory": self._memory(rows, sequences),
+            "version_lo": rows.version_lo[sequences.segment],
         }
         if self._states is not None:
             self._forget_unseen(columns)
         elif rows.mask is not None:
             after = rows.bootstrap_mask
             after = np.ones((len(rows.tail), self._actions), np.bool_) if after is None else after
-            columns["mask"] = slots.observations(rows.mask, after, found, first=config.burn_in, fill=True)
+            columns["mask"] = slots.observations(rows.mask, after, sequences, first=config.burn_in, fill=True)
         self.count(rows)
         return [self.kept(columns)]
 
@@ -204,16 +204,16 @@ class R2D2Learner(QLearner):
         columns["discount"] = np.where(unseen, np.float32(0.0), columns["discount"])
 
     @torch.no_grad()
-    def _memory(self, rows: Trajectories, found: SequenceWindows) -> NDArray[np.float32]:
+    def _memory(self, rows: Trajectories, sequences: SequenceWindows) -> NDArray[np.float32]:
         """What the network remembers when each sequence's first used slot comes, float32[M, memory]: that of the segment's beginning, taken
         through the rows in between by the weights of now, which are those that acted unless workers are behind."""
         segments, module = rows.num_segments, self._online
         memory0 = np.zeros((segments, module.memory), np.float32) if rows.memory0 is None else rows.memory0
-        begun, warm, longest = memory0[found.segment], found.warm, int(found.warm.max(initial=0))
+        begun, warm, longest = memory0[sequences.segment], sequences.warm, int(sequences.warm.max(initial=0))
         if not longest:
             return begun
         reach = np.zeros(segments, np.int64)
-        np.maximum.at(reach, found.segment, warm)
+        np.maximum.at(reach, sequences.segment, warm)
         alive = np.flatnonzero(reach)
         memory, out = (to_device(of.astype(np.float32), self.device) for of in (memory0, begun))
         for t in range(longest):
@@ -221,7 +221,7 @@ class R2D2Learner(QLearner):
             x, place = self._seen(rows.observation[rows.start[alive] + t], module.shape), to_device(alive, self.device)
             memory[place] = module.step(module.body(x), memory[place])
             there = np.flatnonzero(warm == t + 1)
-            out[to_device(there, self.device)] = memory[to_device(found.segment[there], self.device)]
+            out[to_device(there, self.device)] = memory[to_device(sequences.segment[there], self.device)]
         return to_numpy(out)
 
     # ------------------------------------------------------------------------------------------ learning
@@ -230,8 +230,8 @@ class R2D2Learner(QLearner):
         batch = self._batch(columns, rows, weight)
         self.networks.online.zero()
         decisions = max(1, int(columns["count"].sum()))
-        found = self._found_in(batch, decisions) if len(batch.action) else QLossResult.nothing(self.device)
-        return self._joint(found, rows)
+        result = self._found_in(batch, decisions) if len(batch.action) else QLossResult.nothing(self.device)
+        return self._joint(result, rows)
 
     def _found_in(self, batch: _Batch, decisions: int) -> QLossResult:
         """Adds to the gradient. decisions: of all ranks, by which sums are divided."""
@@ -285,12 +285,12 @@ class R2D2Learner(QLearner):
         return memory
 
     def _batch(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> _Batch:
-        mine, config = self.mine(columns, rows), self.config
-        observation = mine["observation"]
+        local_columns, config = self.mine(columns, rows), self.config
+        observation = local_columns["observation"]
         if self._states is not None:
             legal = self._legal[self._ids(observation[:, config.burn_in :])]
-        elif "mask" in mine:
-            legal = mine["mask"]
+        elif "mask" in local_columns:
+            legal = local_columns["mask"]
         else:
             shape = (len(observation), config.length + 1, self._actions)
             legal = torch.ones(shape, dtype=torch.bool, device=self.device)
@@ -299,10 +299,10 @@ class R2D2Learner(QLearner):
                 *observation.shape[:2], *self._online.shape
             ),
             legal=legal,
-            before=to_device(mine["before"], self.device).long(),
-            refreshed=int(mine["before"].max(initial=0)),
-            present=to_device(np.arange(config.length) < mine["count"][:, None], self.device),
+            before=to_device(local_columns["before"], self.device).long(),
+            refreshed=int(local_columns["before"].max(initial=0)),
+            present=to_device(np.arange(config.length) < local_columns["count"][:, None], self.device),
             weight=self._weights(weight, rows),
-            **{name: mine[name].long() for name in ("action", "place")},
-            **{name: mine[name] for name in ("memory", "reward", "discount")},
+            **{name: local_columns[name].long() for name in ("action", "place")},
+            **{name: local_columns[name] for name in ("memory", "reward", "discount")},
         )

@@ -41,24 +41,24 @@ class Fitted:
         if not rows:
             return None
         state = self.module.state_dict()
-        kept = {name: tensor.clone() for name, tensor in state.items()}, self._adam.kept()
+        snapshot = {name: tensor.clone() for name, tensor in state.items()}, self._adam.kept()
         rng = seeding.generator(self._seed, self._name, "steps", self._times)
-        told = []
+        step_stats = []
         with learning(self.module, seeding.key(self._seed, self._name, "luck of layers", self._times)):
             for _ in range(epochs):
                 for part in np.array_split(rng.permutation(rows), -(-rows // batch)):
-                    told.append(self._step(loss(part, rng), rate=rate, max_norm=max_norm))
+                    step_stats.append(self._step(loss(part, rng), rate=rate, max_norm=max_norm))
         self._guard.watch(self.flat.values)
-        found, wrong = self._guard.read([*torch.stack(told).mean(dim=0)])
+        means, wrong = self._guard.read([*torch.stack(step_stats).mean(dim=0)])
         if wrong:
-            self.module.load_state_dict(kept[0])
-            self._adam.restore(kept[1])
+            self.module.load_state_dict(snapshot[0])
+            self._adam.restore(snapshot[1])
             raise TrainingError(
                 f"{self._name}: the loss or its gradient became NaN or infinite. The networks from before are kept; a smaller "
                 "learning_rate of learned_reward, or finite observations, may help."
             )
         self._times += 1
-        return found
+        return means
 
     def _step(self, answered: Sequence[Tensor], *, rate: float, max_norm: float) -> Tensor:
         self.flat.zero()

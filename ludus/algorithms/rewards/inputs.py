@@ -122,17 +122,17 @@ class Observations:
         """[n, *shape] on the device, as they are: float32, or images of uint8."""
         return to_device(self._on_host(observation), self.device)
 
-    def shown(self, placed: Tensor) -> Tensor:
+    def shown(self, raw: Tensor) -> Tensor:
         """float32[n, *shape] of what `placed` gave, or of some of its rows."""
-        x = placed.float()
+        x = raw.float()
         if self.moments is None:
             return x if self._scale == 1.0 else x * self._scale
         return ((x - self._mean) / self._std).clamp(-BOUND, BOUND)
 
     def _on_host(self, observation: Array) -> Array:
-        found = observation if self._table is None else self._table[np.maximum(observation, 0)]
-        images = found.dtype == np.uint8 and len(self.shape) > 2
-        return np.ascontiguousarray(found, None if images else np.float32).reshape(len(found), *self.shape)
+        rows = observation if self._table is None else self._table[np.maximum(observation, 0)]
+        images = rows.dtype == np.uint8 and len(self.shape) > 2
+        return np.ascontiguousarray(rows, None if images else np.float32).reshape(len(rows), *self.shape)
 
     def _settle(self) -> None:
         if self.moments is not None:
@@ -192,8 +192,8 @@ class Actions:
         if self._choices is None:
             return 0.5 * (out - action).square().sum(dim=1)
         parts = torch.split_with_sizes(action, self._choices.counts.tolist(), 1)
-        taken = torch.stack([part.argmax(dim=1) for part in parts], dim=1)
-        return -self._distribution.log_prob(out, taken[:, 0] if len(parts) == 1 else taken, mask)
+        action_index = torch.stack([part.argmax(dim=1) for part in parts], dim=1)
+        return -self._distribution.log_prob(out, action_index[:, 0] if len(parts) == 1 else action_index, mask)
 
 
 def masks_of(env: EnvSpec, steps: Steps) -> NDArray[np.bool_] | None:

@@ -117,9 +117,9 @@ class SACLearner(_Tempered, BoxLearner):
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
         alpha = self._temperature.value
-        given = {**columns, "temperature": alpha}
-        fitted = self.fit_modules(given, rows)
-        (entropy,) = self.improve(given, rows)
+        batch = {**columns, "temperature": alpha}
+        fitted = self.fit_modules(batch, rows)
+        (entropy,) = self.improve(batch, rows)
         self.descend_temperature(entropy, self._wanted)
         self.critics.follow(self.config.polyak)
         return {
@@ -132,19 +132,19 @@ class SACLearner(_Tempered, BoxLearner):
         """See `OffPolicyLearner.drawn`."""
         return {"normal": to_device(self.normals(2, rows, self.box.size), self.device)}
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
         with torch.no_grad():
-            action, logp = self._distribution.draw(self.answers(given["next"]), given["normal"][0])
-            least = self.values_of(given["next"], action, target=True).amin(dim=0)
-            target = soft_target(least, logp, given["reward"], given["discount"], given["temperature"])
-        return self.values_of(given["observation"], given["action"]), target
+            action, logp = self._distribution.draw(self.answers(batch["next"]), batch["normal"][0])
+            least = self.values_of(batch["next"], action, target=True).amin(dim=0)
+            target = soft_target(least, logp, batch["reward"], batch["discount"], batch["temperature"])
+        return self.values_of(batch["observation"], batch["action"]), target
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`; with the entropy."""
-        action, logp = self._distribution.draw(self.answers(given["observation"]), given["normal"][1])
-        least = self.values_of(given["observation"], action).min(dim=0).values
-        return (given["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
+        action, logp = self._distribution.draw(self.answers(batch["observation"]), batch["normal"][1])
+        least = self.values_of(batch["observation"], action).min(dim=0).values
+        return (batch["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""
@@ -215,34 +215,34 @@ class SACDiscreteLearner(_Tempered, DiscreteLearner):
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
         alpha = self._temperature.value
-        given = {**columns, "temperature": alpha}
-        fitted = self.fit_modules(given, rows)
-        entropy, most = self.improve(given, rows)
-        wanted = self.config.target_entropy * most
-        self.descend_temperature(entropy, wanted)
+        batch = {**columns, "temperature": alpha}
+        fitted = self.fit_modules(batch, rows)
+        entropy, most = self.improve(batch, rows)
+        target_entropy = self.config.target_entropy * most
+        self.descend_temperature(entropy, target_entropy)
         self.critics.follow(self.config.polyak)
         return {
             **fitted,
             "entropy": entropy,
-            "target_entropy": wanted,
+            "target_entropy": target_entropy,
             "temperature": alpha,
         }
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
-        x, _ = self.seen(given["observation"], given.get("mask"))
-        after, legal = self.seen(given["next"], given.get("next_mask"))
+        x, _ = self.seen(batch["observation"], batch.get("mask"))
+        after, legal = self.seen(batch["next"], batch.get("next_mask"))
         with torch.no_grad():
             least = self.critics(after, target=True).amin(dim=0)
-            value = -soft_losses(self.answers(after), legal, least, given["temperature"])[0]
-        return self.values_taken(given, self.critics(x)), self.targets(given, value)
+            value = -soft_losses(self.answers(after), legal, least, batch["temperature"])[0]
+        return self.values_taken(batch, self.critics(x)), self.targets(batch, value)
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`; with the entropy, and the most that it can be."""
-        x, mask = self.seen(given["observation"], given.get("mask"))
+        x, mask = self.seen(batch["observation"], batch.get("mask"))
         with torch.no_grad():
             least = self.critics(x).amin(dim=0)
-        return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, given["temperature"]))
+        return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, batch["temperature"]))
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
         """See `OffPolicyLearner.written`."""
@@ -266,12 +266,12 @@ class SACDiscreteLearner(_Tempered, DiscreteLearner):
         actor.backward(x)
         self.step_actor()
         _, entropy, most = map(float, actor.sums)
-        wanted = config.target_entropy * most
-        self.move_temperature(entropy, wanted)
+        target_entropy = config.target_entropy * most
+        self.move_temperature(entropy, target_entropy)
         critics.follow(config.polyak)
         return {
             **fitted,
             "entropy": entropy,
-            "target_entropy": wanted,
+            "target_entropy": target_entropy,
             "temperature": alpha,
         }

@@ -54,10 +54,10 @@ def squash_gradient(
     (rows, size), (least, most) = action.shape, limits
     for i in range(rows):
         for j in range(size):
-            given, a = float(out[i, size + j]), float(action[i, j])
-            spread = math.exp(min(max(given, least), most)) * float(normal[i, j])
+            raw_log_std, a = float(out[i, size + j]), float(action[i, j])
+            spread = math.exp(min(max(raw_log_std, least), most)) * float(normal[i, j])
             by_u = alpha * 2.0 * a - float(slope[i, j]) * (1.0 - a * a)
-            inside = least < given < most
+            inside = least < raw_log_std < most
             gradient[i, j] = by_u / joint
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
 

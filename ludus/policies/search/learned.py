@@ -136,12 +136,14 @@ class LearnedModel:
         at, moves = to_device(states, self._device), to_device(action.astype(np.int64), self._device)
         return self._expanded(self._network.recurrent(at, moves), None)
 
-    def _expanded(self, found: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
-        n, actions = found.policy.shape
+    def _expanded(self, latent: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
+        n, actions = latent.policy.shape
         most = self._network.most
-        reward = np.zeros(n) if found.reward is None else to_numpy(scalar(found.reward, most=most)).astype(np.float64)
+        reward = np.zeros(n) if latent.reward is None else to_numpy(scalar(latent.reward, most=most)).astype(np.float64)
         legal = np.ones((n, actions), np.bool_) if mask is None else mask
-        state, policy, value = (to_numpy(part) for part in (found.state, found.policy, scalar(found.value, most=most)))
+        state, policy, value = (
+            to_numpy(part) for part in (latent.state, latent.policy, scalar(latent.value, most=most))
+        )
         return Expanded(state, reward, np.full(n, self._discount), policy, legal, value)
 
 

@@ -122,21 +122,21 @@ class Searches(ABC):
             act = self.alone(observation, mask, noise[:, :1], mode=mode)
             return PolicyOutput(act.action, act.logp)
         playing = mode == "search"
-        found = self.search(observation, mask, None if playing else np.ascontiguousarray(noise[:, 1:]))
+        result = self.search(observation, mask, None if playing else np.ascontiguousarray(noise[:, 1:]))
         action, logp = answers(len(noise))
-        action[:], logp[:] = found.best, 0.0
+        action[:], logp[:] = result.best, 0.0
         if not playing and self.settings.selection == "puct":
             temperature = self.temperature(observation)
-            drawn = np.flatnonzero(temperature)
-            if len(drawn):
-                shares = found.policy[drawn]
+            rows = np.flatnonzero(temperature)
+            if len(rows):
+                shares = result.policy[rows]
                 shares = (shares / shares.max(1, keepdims=True)) ** (
-                    1.0 / temperature[drawn, None]
+                    1.0 / temperature[rows, None]
                 )  # or all may become 0
-                action[drawn], logp[drawn] = draw(shares / shares.sum(1, keepdims=True), noise[drawn, :1])
+                action[rows], logp[rows] = draw(shares / shares.sum(1, keepdims=True), noise[rows, :1])
         extras = {
-            SEARCH_POLICY: found.policy.astype(np.float32),
-            SEARCH_VALUE: found.value.astype(np.float32),
+            SEARCH_POLICY: result.policy.astype(np.float32),
+            SEARCH_VALUE: result.value.astype(np.float32),
         }
         return PolicyOutput(action, logp, None, extras)
 
@@ -206,10 +206,10 @@ class SearchingPolicy(Searches):
         return np.where(early, float(self._noise["temperature"]), 0.0)
 
     def _evaluate(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        found = self.network.evaluate(x)
-        if found.value is None:
+        answer = self.network.evaluate(x)
+        if answer.value is None:
             raise PolicyError("the network of a 'searching' policy needs a shared value beside its logits.")
-        return found.out[:, : self.actions], np.clip(found.value, -1.0, 1.0)
+        return answer.out[:, : self.actions], np.clip(answer.value, -1.0, 1.0)
 
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None

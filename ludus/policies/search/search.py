@@ -129,9 +129,11 @@ def search(model: Model, root: Expanded, settings: SearchSettings, noise: RootNo
         game, at = _waiting(tree, everyone, leaf)
         if len(game):
             into = leaf.ravel()[at]
-            found = model.expand(states[game, node.ravel()[at]], action.ravel()[at])
-            states[game, into] = found.states
-            trees.attach(tree, game, into, found.reward, found.discount, found.logits, found.legal, found.value)
+            children = model.expand(states[game, node.ravel()[at]], action.ravel()[at])
+            states[game, into] = children.states
+            trees.attach(
+                tree, game, into, children.reward, children.discount, children.logits, children.legal, children.value
+            )
         trees.back_up(tree, leaf)
     out = SearchAnswer(np.zeros((games, actions)), np.zeros(games), first, tree.visits[:, 0].copy())
     trees.answers(tree, formula, out.policy, out.value, out.best)

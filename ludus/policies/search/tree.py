@@ -331,18 +331,18 @@ def add_dirichlet(tree, noise, concentration, share):  # type: ignore[no-untyped
     """P ← (1 - share) P + share Dirichlet(concentration, …) over each root's legal actions; noise float32[G, 2], uniforms. (Silver et al.
     2018.)"""
     actions = tree.prior.shape[2]
-    drawn = np.empty(actions)
+    gammas = np.empty(actions)
     for g in range(len(noise)):
         key, at, total = _key(noise[g, 0], noise[g, 1]), np.uint64(0), 0.0
         for a in range(actions):
             if tree.prior[g, 0, a] >= 0.0:
-                drawn[a], at = _gamma(key, at, concentration)
-                total += drawn[a]
+                gammas[a], at = _gamma(key, at, concentration)
+                total += gammas[a]
         if total == 0.0:  # of a tiny concentration, all may be rounded to 0
             continue
         for a in range(actions):
             if tree.prior[g, 0, a] >= 0.0:
-                tree.prior[g, 0, a] = (1.0 - share) * tree.prior[g, 0, a] + share * drawn[a] / total
+                tree.prior[g, 0, a] = (1.0 - share) * tree.prior[g, 0, a] + share * gammas[a] / total
 
 
 @kernel

@@ -70,12 +70,12 @@ class InPlace:
         rows, config, model = BlockRows.of(block), self._config, self._model
         observation, state = _rows(block.observation, rows), shown(_rows(block.state, rows))
         x, mask = self._inputs(observation), self._inputs.mask(observation, _rows(block.mask, rows))
-        given = team_rewards(block) if config.team_rewards else block.reward.double()
+        rewards = team_rewards(block) if config.team_rewards else block.reward.double()
         action = _rows(block.action, rows)
         action = action.long() if model.actions else action
         logp = _rows(block.logp, rows)
         acted = Acted(x, mask, action, logp)
-        reward = _rows(given, rows) * self._scale
+        reward = _rows(rewards, rows) * self._scale
         reward = model.rewards_in_place(reward, progress, acted=acted, rows=rows, block=block)
         values = self._values_of_states()
         value = self._values(observation, state, values)

@@ -104,9 +104,9 @@ class Critic(nn.Module):
         orthogonal(self.body)
         orthogonal(self.head, 1.0)
 
-    def forward(self, seen: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        out: Tensor = self.head(self.body(seen))
+        out: Tensor = self.head(self.body(x))
         return out
 
 
@@ -150,20 +150,20 @@ class CounterfactualModel(FamilyModel):
     def learn_critic(self, batch: Batch, parts: Iterable[NDArray[np.int64]], rate: float) -> Metrics:
         """One step for each part of the rows, on ½ (Q(s, u) - y)². What became of the last; raises TrainingError."""
         assert batch.state is not None
-        seen, device = self.seen(batch.x, batch.state).detach(), self.placement.torch
+        inputs, device = self.seen(batch.x, batch.state).detach(), self.placement.torch
         zero = torch.zeros((), device=device)
         loss, norm = zero, zero
         for part in parts:
-            mine = to_device(part[self._ranks.share(len(part))], device)
-            error = taken(self.critic(seen[mine]), batch.action[mine]) - batch.target[mine]
-            told, norm = self.critic.descend(
+            index = to_device(part[self._ranks.share(len(part))], device)
+            error = taken(self.critic(inputs[index]), batch.action[index]) - batch.target[index]
+            sums, norm = self.critic.descend(
                 0.5 * error.square().sum() / len(part),
                 (),
                 rate=rate,
                 max_norm=self.config.max_gradient_norm,
                 guard=self._critic_guard,
             )
-            loss = told[0]
+            loss = sums[0]
         self._critic_guard.watch(self.critic.online.values)
         (lost, length), wrong = self._critic_guard.read([loss, norm])
         if wrong:
@@ -176,9 +176,9 @@ class CounterfactualModel(FamilyModel):
         flats = self.critic.online.values, self.critic.target.values
         return super().kept(), [values.clone() for values in flats], self.critic.adam.kept()
 
-    def restore(self, kept: Any) -> None:
-        mine, (online, target), adam = kept
-        super().restore(mine)
+    def restore(self, snapshot: Any) -> None:
+        model_snapshot, (online, target), adam = snapshot
+        super().restore(model_snapshot)
         self.critic.online.values.copy_(online)
         self.critic.target.values.copy_(target)
         self.critic.adam.restore(adam)
@@ -235,9 +235,9 @@ class JointTransitions(Transitions):
         return joint_inputs(places, action, agents=self._model.team, actions=self._model.actions)
 
     @torch.no_grad()
-    def _target_values(self, observation: Array, seen: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _target_values(self, observation: Array, critic_state: NDArray[np.float32]) -> NDArray[np.float64]:
         """Q' float64[n, A] of own actions."""
-        model, state = self._model, to_device(seen, self._device)
+        model, state = self._model, to_device(critic_state, self._device)
         out = model.critic(model.seen(self.inputs(observation), state), target=True)
         return to_numpy(out).astype(np.float64)
 

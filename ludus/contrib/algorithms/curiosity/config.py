@@ -49,10 +49,10 @@ class Curiosity(LearnedRewardOptions):
         check_sight(self.network, env, seats, what=type(self).__name__)
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        made: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
+        reward: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
             self, context, placement, joined=gamma if replayed else None
         )
-        return made
+        return reward
 
 
 class RND(Curiosity):

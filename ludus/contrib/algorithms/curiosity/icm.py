@@ -76,35 +76,35 @@ class CuriosityModule:
         self._models = Fitted(module, placement, seed=context.seed, name="icm")
 
     def _foretold(self, now: Tensor, action: Tensor, after: Tensor) -> Foretold:
-        shown = self._observations.shown
-        found: Foretold = self._models.module(shown(now), action, shown(after))
-        return found
+        normalize = self._observations.shown
+        prediction: Foretold = self._models.module(normalize(now), action, normalize(after))
+        return prediction
 
     def errors(self, steps: Steps) -> Floats:
         """float64[N] of each step; 0 where nothing is known of what came after it."""
-        now, after = (self._observations.placed(seen) for seen in (steps.observation, steps.after))
+        now, after = (self._observations.placed(x) for x in (steps.observation, steps.after))
         action = self._actions.placed(steps.action)
 
         def error(part: slice) -> Tensor:
-            found = self._foretold(now[part], action[part], after[part])
-            return forward_error(found.guess, found.after)
+            prediction = self._foretold(now[part], action[part], after[part])
+            return forward_error(prediction.guess, prediction.after)
 
         return np.where(steps.known, in_parts(error, len(steps)), 0.0)
 
     def learn(self, steps: Steps, which: Index) -> Metrics:
         """From these of the steps."""
         config, mask = self._config, masks_of(self._env, steps)
-        now, after = (self._observations.placed(seen[which]) for seen in (steps.observation, steps.after))
+        now, after = (self._observations.placed(x[which]) for x in (steps.observation, steps.after))
         action = self._actions.placed(steps.action[which])
         legal = None if mask is None else to_device(mask[which], action.device)
 
         def loss(part: Index, _: np.random.Generator) -> list[Tensor]:
-            found = self._foretold(now[part], action[part], after[part])
-            inverse = self._actions.misses(found.out, action[part], None if legal is None else legal[part]).mean()
-            forward = forward_error(found.guess, found.after).mean()
+            prediction = self._foretold(now[part], action[part], after[part])
+            inverse = self._actions.misses(prediction.out, action[part], None if legal is None else legal[part]).mean()
+            forward = forward_error(prediction.guess, prediction.after).mean()
             return [module_loss(inverse, forward, forward_share=config.forward_share), forward, inverse]
 
-        told = self._models.learn(
+        losses = self._models.learn(
             loss,
             len(which),
             epochs=config.epochs,
@@ -112,7 +112,7 @@ class CuriosityModule:
             rate=config.learning_rate,
             max_norm=config.max_gradient_norm,
         )
-        return {} if told is None else {"forward_loss": told[1], "inverse_loss": told[2]}
+        return {} if losses is None else {"forward_loss": losses[1], "inverse_loss": losses[2]}
 
     def state_dict(self) -> State:
         return self._models.state_dict()

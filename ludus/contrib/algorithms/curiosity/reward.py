@@ -90,8 +90,8 @@ class IntrinsicStream:
 
     def advantages(self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_]) -> tuple[Floats, Metrics]:
         """float64[N], with the critic as it is before it learns from them. begins: bool[S], which segments begin an episode."""
-        advantage, told = self._learned(rows, reward, self._worth(rows, begins))
-        return advantage, told
+        advantage, metrics = self._learned(rows, reward, self._worth(rows, begins))
+        return advantage, metrics
 
     def joined(
         self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_], gamma: float
@@ -101,8 +101,8 @@ class IntrinsicStream:
         following, ended = np.empty(rows.num_rows), np.zeros(rows.num_rows, np.bool_)
         following[:-1] = worth.value[1:]
         following[last], ended[last] = _behind(rows.tail, worth.after, self._begins), worth.ended
-        _, told = self._learned(rows, reward, worth)
-        return within_one_stream(reward, following, ended, own=self._config.gamma, gamma=gamma), told
+        _, metrics = self._learned(rows, reward, worth)
+        return within_one_stream(reward, following, ended, own=self._config.gamma, gamma=gamma), metrics
 
     def _worth(self, rows: Trajectories, begins: NDArray[np.bool_]) -> _Worth:
         x = self._observations.placed(rows.observation)
@@ -135,7 +135,7 @@ class IntrinsicStream:
         )
         x = self._observations.placed(rows.observation[own])
         there = torch.from_numpy(target[own]).float().to(x.device)
-        told = self._critic.learn(
+        losses = self._critic.learn(
             lambda part, _: [0.5 * (self._values(x[part]) - there[part]).square().mean()],
             len(x),
             epochs=config.critic_epochs,
@@ -143,15 +143,15 @@ class IntrinsicStream:
             rate=config.critic_learning_rate,
             max_norm=config.max_gradient_norm,
         )
-        return advantage, {} if told is None else {"intrinsic_value_loss": told[0]}
+        return advantage, {} if losses is None else {"intrinsic_value_loss": losses[0]}
 
     @property
     def _begins(self) -> float | None:
         """What comes behind the end of an episode is worth; None: nothing comes."""
         return None if self._config.episodic else self._beginning
 
-    def _values(self, placed: Tensor) -> Tensor:
-        out: Tensor = self._critic.module(self._observations.shown(placed))
+    def _values(self, raw: Tensor) -> Tensor:
+        out: Tensor = self._critic.module(self._observations.shown(raw))
         return out[:, 0]
 
     def state_dict(self) -> State:
@@ -208,7 +208,7 @@ class IntrinsicReward:
 
     def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
         """As `LearnedReward.of`."""
-        config, told = self._config, dict[str, float]()
+        config, metrics = self._config, dict[str, float]()
         steps, own = Steps.of(rows, enumerated=self._observations.enumerated), _played(rows)
         self._observations.see(steps.after[steps.known & own])
         novelty = self._novelty.errors(steps)
@@ -217,22 +217,22 @@ class IntrinsicReward:
         begins = self._returns.begins(rows)
         self._returns.add(rows if rows.added is None else select(rows, np.flatnonzero(~rows.added)), novelty[own])
         reward = novelty * self._returns.scale
-        told |= {"game_reward": _mean(game[own]), "learned_reward": _mean(reward[own])}
+        metrics |= {"game_reward": _mean(game[own]), "learned_reward": _mean(reward[own])}
         stream, advantage = self._stream, None
         more: Metrics = {}
         if stream is not None and self._joined is not None:
             reward, more = stream.joined(rows, reward, begins=begins, gamma=self._joined)
         elif stream is not None:
             advantage, more = stream.advantages(rows, reward, begins=begins)
-        told |= more
+        metrics |= more
         if advantage is None:
-            found = LearnedRows(config.extrinsic * game + config.coefficient * reward)
+            result = LearnedRows(config.extrinsic * game + config.coefficient * reward)
         else:
-            found = LearnedRows(game, config.extrinsic, config.coefficient * advantage)
-        told |= self._novelty.learn(steps, self._learned_from(rows, steps))
+            result = LearnedRows(game, config.extrinsic, config.coefficient * advantage)
+        metrics |= self._novelty.learn(steps, self._learned_from(rows, steps))
         self._rollouts += 1
-        self.metrics = told
-        return found
+        self.metrics = metrics
+        return result
 
     def _learned_from(self, rows: Trajectories, steps: Steps) -> Index:
         """Rows that were played and of which something is known, or a share of them."""

@@ -58,8 +58,8 @@ class Distillation:
         x = self._observations.placed(steps.after)
         return np.where(steps.known, in_parts(lambda part: self._error(x[part]), len(steps)), 0.0)
 
-    def _error(self, placed: Tensor) -> Tensor:
-        x = self._observations.shown(placed)
+    def _error(self, raw: Tensor) -> Tensor:
+        x = self._observations.shown(raw)
         with torch.no_grad():
             target = self._target(x)
         return distillation_error(self._predictor.module(x), target)
@@ -67,7 +67,7 @@ class Distillation:
     def learn(self, steps: Steps, which: Index) -> Metrics:
         """From these of the steps."""
         config, x = self._config, self._observations.placed(steps.after[which])
-        found = self._predictor.learn(
+        losses = self._predictor.learn(
             lambda part, _: [self._error(x[part]).mean()],
             len(which),
             epochs=config.epochs,
@@ -75,7 +75,7 @@ class Distillation:
             rate=config.learning_rate,
             max_norm=config.max_gradient_norm,
         )
-        return {} if found is None else {"predictor_loss": found[0]}
+        return {} if losses is None else {"predictor_loss": losses[0]}
 
     def state_dict(self) -> State:
         return {"predictor": self._predictor.state_dict(), "target": arrays_of(self._target)}

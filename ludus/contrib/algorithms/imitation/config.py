@@ -79,10 +79,10 @@ class Adversarial(LearnedRewardOptions):
             raise ConfigError(f"learned_reward.demonstrations {self.demonstrations!r}: {error}") from None
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        made: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
+        reward: LearnedReward = resolve_name("learned reward", self.reward_class, {})(
             self, context, placement, gamma=gamma
         )
-        return made
+        return reward
 
 
 class GAIL(Adversarial):

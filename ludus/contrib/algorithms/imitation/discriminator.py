@@ -65,12 +65,12 @@ def penalty(module: Discriminator, expert: Compared, policy: Compared, share: Te
     rows = Compared(*(between(one, other) for one, other in zip(expert, policy, strict=True)))
     if not module.absorbing:
         rows = rows._replace(over=torch.zeros_like(share))
-    seen = [rows.observation]
-    seen += [rows.action] if module.sees_actions else []
-    seen += [rows.after] if module.sees_after else []
-    seen += [rows.absorbing] if module.absorbing else []
-    seen += [rows.over] if module.absorbing and module.sees_after else []
-    slopes = torch.autograd.grad(module(rows).sum(), seen, create_graph=True)
+    inputs = [rows.observation]
+    inputs += [rows.action] if module.sees_actions else []
+    inputs += [rows.after] if module.sees_after else []
+    inputs += [rows.absorbing] if module.absorbing else []
+    inputs += [rows.over] if module.absorbing and module.sees_after else []
+    slopes = torch.autograd.grad(module(rows).sum(), inputs, create_graph=True)
     square = torch.stack([slope.reshape(len(share), -1).square().sum(dim=1) for slope in slopes]).sum(dim=0)
     return ((square + 1e-12).sqrt() - 1.0).square()
 
@@ -99,12 +99,12 @@ class Judge(nn.Module):
 
     def forward(self, observation: Tensor, action: Tensor | None, absorbing: Tensor) -> Tensor:
         """float[n]."""
-        seen = self.sight(observation)
-        seen = seen if action is None else torch.cat([seen, action], dim=1)
+        x = self.sight(observation)
+        x = x if action is None else torch.cat([x, action], dim=1)
         if self._absorbing:
             is_that = absorbing[:, None]
-            seen = torch.cat([seen * (1.0 - is_that), is_that], dim=1)
-        out: Tensor = self.perceptron(seen)
+            x = torch.cat([x * (1.0 - is_that), is_that], dim=1)
+        out: Tensor = self.perceptron(x)
         return out[:, 0]
 
 

@@ -44,9 +44,9 @@ def steps_in(
             f"it has decisions of players {list(recorded.origin.seats)}, and the policy plays {list(seats)}; record those of {missing} too."
         )
     policies = numbered_policies(policies, env)
-    found, _ = demonstrations(recorded, env, players=players, policies=policies)
+    demos, _ = demonstrations(recorded, env, players=players, policies=policies)
     seat, policy = _owners(recorded, players, policies)
-    length = np.diff(found.start)
+    length = np.diff(demos.start)
     segments = np.flatnonzero(length > 0)
     if missing := sorted(set(players) - set(seat[segments].tolist())):
         of_them = f" by {', '.join(policies)}" if policies else ""
@@ -55,22 +55,22 @@ def steps_in(
             "that play them."
         )
     if episodes is not None:
-        numbers = _in_turn(found.episode[segments], seat[segments], policy[segments])
+        numbers = _in_turn(demos.episode[segments], seat[segments], policy[segments])
         if len(numbers) < episodes:
             raise ConfigError(f"it has {len(numbers)} episodes of these players, and {episodes} are asked for.")
-        segments = segments[np.isin(found.episode[segments], numbers[:episodes])]
+        segments = segments[np.isin(demos.episode[segments], numbers[:episodes])]
         if missing := sorted(set(players) - set(seat[segments].tolist())):
             raise ConfigError(
                 f"its first {episodes} episodes have no decisions of players {missing}, and the policy plays {list(seats)}; ask for more."
             )
-    rows = found.rows(segments)
+    rows = demos.rows(segments)
     return Steps.made(
-        found.observation[rows],
-        found.action[rows],
-        None if found.mask is None else found.mask[rows],
+        demos.observation[rows],
+        demos.action[rows],
+        None if demos.mask is None else demos.mask[rows],
         start=np.append(0, np.cumsum(length[segments])),
-        tail=found.tail[segments],
-        bootstrap=found.bootstrap_observation[segments],
+        tail=demos.tail[segments],
+        bootstrap=demos.bootstrap_observation[segments],
         enumerated=env.enumeration is not None,
     )
 

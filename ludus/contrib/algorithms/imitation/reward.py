@@ -89,15 +89,15 @@ class AdversarialReward:
         self._observations.see(steps.observation)
         rng = seeding.generator(self._seed, self.name, "experts", self._rollouts)
         ends = self._ends(steps)
-        drawn = rng.integers(len(self._expert) + len(self._expert_ends), size=len(steps) + len(ends))
-        states, behind = drawn[drawn < len(self._expert)], drawn[drawn >= len(self._expert)] - len(self._expert)
+        index = rng.integers(len(self._expert) + len(self._expert_ends), size=len(steps) + len(ends))
+        states, behind = index[index < len(self._expert)], index[index >= len(self._expert)] - len(self._expert)
         expert = chosen(self._expert, states)
-        theirs = self._placed(
+        expert_rows = self._placed(
             expert, self.expert_logp(expert, log_prob), chosen(self._expert, self._expert_ends[behind])
         )
-        mine = self._placed(steps, rows.logp.astype(np.float64), chosen(steps, ends))
-        told = self._learn(theirs, mine)
-        judged = in_parts(lambda part: self.rewards(self._shown(mine, part)), len(steps) + len(ends))
+        policy_rows = self._placed(steps, rows.logp.astype(np.float64), chosen(steps, ends))
+        losses = self._learn(expert_rows, policy_rows)
+        judged = in_parts(lambda part: self.rewards(self._shown(policy_rows, part)), len(steps) + len(ends))
         reward = judged[: len(steps)]
         if len(ends):
             reward[ends] += for_ever(judged[len(steps) :], gamma=self._gamma)
@@ -105,7 +105,7 @@ class AdversarialReward:
             raise TrainingError(f"{self.name}: a reward became NaN or infinite; look at the observations.")
         self._rollouts += 1
         means = {"game_reward": float(game.mean()), "learned_reward": float(reward.mean())}
-        self.metrics = {**means, **told}
+        self.metrics = {**means, **losses}
         return LearnedRows(config.extrinsic * game + config.coefficient * reward)
 
     def _ends(self, steps: Steps) -> Index:
@@ -121,14 +121,14 @@ class AdversarialReward:
         probability = np.append(np.clip(logp, -_FAR, _FAR), np.zeros(len(ended)))
         floats = np.stack([absorbing, over, probability]).astype(np.float32)
         flags = to_device(floats, self._observations.device).unbind()
-        placed = self._observations.placed
-        return Compared(placed(observation), self._actions.placed(action), flags[0], placed(after), *flags[1:])
+        to_tensor = self._observations.placed
+        return Compared(to_tensor(observation), self._actions.placed(action), flags[0], to_tensor(after), *flags[1:])
 
-    def _shown(self, placed: Compared, part: slice | Index) -> Compared:
+    def _shown(self, compared: Compared, part: slice | Index) -> Compared:
         """Some of the rows, as networks see them."""
-        rows = Compared(*(column[part] for column in placed))
-        shown = self._observations.shown
-        return rows._replace(observation=shown(rows.observation), after=shown(rows.after))
+        rows = Compared(*(column[part] for column in compared))
+        normalize = self._observations.shown
+        return rows._replace(observation=normalize(rows.observation), after=normalize(rows.after))
 
     def _learn(self, expert: Compared, policy: Compared) -> Metrics:
         config = self._options
@@ -136,16 +136,16 @@ class AdversarialReward:
         def loss(part: Index, rng: np.random.Generator) -> list[Tensor]:
             one, other = self._shown(expert, part), self._shown(policy, part)
             logits = self.logits(Compared(*(torch.cat(pair) for pair in zip(one, other, strict=True))))
-            theirs, ours = logits[: len(part)], logits[len(part) :]
-            found = discriminator_loss(theirs, ours)
-            right = [(theirs > 0).float().mean(), (ours < 0).float().mean()]
-            whole = found
+            expert_logits, policy_logits = logits[: len(part)], logits[len(part) :]
+            adversarial = discriminator_loss(expert_logits, policy_logits)
+            right = [(expert_logits > 0).float().mean(), (policy_logits < 0).float().mean()]
+            total = adversarial
             if config.gradient_penalty > 0.0:
-                share = to_device(rng.random(len(part), dtype=np.float32), found.device)
-                whole = found + config.gradient_penalty * penalty(self.module, one, other, share).mean()
-            return [whole, found, *right]
+                share = to_device(rng.random(len(part), dtype=np.float32), adversarial.device)
+                total = adversarial + config.gradient_penalty * penalty(self.module, one, other, share).mean()
+            return [total, adversarial, *right]
 
-        told = self._fitted.learn(
+        means = self._fitted.learn(
             loss,
             len(policy.logp),
             epochs=config.epochs,
@@ -154,7 +154,7 @@ class AdversarialReward:
             max_norm=config.max_gradient_norm,
         )
         names = ("discriminator_loss", "expert_accuracy", "policy_accuracy")
-        return {} if told is None else dict(zip(names, told[1:], strict=True))
+        return {} if means is None else dict(zip(names, means[1:], strict=True))
 
     def state_dict(self) -> State:
         return {

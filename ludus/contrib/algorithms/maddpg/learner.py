@@ -231,17 +231,17 @@ class MADDPGLearner(OffPolicyLearner):
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
-        given = {**columns, "gumbel": to_device(self._gumbel(rows), self.device)}
-        given["reward"] = self._rewards.normalised(given["reward"], given["span"])
-        fitted = self.fit_modules(given, rows)
-        self.improve(given, rows)
+        batch = {**columns, "gumbel": to_device(self._gumbel(rows), self.device)}
+        batch["reward"] = self._rewards.normalised(batch["reward"], batch["span"])
+        fitted = self.fit_modules(batch, rows)
+        self.improve(batch, rows)
         self.critics.follow(self.config.polyak)
         self.actor.follow(self.config.polyak)
         return fitted
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
-        c, state = given, self.config.critic == "state"
+        c, state = batch, self.config.critic == "state"
         with torch.no_grad():
             following = self._drawn(self.answers(c["next"], target=True), c["gumbel"][0], c.get("next_mask"))
             after = self._joined(c["next_state" if state else "next"], c["next_present"], following)
@@ -249,24 +249,24 @@ class MADDPGLearner(OffPolicyLearner):
         now = self._joined(c["state" if state else "observation"], c["present"], self.acting.shown(c["action"]))
         return self.critics(now)[..., 0], target
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`: each agent moves alone, beside what the others did."""
-        c, config, n, present = given, self.config, self.team, given["present"]
+        c, config, n, present = batch, self.config, self.team, batch["present"]
         out = self.answers(c["observation"])
         own, actions = self._drawn(out, c["gumbel"][1], c.get("mask")), self.acting.shown(c["action"])
         alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
         wide = torch.where(alone, own[:, None], actions[:, None]).flatten(0, 1)
         sees = c["state" if config.critic == "state" else "observation"]
-        seen = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
+        x = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
         penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
-        values = self.critics(seen, None, 1)[0, :, 0]
+        values = self.critics(x, None, 1)[0, :, 0]
         return (((penalty - values) * present.flatten()).sum() / (rows * n),)
 
     def _drawn(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
         """Actions float[m, n, d] of all agents."""
         noise = gumbel.reshape(out.shape) if self.acting.random else None
-        drawn = self.acting.drawn(out, noise, None if mask is None else mask.reshape(out.shape))
-        return drawn.reshape(-1, self.team, self.acting.width)
+        actions = self.acting.drawn(out, noise, None if mask is None else mask.reshape(out.shape))
+        return actions.reshape(-1, self.team, self.acting.width)
 
     def _joined(self, sees: Tensor, present: Tensor, actions: Tensor) -> Tensor:
         """What critics are given, float[m, ·]; see `_given`."""
@@ -284,14 +284,14 @@ class MADDPGLearner(OffPolicyLearner):
         out = actor.forward(after, target=True)[0]
         following = self._answer(out, gumbel[0], columns.get("next_mask")).action
         there = columns["next_present"]
-        given = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
-        values = critics.forward(torch.from_numpy(given), target=True)
+        critic_x = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
+        values = critics.forward(torch.from_numpy(critic_x), target=True)
         reward = self._rewards.normalised(columns["reward"], columns["span"])
         target = td_target(values, reward, columns["discount"])
         actions = self.acting.seen(columns["action"])
-        given = self._given(columns, "observation", "state", columns["present"], actions)
-        fitted = self.fit(torch.from_numpy(given), np.zeros(len(given), np.int32), target, rows)
-        self._improve(columns, x, given, gumbel[1], rows)
+        critic_x = self._given(columns, "observation", "state", columns["present"], actions)
+        fitted = self.fit(torch.from_numpy(critic_x), np.zeros(len(critic_x), np.int32), target, rows)
+        self._improve(columns, x, critic_x, gumbel[1], rows)
         critics.follow(config.polyak)
         actor.follow(config.polyak)
         return fitted
@@ -300,7 +300,7 @@ class MADDPGLearner(OffPolicyLearner):
         """As `OffPolicyLearner.update`."""
         return {**super().update(batch), **({"noise": self.rate(self.config.noise)} if self._boxed else {})}
 
-    def _improve(self, columns: ItemColumns, x: torch.Tensor, given: Array, gumbel: Array, rows: int) -> None:
+    def _improve(self, columns: ItemColumns, x: torch.Tensor, critic_x: Array, gumbel: Array, rows: int) -> None:
         """One step of the actor up the first critic's slope, each agent by its own action beside what the others did."""
         actor, critics, present, width = (
             self.actor,
@@ -311,9 +311,9 @@ class MADDPGLearner(OffPolicyLearner):
         m, n = present.shape
         out = actor.forward(x)[0]
         answer = self._answer(out, gumbel, columns.get("mask"))
-        wide = np.repeat(given[:, None], n, axis=1)
+        wide = np.repeat(critic_x[:, None], n, axis=1)
         own = answer.action.reshape(m, n, width)  # of those who are absent, too, whose rows count for nothing
-        wide[..., self.actions] = replaced(given[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
+        wide[..., self.actions] = replaced(critic_x[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
         q = critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
         critics.gradients[0][:] = 1.0
         slopes = critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
@@ -330,11 +330,11 @@ class MADDPGLearner(OffPolicyLearner):
         return self.acting.answer(out, gumbel.reshape(out.shape) if self.acting.random else None, legal)
 
     def _given(
-        self, columns: ItemColumns, seen: str, state: str, present: NDArray[np.bool_], actions: Array
+        self, columns: ItemColumns, observation: str, state: str, present: NDArray[np.bool_], actions: Array
     ) -> NDArray[np.float32]:
         """What critics are given, float32[m, ·]: actions float32[m, n, d]."""
         m, width = len(present), self.actions.stop - self.actions.start
-        sees = columns[state if self.config.critic == "state" else seen]
+        sees = columns[state if self.config.critic == "state" else observation]
         sees = sees.reshape(m, self.actions.start - self.team)
         parts = [sees, present, (actions * present[..., None]).reshape(m, width)]
         return np.concatenate(parts, axis=1, dtype=np.float32)

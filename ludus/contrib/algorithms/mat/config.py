@@ -114,7 +114,7 @@ class MAT(Gradient):
                 f"{name} with layer_norm=true takes the mean from each observation, and of the one number that agents of {env.id} see "
                 "nothing is left. Use layer_norm=false."
             )
-        kept = {"observations": self.normalise_observations, "returns": self.normalise_returns}
+        statistics = {"observations": self.normalise_observations, "returns": self.normalise_returns}
         return team_transformer_spec(
             team=team_size(env, seats, algorithm=name),
             shape=shape,
@@ -125,7 +125,7 @@ class MAT(Gradient):
             decoder=self.decoder,
             layer_norm=self.layer_norm,
             scale=1.0 if self.normalise_observations else byte_scale(env, observation),
-            normalise=[key for key, wanted in kept.items() if wanted],
+            normalise=[key for key, wanted in statistics.items() if wanted],
         )
 
 

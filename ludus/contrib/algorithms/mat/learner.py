@@ -159,9 +159,9 @@ class TeamTransitions(Transitions):
         """Values float64[n] of rows."""
         with torch.no_grad():
             x = self.inputs(observation[groups.order])
-            found = to_numpy(self._team.values(x, None, groups.start, None, groups.place)[0])
-        out = np.empty(len(found))
-        out[groups.order] = found
+            values = to_numpy(self._team.values(x, None, groups.start, None, groups.place)[0])
+        out = np.empty(len(values))
+        out[groups.order] = values
         return out
 
 

@@ -54,43 +54,43 @@ class _Bounded(OffPolicyLearner):
         self.multipliers = Ensemble(Multipliers(start), ranks=self.ranks, placement=self.placement, layouts=())
 
     @abstractmethod
-    def expected(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+    def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """The E-step, of a batch: at least "moved" [n, 1], nats of its policy from the target's, and "spread" [n]."""
 
     @abstractmethod
-    def divergences(self, given: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
+    def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
         """KL divergences [n, D] of the actor's outputs from the target's."""
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
         """See `OffPolicyLearner.autograd`."""
         with torch.no_grad():
             values = self.multipliers.online.module()
-            given = {**columns, **{f"multiplier {name}": value for name, value in values.items()}}
-            given |= self.expected(given, rows)
-            found = self.divergences(given, self.answers(self.see(given)))
-        fitted = self.fit_modules(given, rows)
-        away, spread = self._move_multipliers(given, found, rows)
-        told = self.improve(given, rows)
+            batch = {**columns, **{f"multiplier {name}": value for name, value in values.items()}}
+            batch |= self.expected(batch, rows)
+            kl_by_bound = self.divergences(batch, self.answers(self.see(batch)))
+        fitted = self.fit_modules(batch, rows)
+        away, spread = self._move_multipliers(batch, kl_by_bound, rows)
+        means = self.improve(batch, rows)
         self._follow()
         alphas = {f"alpha_{name}": values[name].mean() for name in self.bounds}
-        kls = {f"kl_{name}": kl for name, kl in zip(self.bounds, told, strict=True)}
+        kls = {f"kl_{name}": kl for name, kl in zip(self.bounds, means, strict=True)}
         return {**fitted, **kls, "kl_improved": away, self.spread: spread, _ETA: values[_ETA][0], **alphas}
 
-    def see(self, given: Mapping[str, Tensor]) -> Tensor:
+    def see(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Observations as networks see them."""
-        return self.shown(given["observation"])
+        return self.shown(batch["observation"])
 
     def _move_multipliers(
-        self, given: Mapping[str, Tensor], found: tuple[Tensor, ...], rows: int
+        self, batch: Mapping[str, Tensor], kls: tuple[Tensor, ...], rows: int
     ) -> tuple[Tensor, Tensor]:
         """One step of them down their duals; (nats by which the E-step moved, spread), means over the rows of all ranks."""
         values, count = self.multipliers.online.module(), max(1, rows)
-        bounded = [(_ETA, self.config.epsilon, given["moved"])]
-        bounded += [(name, bound, kl) for (name, bound), kl in zip(self.bounds.items(), found, strict=True)]
+        bounded = [(_ETA, self.config.epsilon, batch["moved"])]
+        bounded += [(name, bound, kl) for (name, bound), kl in zip(self.bounds.items(), kls, strict=True)]
         loss = torch.stack([multiplier_loss(values[name], kl, bound).sum() for name, bound, kl in bounded]).sum()
-        told = [given[name].sum() / count for name in ("moved", "spread")]
+        stats = [batch[name].sum() / count for name in ("moved", "spread")]
         rate = self.rate(self.config.dual_learning_rate)
-        sums, _ = self.multipliers.descend(loss / count, told, rate=rate, max_norm=0.0, guard=self.guard)
+        sums, _ = self.multipliers.descend(loss / count, stats, rate=rate, max_norm=0.0, guard=self.guard)
         self.multipliers.online.values.clamp_(min=FLOOR)
         return sums[1], sums[2]
 
@@ -101,11 +101,11 @@ class _Bounded(OffPolicyLearner):
             for networks in (self.critics, self.actor):
                 networks.follow(1.0 if period else self.config.polyak)
 
-    def held(self, given: Mapping[str, Tensor], found: tuple[Tensor, ...], rows: int) -> tuple[Tensor, ...]:
+    def held(self, batch: Mapping[str, Tensor], kls: tuple[Tensor, ...], rows: int) -> tuple[Tensor, ...]:
         """(what the divergences cost, the mean of each), as this rank's part."""
-        cost = sum(penalty(given[f"multiplier {name}"], kl) for name, kl in zip(self.bounds, found, strict=True))
+        cost = sum(penalty(batch[f"multiplier {name}"], kl) for name, kl in zip(self.bounds, kls, strict=True))
         assert isinstance(cost, Tensor)
-        return cost.sum() / rows, *(kl.detach().sum() / rows for kl in found)
+        return cost.sum() / rows, *(kl.detach().sum() / rows for kl in kls)
 
     spread = ""  # what "spread" is called in metrics
 
@@ -140,48 +140,48 @@ class MPOLearner(_Bounded, BoxLearner):
         size = self.box.size
         return Normal(out[:, :size], out[:, size:].clamp(*self._limits))
 
-    def _old(self, given: Mapping[str, Tensor]) -> Normal:
-        return Normal(given["old mean"], given["old log_std"])
+    def _old(self, batch: Mapping[str, Tensor]) -> Normal:
+        return Normal(batch["old mean"], batch["old log_std"])
 
-    def expected(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+    def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """See `_Bounded.expected`; with what was drawn, its weights, and the value of what comes next."""
         config = self.config
         deviates = self.normals(config.samples + config.target_samples, rows, self.box.size)
         normal = to_device(deviates, self.device).transpose(0, 1)
-        old, after = (self._normal(self.answers(given[name], target=True)) for name in ("observation", "next"))
+        old, after = (self._normal(self.answers(batch[name], target=True)) for name in ("observation", "next"))
         here, there = torch.split_with_sizes(normal, [config.samples, config.target_samples], dim=1)
-        drawn = old.mean[:, None] + old.log_std.exp()[:, None] * here
-        q = self.values_of(given["observation"], drawn.tanh(), target=True).amin(dim=0)
+        samples = old.mean[:, None] + old.log_std.exp()[:, None] * here
+        q = self.values_of(batch["observation"], samples.tanh(), target=True).amin(dim=0)
         prior = torch.full_like(q, -math.log(config.samples))
-        better = improved(q, prior, given[f"multiplier {_ETA}"])
+        better = improved(q, prior, batch[f"multiplier {_ETA}"])
         following = (after.mean[:, None] + after.log_std.exp()[:, None] * there).tanh()
         return {
             "moved": moved(better, prior)[:, None],
             "spread": old.log_std.exp().mean(dim=1),
-            "drawn": drawn,
+            "drawn": samples,
             "improved": better.exp(),
             "old mean": old.mean,
             "old log_std": old.log_std,
-            "next value": self.values_of(given["next"], following, target=True).amin(dim=0).mean(dim=1),
+            "next value": self.values_of(batch["next"], following, target=True).amin(dim=0).mean(dim=1),
         }
 
-    def divergences(self, given: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
+    def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
         """See `_Bounded.divergences`: by means, and by standard deviations, of each entry or summed."""
-        old, new = self._old(given), self._normal(out)
-        found = old.of_mean(new), old.of_std(new)
-        return found if self.config.per_dimension else tuple(kl.sum(dim=1, keepdim=True) for kl in found)
+        old, new = self._old(batch), self._normal(out)
+        kls = old.of_mean(new), old.of_std(new)
+        return kls if self.config.per_dimension else tuple(kl.sum(dim=1, keepdim=True) for kl in kls)
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
-        target = given["reward"] + given["discount"] * given["next value"]
-        return self.values_of(given["observation"], given["action"]), target
+        target = batch["reward"] + batch["discount"] * batch["next value"]
+        return self.values_of(batch["observation"], batch["action"]), target
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`; with both divergences, summed over an action's entries."""
-        out = self.answers(given["observation"])
-        cost, *found = self.held(given, self.divergences(given, out), rows)
-        fit = fit_loss(given["drawn"], given["improved"], self._old(given), self._normal(out))
-        return fit.sum() / rows + cost, *found
+        out = self.answers(batch["observation"])
+        cost, *kls = self.held(batch, self.divergences(batch, out), rows)
+        fit = fit_loss(batch["drawn"], batch["improved"], self._old(batch), self._normal(out))
+        return fit.sum() / rows + cost, *kls
 
     def weights(self) -> Weights:
         warm_up = torch.tensor([self.warm_up], dtype=torch.float32)
@@ -197,20 +197,20 @@ class DiscreteMPOLearner(_Bounded, DiscreteLearner):
         super().__init__(config, context, spec, start, critics=1 + config.twin)
         self.bounded({"policy": (config.epsilon_policy, config.alpha_policy, 1)})
 
-    def see(self, given: Mapping[str, Tensor]) -> Tensor:
+    def see(self, batch: Mapping[str, Tensor]) -> Tensor:
         """See `_Bounded.see`."""
-        return self.seen(given["observation"], given.get("mask"))[0]
+        return self.seen(batch["observation"], batch.get("mask"))[0]
 
-    def _mask(self, given: Mapping[str, Tensor]) -> Tensor:
-        return self.seen(given["observation"], given.get("mask"))[1]
+    def _mask(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.seen(batch["observation"], batch.get("mask"))[1]
 
-    def expected(self, given: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+    def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
         """See `_Bounded.expected`; with the target's log-probabilities, and the weights."""
-        x, legal = self.seen(given["observation"], given.get("mask"))
+        x, legal = self.seen(batch["observation"], batch.get("mask"))
         old = masked_log_softmax(self.answers(x, target=True), legal)
         q = self.critics(x, target=True).amin(dim=0)
-        better = improved(q, old, given[f"multiplier {_ETA}"])
-        after, there = self.seen(given["next"], given.get("next_mask"))
+        better = improved(q, old, batch[f"multiplier {_ETA}"])
+        after, there = self.seen(batch["next"], batch.get("next_mask"))
         following = masked_log_softmax(self.answers(after, target=True), there | ~there.any(dim=1, keepdim=True))
         worth = self.critics(after, target=True).amin(dim=0)
         return {
@@ -221,19 +221,19 @@ class DiscreteMPOLearner(_Bounded, DiscreteLearner):
             "next value": (following.exp() * worth).sum(dim=1),
         }
 
-    def divergences(self, given: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
+    def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
         """See `_Bounded.divergences`: of all actions."""
-        return (divergence(given["old"], masked_log_softmax(out, self._mask(given)))[:, None],)
+        return (divergence(batch["old"], masked_log_softmax(out, self._mask(batch)))[:, None],)
 
-    def values_and_targets(self, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `OffPolicyLearner.values_and_targets`."""
-        return self.values_taken(given, self.critics(self.see(given))), self.targets(given, given["next value"])
+        return self.values_taken(batch, self.critics(self.see(batch))), self.targets(batch, batch["next value"])
 
-    def actor_loss(self, given: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
+    def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
         """See `OffPolicyLearner.actor_loss`; with the divergence."""
-        out = self.answers(self.see(given))
-        cost, kl = self.held(given, self.divergences(given, out), rows)
-        fit = cross_entropy(given["improved"], masked_log_softmax(out, self._mask(given)))
+        out = self.answers(self.see(batch))
+        cost, kl = self.held(batch, self.divergences(batch, out), rows)
+        fit = cross_entropy(batch["improved"], masked_log_softmax(out, self._mask(batch)))
         return fit.sum() / rows + cost, kl
 
 

@@ -76,10 +76,10 @@ class VMPOModel(FamilyModel):
     def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         """-Σ ψ log π + Σ_i [α_i] KL_i + the multipliers' own losses, the family's entropy and value beside it; ψ ∝ exp(A / η) over the
         better half. (Song et al. 2020, section 4.)"""
-        config, (out, value), given = self.config, self._forward(batch), self.multipliers()
+        config, (out, value), multipliers = self.config, self._forward(batch), self.multipliers()
         assert batch.held is not None
         assert value is not None
-        eta = given[_ETA]
+        eta = multipliers[_ETA]
         prior = torch.full_like(self._best, -math.log(max(1, len(self._best))))
         with torch.no_grad():
             scaled = torch.logsumexp(self._best / eta, dim=0)
@@ -93,8 +93,12 @@ class VMPOModel(FamilyModel):
         kls = dict(zip(self._bounds, self._divergences(batch.held[:, 0], out, batch.mask), strict=True))
         means = {name: batch.mean(kl) for name, kl in kls.items()}
         for name, kl in means.items():
-            loss = loss + penalty(given[name], kl[None]) + multiplier_loss(given[name], kl[None], self._bounds[name])
-        alphas = [given[name][0] for name in self._bounds]
+            loss = (
+                loss
+                + penalty(multipliers[name], kl[None])
+                + multiplier_loss(multipliers[name], kl[None], self._bounds[name])
+            )
+        alphas = [multipliers[name][0] for name in self._bounds]
         return loss, (policy, worth, entropy, away, eta[0], *means.values(), *alphas)
 
     def _divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:

@@ -65,9 +65,9 @@ class MuZeroLearner(SearchLearner):
         """Each decision with those that follow it in its game, or in its fragment."""
         rows = trajectories
         self.count(rows)
-        policy, found = self.found(rows)
+        policy, search_value = self.found(rows)
         observation, mask = self.shown(rows)
-        value, reward, order, start, terminated = self._games(rows, found)
+        value, reward, order, start, terminated = self._games(rows, search_value)
         windows = Windows.of(start, terminated, self.config.unroll)
         at, ahead = order[windows.row], windows.there | windows.over
         columns = {
@@ -82,23 +82,23 @@ class MuZeroLearner(SearchLearner):
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))[order],
         }
         rng = seeding.generator(self._seed, "muzero", "actions", self._items)
-        drawn = rng.integers(columns["policy"].shape[2], size=columns["action"].shape)
+        random_action = rng.integers(columns["policy"].shape[2], size=columns["action"].shape)
         columns["action"] = np.where(
-            windows.there[:, :-1], columns["action"], drawn
+            windows.there[:, :-1], columns["action"], random_action
         )  # after the end, whatever they are
         if self.config.reanalyse:
             legal = np.ones((len(value), columns["policy"].shape[2]), np.bool_) if mask is None else mask
             columns |= {"seen": observation[at], "legal": legal[at]}
         return [self.kept(columns)]
 
-    def _games(self, rows: Trajectories, found: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
+    def _games(self, rows: Trajectories, search_value: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
         """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
         each ended for good)."""
         config, terminated = self.config, rows.tail == SegmentEnd.TERMINATED
-        reward, coming = rows.reward.astype(np.float64) * self._scale, self.coming(rows, found)
+        reward, coming = rows.reward.astype(np.float64) * self._scale, self.coming(rows, search_value)
         if not self._two:
             total, discount, after = n_step(rows.start, coming, np.zeros_like(rows.tail), config.gamma, config.n_step)
-            value = total + discount * found[np.maximum(after, 0)]
+            value = total + discount * search_value[np.maximum(after, 0)]
             return value, reward, np.arange(len(value)), rows.start, terminated
         value = _sums(rows.start, coming)
         segment = np.repeat(np.arange(len(terminated)), np.diff(rows.start))
@@ -114,9 +114,9 @@ class MuZeroLearner(SearchLearner):
     def learn(self, batch: Sample) -> Metrics:
         """See `ReplayLearner.learn`: one gradient step."""
         config, rows = self.config, len(batch.index)
-        mine = self.ranks.share(rows)
+        share = self.ranks.share(rows)
         there: dict[str, Tensor] = {
-            name: to_device(batch.columns[name][mine], self.device)
+            name: to_device(batch.columns[name][share], self.device)
             for name in (
                 "observation",
                 "action",
@@ -129,7 +129,7 @@ class MuZeroLearner(SearchLearner):
             )
         }
         if config.reanalyse:
-            there["policy"] = self.searched_anew(there["policy"], batch.columns["seen"], batch.columns["legal"], mine)
+            there["policy"] = self.searched_anew(there["policy"], batch.columns["seen"], batch.columns["legal"], share)
         x = there.pop("observation").float()
         with self.placement.products():
             by_policy, by_value, by_reward = (
@@ -137,13 +137,13 @@ class MuZeroLearner(SearchLearner):
             )
         norm = weight_norm(self._network.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + by_reward + config.l2 * norm
-        told = self.descended(loss, by_policy, by_value)
-        return {**told, "temperature": self.rate(config.temperature)}
+        metrics = self.descended(loss, by_policy, by_value)
+        return {**metrics, "temperature": self.rate(config.temperature)}
 
     def weights(self) -> Weights:
-        found = arrays_of(self.networks.target.module)
-        found["temperature"] = np.array([self.rate(self.config.temperature)], np.float32)
-        return found
+        arrays = arrays_of(self.networks.target.module)
+        arrays["temperature"] = np.array([self.rate(self.config.temperature)], np.float32)
+        return arrays
 
 
 def _sums(start: NDArray[np.int64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -127,8 +127,8 @@ class A2PO(AgentByAgent):
 
         assert batch.others is not None
         assert batch.clip is not None
-        given = (logp, batch.logp, batch.advantage, batch.others)
-        return joint_surrogate(*given, clip=batch.clip, others_clip=0.5 * batch.clip)
+        arguments = (logp, batch.logp, batch.advantage, batch.others)
+        return joint_surrogate(*arguments, clip=batch.clip, others_clip=0.5 * batch.clip)
 
     def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.others is not None
@@ -165,8 +165,8 @@ class CoPPO(MAPPO):
         from ludus.contrib.algorithms.sequential.losses import joint_surrogate
 
         assert batch.others is not None
-        given = (logp, batch.logp, batch.advantage, batch.others)
-        return joint_surrogate(*given, clip=self.clip, others_clip=self.others_clip)
+        arguments = (logp, batch.logp, batch.advantage, batch.others)
+        return joint_surrogate(*arguments, clip=self.clip, others_clip=self.others_clip)
 
     def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         assert batch.others is not None

@@ -89,16 +89,16 @@ class TurnLearner(TeamLearner):
         return batch
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
-        team, told = Team.of(batch, self._team), list[Metrics]()
+        team, turns = Team.of(batch, self._team), list[Metrics]()
         waiting = [agent for agent in range(self._agents) if len(self._team.rows_of(agent))]
         agents = len(waiting)
         while waiting:
             self._place = agents - len(waiting)
             agent = self._next(waiting, team)
             waiting.remove(agent)
-            told.append(self._turn(agent, team, rate, agents))
+            turns.append(self._turn(agent, team, rate, agents))
         self._place = 0
-        means = {name: float(np.mean([each[name] for each in told])) for name in told[0]} if told else {}
+        means = {name: float(np.mean([each[name] for each in turns])) for name in turns[0]} if turns else {}
         return {**means, **explained(batch, self.model)}
 
     def _next(self, waiting: list[int], team: Team) -> int:
@@ -122,42 +122,42 @@ class TurnLearner(TeamLearner):
         if not config.corrects:
             return advantage
         steps = team.rows.gaps if config.discount == "step" else np.ones(len(advantage))
-        given = (config.gae_lambda * config.gamma**steps, team.rows.ends)
-        decay, ends = (to_device(array, advantage.device) for array in given)
+        columns = (config.gae_lambda * config.gamma**steps, team.rows.ends)
+        decay, ends = (to_device(array, advantage.device) for array in columns)
         return preceding_advantages(advantage, team.trace(), ends, decay=decay, longest=team.rows.longest)
 
     def _turn(self, agent: int, team: Team, rate: float, agents: int) -> Metrics:
         with self.model.turn(agent):
-            mine = self._turn_batch(agent, team, agents)
-            told = self._moved(mine, rate)
+            batch = self._turn_batch(agent, team, agents)
+            metrics = self._moved(batch, rate)
             with torch.no_grad():
                 if not self.model.shared:
-                    change = self.model.log_prob(mine).double() - mine.logp.double()
+                    change = self.model.log_prob(batch).double() - batch.logp.double()
                     team.log_ratio[self._index(team.rows.rows_of(agent))] = change
         if self.model.shared:
             with torch.no_grad():
                 team.log_ratio = self.model.log_prob(team.batch).double() - team.batch.logp.double()
-        return told
+        return metrics
 
     def _turn_batch(self, agent: int, team: Team, agents: int) -> Batch:
         """What an agent learns from in its turn."""
         config, rows = self.config, self._index(team.rows.rows_of(agent))
         advantage = self._advantages(team)[rows]
-        mine = team.batch.part(team.rows.units_of(agent))
+        batch = team.batch.part(team.rows.units_of(agent))
         if config.corrects:  # as what is learned of the actor, what its critic learns
-            mine = replace(mine, target=(advantage + mine.value.double()).float())
+            batch = replace(batch, target=(advantage + batch.value.double()).float())
         if config.normalise_advantages:
             advantage = normalised(advantage)
         clip = config.clip_at(self._place + 1, agents)
         return replace(
-            mine,
+            batch,
             advantage=advantage.float(),
             others=team.others()[rows],
-            clip=None if clip is None else torch.full_like(mine.logp, clip),
+            clip=None if clip is None else torch.full_like(batch.logp, clip),
         )
 
-    def _moved(self, mine: Batch, rate: float) -> Metrics:
-        return self._descended(mine, rate)
+    def _moved(self, batch: Batch, rate: float) -> Metrics:
+        return self._descended(batch, rate)
 
 
 class TrustRegionLearner(TurnLearner):
@@ -165,16 +165,16 @@ class TrustRegionLearner(TurnLearner):
 
     model: TrustRegionModel
 
-    def _moved(self, mine: Batch, rate: float) -> Metrics:
-        step, entropy = self.model.improve(mine, self._progress)
-        before = torch.zeros_like(entropy) if mine.others is None else mine.others.mean()
+    def _moved(self, batch: Batch, rate: float) -> Metrics:
+        step, entropy = self.model.improve(batch, self._progress)
+        before = torch.zeros_like(entropy) if batch.others is None else batch.others.mean()
         gain, divergence, promised, share, others, spread, wrong = scalars_to_host(
             [step.gain, step.divergence, step.promised, step.share, before, entropy, step.wrong]
         )
         if wrong:
             raise self._error("the surrogate or its slope", "in a trust-region step")
-        told = {"policy_loss": -gain, "kl": divergence, "promised_gain": promised, "step": share}
-        return {**told, "entropy": spread, "others": others, **self._descended(mine, rate)}
+        metrics = {"policy_loss": -gain, "kl": divergence, "promised_gain": promised, "step": share}
+        return {**metrics, "entropy": spread, "others": others, **self._descended(batch, rate)}
 
 
 # --------------------------------------------------------------------------------------------------------------------

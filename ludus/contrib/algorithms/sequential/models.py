@@ -56,9 +56,9 @@ class TurnModel(FamilyModel):
         state = self.parameters.module.state_dict()
         return {name: tensor.clone() for name, tensor in state.items()}, [adam.kept() for adam in self._adams]
 
-    def restore(self, kept: Any) -> None:
-        self.parameters.module.load_state_dict(kept[0])
-        for adam, before in zip(self._adams, kept[1], strict=True):
+    def restore(self, snapshot: Any) -> None:
+        self.parameters.module.load_state_dict(snapshot[0])
+        for adam, before in zip(self._adams, snapshot[1], strict=True):
             adam.restore(before)
 
     def state_dict(self) -> State:

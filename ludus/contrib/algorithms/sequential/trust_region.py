@@ -42,10 +42,10 @@ def flattened(tensors: Sequence[Tensor]) -> Tensor:
 def slope(value: Tensor, parameters: Sequence[nn.Parameter], *, twice: bool = False) -> Tensor:
     """Gradient float64[size] of a scalar, which can be asked again; 0 for parameters that it does not depend on. twice: what is answered
     can be differentiated, too."""
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         value, list(parameters), retain_graph=True, create_graph=twice, allow_unused=True, materialize_grads=True
     )
-    return flattened(found)
+    return flattened(gradients)
 
 
 def curvature(divergence: Tensor, parameters: Sequence[nn.Parameter], *, damping: float) -> Callable[[Tensor], Tensor]:
@@ -111,12 +111,12 @@ def natural_step(measure: Callable[[], Measured], parameters: Sequence[nn.Parame
         tried = region.backtrack**k
         _place(parameters, origin + tried * whole)
         with torch.no_grad():
-            found = measure()
-        gained = (found.gain - before.gain.detach()).double()
-        good = (found.divergence <= region.max_kl) & (gained > region.accept * tried * promised) & (gained > 0.0)
+            trial = measure()
+        gained = (trial.gain - before.gain.detach()).double()
+        good = (trial.divergence <= region.max_kl) & (gained > region.accept * tried * promised) & (gained > 0.0)
         good = good & (share == 0.0) & ~wrong
         share = torch.where(good, tried, share)
-        gain, divergence = torch.where(good, found.gain, gain), torch.where(good, found.divergence, divergence)
+        gain, divergence = torch.where(good, trial.gain, gain), torch.where(good, trial.divergence, divergence)
         if share.device.type == "cpu" and share > 0.0:
             break
     _place(parameters, origin + share * torch.where(wrong, torch.zeros_like(whole), whole))
