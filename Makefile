@@ -15,13 +15,14 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-noise test-gpu search traces snapshots wheel-check check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-long test-noise test-gpu search traces snapshots wheel-check check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
 	@echo "make test        install everything, then the fast tests"
 	@echo "make football    install Google Research Football from the wheel in LUDUS_WHEELS ($(LUDUS_WHEELS))"
 	@echo "make test-slow   the slow tests"
+	@echo "make test-long   the long ones, which CI leaves out: learning gates, games of packages one by one, repeated kills"
 	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/how-to/reproduce.md)"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
@@ -63,7 +64,10 @@ test: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile -q
 
 test-slow: install $(if $(WHEEL),football)
-	$(BIN)/python -m pytest -m "slow and not gpu" -n 4 --dist loadfile -q --durations=15
+	$(BIN)/python -m pytest -m "slow and not long and not gpu" -n 4 --dist loadfile -q --durations=15
+
+test-long: install $(if $(WHEEL),football)
+	$(BIN)/python -m pytest -m "long and not gpu" -n 4 --dist loadfile -q --durations=15
 
 NOISE ?= 1
 test-noise: export LUDUS_ROUNDING_NOISE := $(NOISE)

@@ -1,12 +1,13 @@
 """Property tests try the same examples in every run, so that a change is what makes one fail; `make search` tries others. Torch has one
 thread in each process of the tests, as it has under `make`: more threads than cores wait for each other. What JAX compiles is played for a
-few steps, so that compiling it well takes longer than it saves."""
+few steps, so that compiling it well takes longer than it saves. Tests marked `long` are slow ones that `make test-slow` leaves out."""
 
 import gc
 import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,13 @@ LONGEST = (
 """What takes long is begun first, so that at the end no process works alone: beginnings of paths below tests/."""
 
 
+NAMES = {
+    "slow": ("mark.slow", "mark.long", "runtime_apart", "apart: str"),
+    "long": ("mark.long",),
+    "gpu": ("mark.gpu",),
+}
+"""Words by which a file with tests of a mark is known before it is imported. `apart` is a fixture that is slow on Ray."""
+
 DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
 """With `cpu`, tests of cards run on any machine, to see that they run."""
 
@@ -91,7 +99,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+@cache
+def names(path: Path, mark: str) -> bool:
+    """Whether the text of a file names a mark."""
+    text = path.read_text(encoding="utf-8")
+    return any(word in text for word in NAMES[mark])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test that the run is for: importing all takes each process ten seconds."""
+    mark = config.option.markexpr.partition(" ")[0]
+    is_test = collection_path.match("test_*.py")
+    return True if mark in NAMES and is_test and not names(collection_path, mark) else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.add_marker("slow")
+        for mark in NAMES:
+            if item.get_closest_marker(mark) is not None and not names(item.path, mark):
+                raise pytest.UsageError(f"{item.nodeid} is {mark}, and its file has none of the words {NAMES[mark]}")
+
     def place(item: pytest.Item) -> int:
         path = item.nodeid.removeprefix("tests/")
         return next((k for k, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))

@@ -40,6 +40,12 @@ SAME = {
 }
 """Cases of functions that are compiled for others."""
 REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in names}
+LONG = REASONS.keys() - {names[0] for names in UNCOMPILED.values()}
+"""Cases for whose reason another one stands."""
+
+
+def marks(name):
+    return [] if name in FAST else [pytest.mark.long if name in LONG else pytest.mark.slow]
 
 
 def compile_by(monkeypatch, backend):
@@ -69,9 +75,7 @@ def both_learn(case, *, sizes=1):
     return compiled
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in SAME]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in CASES if name not in SAME])
 def test_a_whole_step_is_one_graph(name, request, compiles):
     """Of every learner, or it says why not; whatever the coefficients of its loss are just now."""
     with warnings.catch_warnings():
@@ -87,7 +91,7 @@ def test_a_whole_step_is_one_graph(name, request, compiles):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler, which torch compiles with")
-@pytest.mark.parametrize("name", ["ppo", "sac"])  # of either shell; compiling takes most of a minute each
+@pytest.mark.parametrize("name", [pytest.param("ppo", marks=pytest.mark.long), "sac"])  # of either shell; a minute each
 def test_compiled_steps_are_the_same(name, request):
     torch._dynamo.reset()
     assert str(both_learn(Case(name, request)).placement) == "cpu (torch, compiled): as asked for"

@@ -13,7 +13,7 @@ from ludus.core.config import to_yaml
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 GATES = {
     "memory-ppo": (1.0, ">=", 0.95),
@@ -27,7 +27,7 @@ well within what learning comes to and out of reach without it: rounding differs
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_it_is_learned(name: str, tmp_path: Path) -> None:
+def test_task_reaches_its_gate(name: str, tmp_path: Path) -> None:
     task, (share, how, bar) = TASKS[name], GATES[name]
     result = run(parse_scenario(to_yaml(scenario(task, 0, share=share))), run_dir=tmp_path / "run", report=False)
     exact = task.score == "exploitability"

@@ -30,7 +30,7 @@ def test_curiosity_opens_a_door_that_ppo_does_not():
     assert found["rnd"] > found["ppo"] + 0.4, found
 
 
-@pytest.mark.parametrize("kind", ["gail", "airl"])
+@pytest.mark.parametrize("kind", ["gail", pytest.param("airl", marks=pytest.mark.long)])
 def test_an_expert_is_imitated_without_a_reward(tmp_path, kind):
     """The expert goes straight to the middle, which costs 1.6 in an episode on average; who stands still pays 12.2."""
     env = make_env("gym_tasks:Reach", num_envs=1)

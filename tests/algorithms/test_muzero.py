@@ -292,7 +292,7 @@ def test_games_that_are_not_played_in_turn_are_refused_before_anything_is_played
         small().check_start(env)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cartpole_is_learned_in_a_model_that_is_learned(tmp_path):
     """From 22 steps to more than 45 in a tenth of the preset's decisions, with few simulations: seeds 0 to 5 came to 118 to 491, and one
     run under rounding noise to 68."""

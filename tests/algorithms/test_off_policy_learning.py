@@ -20,15 +20,19 @@ SMALL = {"hidden": [64, 64], "batch": 128, "rollout": 16, "learning_rate": 2e-3,
 MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_policy": 0.02, "temperature": 3.0}
 
 
+def long(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "decisions", "algorithm", "least"),
     [
         ("pendulum", 6000, {"kind": "ddpg"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
-        ("cartpole", 9000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
-        ("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),
-        (
+        long("cartpole", 9000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
+        long("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),
+        long(
             "cartpole-apex",
             30000,
             {
@@ -43,7 +47,9 @@ MPO = {"target_period": 25, "epsilon_std": 1e-3, "alpha_std": 10.0, "epsilon_pol
     ],
     ids=["ddpg", "sac-discrete", "mpo-discrete", "apex-ddpg", "apex"],
 )
-def test_it_learns(preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path) -> None:
+def test_short_run_of_a_preset_learns(
+    preset: str, decisions: int, algorithm: dict[str, object], least: float, tmp_path: Path
+) -> None:
     """Greedy, over 20 episodes. Uniform play earns about -1200 on Pendulum and about 20 on CartPole. With these budgets six seeds of six of
     DDPG, MPO on CartPole and Ape-X pass, and three of three of the others."""
     given = {name: value for name, value in {**SMALL, **algorithm}.items() if value is not None}

@@ -23,8 +23,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_on_leduc(name, tmp_path):
+@pytest.mark.parametrize("name", [pytest.param("mmd", marks=pytest.mark.long), "rnad"])
+def test_exploitability_falls_on_leduc(name, tmp_path):
     """From 2.37, the uniform policy's, within 200,000 episodes."""
     algorithm, most = CASES[name]
     found = exploitability(tmp_path, env=LEDUC, algorithm=algorithm, generations=2, episodes=50_000)
@@ -32,7 +32,7 @@ def test_on_leduc(name, tmp_path):
     assert found[-1] <= most
 
 
-def test_nfsp_on_kuhn(tmp_path):
+def test_exploitability_of_nfsp_falls_on_kuhn(tmp_path):
     """From 11/24, the uniform policy's."""
     response = {"rollout": 250, "hidden": (32,), "batch": 128, "epsilon": 0.06, "learning_rate": 3e-3}
     algorithm = {"kind": "nfsp", "hidden": (32,), "batch": 512, "best_response": response, "learning_rate": 3e-3}

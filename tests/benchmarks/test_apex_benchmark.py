@@ -87,9 +87,8 @@ def test_versions_are_judged_every_thousand_decisions_once_there_are_updates(mon
     assert (watch.figures["decisions"], watch.figures["updates"], watch.figures["score"]) == (3072, 1036, 499.0)
 
 
-@pytest.mark.slow
-def test_a_worker_tells_how_long_it_took() -> None:
-    """As the harness runs it."""
+@pytest.mark.long
+def test_worker_process_prints_figures_as_the_harness_runs_it() -> None:
     command = [sys.executable, "-m", "benchmarks.apex_worker", "--actors", "1", "--decisions", "1500"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
     figures = json.loads(told.splitlines()[-1])

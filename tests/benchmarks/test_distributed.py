@@ -93,8 +93,8 @@ def test_progress_outside_of_training_is_no_training() -> None:
     assert watch.shares == []
 
 
-@pytest.mark.slow
-def test_a_small_version_of_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.long
+def test_quick_run_in_one_process_and_on_ray_writes_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = ["cartpole, in one process", "cartpole, on Ray"]
     assert BENCHMARK.main(["--quick", "--only", *measured, "--results", str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bar ")]

@@ -9,7 +9,7 @@ from benchmarks import gpu
 from ludus.backend import device
 
 QUICK = {"play", "nash_conv", "compiled", "auto_learning", "auto_acting", "auto_trees"}
-"""The others are slow tests."""
+"""The others take longer than a change of what they measure is worth: long tests."""
 
 
 def test_without_a_card_every_bar_is_unjudged(
@@ -25,9 +25,9 @@ def test_without_a_card_every_bar_is_unjudged(
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in gpu.KINDS]
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in gpu.KINDS]
 )
-def test_its_code_runs_on_a_cpu(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_of_each_kind_runs_on_a_cpu(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Both roads of NashConv agree, or the worker fails."""
     if kind.startswith("vmas"):
         pytest.importorskip("vmas")

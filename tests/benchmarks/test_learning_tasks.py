@@ -79,7 +79,7 @@ def test_every_row_of_the_issue_is_a_task() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name.split("-")[0] in HEAVY)) for name in TASKS]
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name.split("-")[0] in HEAVY)) for name in TASKS]
 )
 def test_every_task_is_a_scenario_that_its_algorithm_accepts(
     name: str, cartpole_file: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +149,7 @@ def test_exploitability_at_the_end_is_that_of_the_run(tmp_path: Path) -> None:
     assert [TASKS[f"tictactoe-{kind}"].at_end for kind in ("alphazero", "muzero")] == [False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_expert_is_trained_and_recorded_before_it_is_imitated(tmp_path: Path) -> None:
     """In a folder of its own, where the task's scenario finds the file; afterwards all are where they were."""
     task, here = TASKS["cartpole-1-bc"], Path.cwd()

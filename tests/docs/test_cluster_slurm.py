@@ -73,9 +73,8 @@ def processes(scratch: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
-def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path) -> None:
-    """On one node."""
+@pytest.mark.long
+def test_run_on_two_nodes_is_stopped_and_resumed_on_one(tmp_path: Path, scratch: Path) -> None:
     job = os.getpid()  # a port of its own
     first = submit(["try1", *RUN, "--workers", "2"], job=job, submitted=tmp_path, scratch=scratch)
     checkpoints = scratch / f"ludus-{job}" / "runs" / "try1" / "checkpoint"
@@ -106,7 +105,7 @@ def test_a_run_on_two_nodes_is_stopped_and_goes_on(tmp_path: Path, scratch: Path
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_fails_the_job_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
+def test_run_that_fails_fails_its_job_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
     job = os.getpid() + 2
     failing = submit(["try1", "no-such-preset"], job=job, submitted=tmp_path, scratch=scratch, nodes="one")
     said, _ = failing.communicate(timeout=240)

@@ -123,7 +123,7 @@ def test_a_task_that_draws_its_springs_is_the_same_everywhere() -> None:
     assert others == [first, second] == [first, first]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_task_plays_the_same_under_the_same_seed() -> None:
     ids = list_envs("dmc")
     assert len(ids) == 51

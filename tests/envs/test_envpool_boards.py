@@ -181,9 +181,9 @@ def test_returns_of_three_players() -> None:
     assert np.any(returns)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", GAMES)
-def test_zero_sum(name: str) -> None:
+def test_returns_of_every_game_sum_to_zero(name: str) -> None:
     env = vector(name, 8)
     assert env.spec.zero_sum
     timestep, rng, ended = env.reset(keys(6, "sum", count=8)), np.random.default_rng(0), 0

@@ -29,7 +29,7 @@ from ludus.contrib.football.match import TURNED, Engine, Luck
 from ludus.contrib.football.scenarios import KEEPER, Controls, Formation, controls, engine_config, formation, names
 from ludus.contrib.football.view import LEFT, RIGHT, View, agents_view, side_view
 
-slow = pytest.mark.slow
+slow, long = pytest.mark.slow, pytest.mark.long
 
 # ------------------------------------------------------------------------------------------ the contract
 
@@ -37,9 +37,9 @@ SHORT: dict[str, Any] = {"duration": 3}
 CASES = [
     ("academy_3_vs_1_with_keeper", {"sides": "both"}),
     pytest.param("5_vs_5", {"sides": "both", "duration": 20}, marks=slow),
-    pytest.param("academy_3_vs_1_with_keeper", {"sides": "random", "roles": "position"}, marks=slow),
+    pytest.param("academy_3_vs_1_with_keeper", {"sides": "random", "roles": "position"}, marks=long),
     pytest.param("academy_corner", {"agents": 2, "observation": "floats", "masks": None, "state": False}, marks=slow),
-    pytest.param("5_vs_5", {"sides": "right", "keepers": True, "roles": "keeper"}, marks=slow),
+    pytest.param("5_vs_5", {"sides": "right", "keepers": True, "roles": "keeper"}, marks=long),
     pytest.param("5_vs_5", {"sides": "both", "agents": [1, 3], "rewards": {"checkpoints": 0.1, "win": 1}}, marks=slow),
     pytest.param("11_vs_11_kaggle", {"sides": "both", "keepers": True, "observation": "simple115"}, marks=slow),
 ]
@@ -52,9 +52,9 @@ def test_contract(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(f"football/{name}", num_envs=n, **chosen), num_envs=2, steps=steps, team="split")
 
 
-@slow
+@long
 @pytest.mark.parametrize("name", names())
-def test_every_scenario(name: str) -> None:
+def test_every_scenario_replays_to_the_bit(name: str) -> None:
     """Two matches, and the same two again."""
     env, seeds = make_env(f"football/{name}", num_envs=1, **SHORT), np.array([1], np.uint64)
     ledger = Ledger(env.spec, 1, team="split", early_rewards=False)
@@ -183,9 +183,9 @@ def package() -> Any:
     [
         ("5_vs_5", (4, 4), False, 15),
         pytest.param("5_vs_5", (4, 0), False, 200, marks=slow),
-        pytest.param("11_vs_11_kaggle", (1, 1), True, 150, marks=slow),
-        pytest.param("11_vs_11_stochastic", (11, 0), True, 100, marks=slow),
-        pytest.param("academy_3_vs_1_with_keeper", (3, 0), True, 150, marks=slow),
+        pytest.param("11_vs_11_kaggle", (1, 1), True, 150, marks=long),
+        pytest.param("11_vs_11_stochastic", (11, 0), True, 100, marks=long),
+        pytest.param("academy_3_vs_1_with_keeper", (3, 0), True, 150, marks=long),
         pytest.param("academy_corner", (11, 11), True, 400, marks=slow),
     ],
 )
@@ -227,9 +227,9 @@ def test_it_plays_as_the_package_does(
     ("name", "steps"),
     [
         ("5_vs_5", 40),
-        pytest.param("5_vs_5", 400, marks=slow),
+        pytest.param("5_vs_5", 400, marks=long),
         pytest.param("11_vs_11_stochastic", 150, marks=slow),
-        pytest.param("academy_counterattack_hard", 400, marks=slow),
+        pytest.param("academy_counterattack_hard", 400, marks=long),
     ],
 )
 def test_a_match_from_right_to_left_is_the_same_match(name: str, steps: int) -> None:

@@ -98,7 +98,7 @@ def test_contract(id: str) -> None:
     check_env(lambda n: make_env(f"gymnax/{id}", num_envs=n), num_envs=2, steps=40)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_environment_has_the_form_that_it_announces(subtests: pytest.Subtests) -> None:
     """But one that loads pictures, and one that fails in gymnax 0.0.9 itself."""
     for id in sorted(set(list_envs("gymnax")) - {"gymnax/MNISTBandit-bsuite", "gymnax/SimpleBandit-bsuite"}):

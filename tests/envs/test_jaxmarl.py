@@ -192,7 +192,7 @@ def test_hanabis_agents_take_turns() -> None:
         timestep = env.step(tuple(due.mask.argmax(axis=1) for due in timestep.due if due.mask is not None))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_environment_has_the_form_that_it_announces(subtests: pytest.Subtests) -> None:
     for id in list_envs("jaxmarl"):
         with subtests.test(id):

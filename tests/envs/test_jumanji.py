@@ -96,7 +96,7 @@ def test_contract(id: str, options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=num_envs, steps=30)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_environment_has_the_form_that_it_announces(subtests: pytest.Subtests) -> None:
     """But one that calls JAX as it was before 0.10."""
     for id in sorted(set(list_envs("jumanji")) - {"jumanji/Tetris-v0"}):

@@ -75,8 +75,8 @@ def test_what_there_is() -> None:
     assert len(choices) == 2 * 15 * 8 * 4 * 2
 
 
-@pytest.mark.slow
-def test_any_two_choices_together() -> None:
+@pytest.mark.long
+def test_any_two_choices_together_satisfy_vector_env_contract() -> None:
     ids = sorted(list_envs("lbf"), key=lambda id: zlib.crc32(id.encode()))  # a mixed order needs fewer
     for id in covering(ids, [NAME.fullmatch(id).groups("") for id in ids]):  # type: ignore[union-attr]
         check_env(lambda n, id=id: make_env(id, num_envs=n), num_envs=2, steps=6)  # type: ignore[misc]

@@ -100,7 +100,7 @@ class Mirror:
         *((name, {}) for name in SMALL if name != "gather_v5"),
         ("battle_v4", {"minimap_mode": True}),
         ("tiger_deer_v4", {"extra_features": True, "minimap_mode": True}),
-        pytest.param("gather_v5", {}, marks=pytest.mark.slow),
+        pytest.param("gather_v5", {}, marks=pytest.mark.long),
     ],
 )
 def test_equals_the_pettingzoo_interface_step_by_step(name: str, extra: dict[str, Any]) -> None:
@@ -140,9 +140,9 @@ def test_contract(name: str) -> None:
     check_env(small(name), num_envs=2, steps=70, team="split")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["adversarial_pursuit_v4", "battlefield_v5", "tiger_deer_v4"])
-def test_contract_of_the_others(name: str) -> None:
+def test_other_magent2_environments_satisfy_vector_env_contract(name: str) -> None:
     check_env(small(name), num_envs=2, steps=30, team="split")
 
 

@@ -167,7 +167,7 @@ def test_what_there_is() -> None:
     assert {"mamujoco/HalfCheetah-2x3", "mamujoco/Ant-2x4", "mamujoco/Humanoid-9|8"} <= set(list_envs("mamujoco"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_partition_plays() -> None:
     for id in [*list_envs("mamujoco"), "mamujoco/ManySegmentAnt-2x1"]:
         env = make_env(id, num_envs=1, state=True)

@@ -109,10 +109,10 @@ def test_what_there_is() -> None:
     assert list_envs("mpe2") == [f"mpe2/{name}" for name in names.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("id", list_envs("mpe2"))
 @pytest.mark.parametrize("continuous", [False, True])
-def test_all_of_them(id: str, continuous: bool) -> None:
+def test_every_mpe2_environment_satisfies_vector_env_contract(id: str, continuous: bool) -> None:
     check_env(
         lambda n: make_env(id, num_envs=n, max_cycles=8, continuous_actions=continuous),
         num_envs=2,

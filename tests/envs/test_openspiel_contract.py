@@ -45,9 +45,9 @@ def test_contract(game):
     check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=3, steps=40)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("id", list_envs("openspiel"))
-def test_contract_on_every_game(id):
+def test_every_game_satisfies_vector_env_contract(id):
     if id in UNFIT:
         pytest.skip(UNFIT[id])
     game = load_game(id)

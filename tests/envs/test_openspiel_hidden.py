@@ -82,7 +82,7 @@ def test_twins_look_alike(name):
         assert seen >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PUBLIC, *LEAKS])
 def test_tensors_that_tell_more_are_known_by_name(name):
     game = load_game(name)

@@ -130,7 +130,7 @@ def test_illegal_moves_are_found_out() -> None:
         env.step(tuple(np.zeros(len(due.slot), int) for due in timestep.due))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_game_has_the_form_that_it_announces(subtests: pytest.Subtests) -> None:
     for id in list_envs("pgx"):
         with subtests.test(id):

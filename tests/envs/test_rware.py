@@ -70,8 +70,8 @@ def test_what_there_is() -> None:
     assert len(list_envs("rware")) == 4 * 19 * 3  # sizes, agents and difficulties
 
 
-@pytest.mark.slow
-def test_each_number_of_agents() -> None:
+@pytest.mark.long
+def test_each_number_of_agents_satisfies_vector_env_contract() -> None:
     """Sizes and difficulties take turns: each size comes with each difficulty."""
     for agents, size, difficulty in zip(
         range(1, 20), cycle(["tiny", "small", "medium", "large"]), cycle(["-easy", "", "-hard"]), strict=False

@@ -131,7 +131,7 @@ def run(
         env.close()
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("kind", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_in_a_step_that_goes_on(kind: signal.Signals, tmp_path: Path) -> None:
     deaths = games.Deaths(str(tmp_path), at=((seed(2, 2), 1),), kind=kind)
     cut, restarts = run(deaths, restarts=5, deadline=DEADLINE if kind == signal.SIGSTOP else None)
@@ -163,7 +163,13 @@ def test_several_at_once(tmp_path: Path) -> None:
     assert (cut, restarts) == ([[0]] * 5, 3)
 
 
-@pytest.mark.parametrize("column", [("due", "observation"), ("ended", "slot"), ("finished", "length")])
+@pytest.mark.parametrize(
+    "column",
+    [
+        ("due", "observation"),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (("ended", "slot"), ("finished", "length"))),
+    ],
+)
 def test_while_it_writes(column: tuple[str, str], tmp_path: Path) -> None:
     cut, restarts = run(games.Deaths(str(tmp_path), column=column), restarts=5, workers=1)
     assert restarts == 1
@@ -242,7 +248,9 @@ class Killer:
         os.kill(pid, self._kind)
 
 
-@pytest.mark.parametrize(("kind", "strikes", "kills"), [(signal.SIGKILL, 4, 6), (signal.SIGSTOP, 2, 2)])
+@pytest.mark.parametrize(
+    ("kind", "strikes", "kills"), [(signal.SIGKILL, 4, 6), pytest.param(signal.SIGSTOP, 2, 2, marks=pytest.mark.long)]
+)
 def test_at_random(kind: signal.Signals, strikes: int, kills: int) -> None:
     make = partial(games.walks, deaths=games.Deaths(""))
     deadline = DEADLINE if kind == signal.SIGSTOP else None

@@ -137,9 +137,9 @@ def test_some_begin_anew_and_the_others_go_on(id: str) -> None:
     check_renewal(id)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("id", list_envs("vmas"))
-def test_some_begin_anew_in_every_scenario(id: str) -> None:
+def test_environments_of_every_scenario_begin_anew_one_by_one(id: str) -> None:
     check_renewal(id)
 
 

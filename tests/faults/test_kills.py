@@ -43,6 +43,8 @@ WORDS = {
     "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
+LONG = {"gcs", "shard", "async-node-large"}
+"""Each on a Ray of its own: minutes. That Ray itself dies, `raylet` shows; that a run ends with a part and is resumed, `process-rank`."""
 HERE = {"gcs", "process-rank"}
 """What ends, and is gone on with in one process rather than on Ray."""
 
@@ -61,8 +63,11 @@ def whole(folder: Path) -> Path:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", sorted(VICTIMS.keys() - SHOWN.keys()))
-def test_a_kill(name: str, folder: Path, whole: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in sorted(VICTIMS.keys() - SHOWN.keys())],
+)
+def test_run_recovers_from_a_kill_or_is_resumed(name: str, folder: Path, whole: Path) -> None:
     loop = Loop(
         name,
         VICTIMS[name],
@@ -81,7 +86,7 @@ def test_a_kill(name: str, folder: Path, whole: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole: Path) -> None:
+def test_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole: Path) -> None:
     scene = Scene(folder / "worn-out", folder / "t")
     try:
         scene.begin([*WORKERS, "runtime.kind=processes", *SHORT, BACKGROUND, "runtime.restarts=0"])
@@ -99,7 +104,7 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole
         assert [event.kind for event in reader.events() if event.level == "warning"].count("evaluation") == 1
 
 
-def test_a_difference_would_be_seen(folder: Path, whole: Path) -> None:
+def test_flaws_of_a_damaged_run_are_reported(folder: Path, whole: Path) -> None:
     """The comparison itself: a lost match, a changed policy."""
     hurt = folder / "hurt"
     shutil.copytree(whole, hurt)

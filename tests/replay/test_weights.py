@@ -118,8 +118,8 @@ class Stores:
         return totals
 
 
-@pytest.mark.slow
-def test_one_transfer_for_a_node_and_a_version(cluster):
+@pytest.mark.long  # sixteen processes
+def test_weights_reach_each_node_once_a_version(cluster):
     from ludus.runtime.ray_runtime import RayRuntime
 
     runtime = RayRuntime(address=cluster.address)
@@ -156,7 +156,7 @@ class Sink:
         return join([some for part in parts for some in part])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_trajectories_that_are_lost_with_a_node_are_played_again(cluster):
     """Workers have answered that they are done, and nobody has taken what they left: too much to come with the answer."""
     from ludus.runtime.ray_runtime import RayRuntime

@@ -47,7 +47,9 @@ def train(name: str, run_dir: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n in ("by_player", "exact"))) for n in NAMES]
+)
 def test_a_run_is_the_same_whenever_checkpoints_are_taken(
     name: str, whole: tools.Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

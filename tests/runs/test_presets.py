@@ -306,6 +306,8 @@ ENDS = {
 }
 """The NashConv that a preset stops at, and generations at most."""
 LONG = {"leduc-xdo", "leduc-exact", "tic-tac-toe"}
+ELSEWHERE = {"football-5v5", "football-5v5-script", "pong-vmpo"}
+"""Seconds each: those of football are run by test_football_roads; of the last, the game by `pong` and the algorithm by `cartpole-vmpo`."""
 
 
 def train(name: str, folder: Path, *changes: str) -> Result:
@@ -318,7 +320,11 @@ def test_none_is_forgotten() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in SHORT if n in FAST or n not in ENDS],
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST) + [pytest.mark.long] * (n in ELSEWHERE))
+        for n in SHORT
+        if n in FAST or n not in ENDS
+    ],
 )
 def test_first_generations(name: str, tmp_path: Path, cartpole_file: Path) -> None:
     # Who plays alone trains anew in each; where payoffs are played or responses learned, more of the same takes long.

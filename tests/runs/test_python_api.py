@@ -371,7 +371,8 @@ def test_a_result_is_printed_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @WARNED
-def test_a_lambda_goes_to_the_workers(apart: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", ["processes", pytest.param("ray", marks=pytest.mark.long)], indirect=True)
+def test_lambda_that_makes_an_environment_goes_to_the_workers(apart: str, tmp_path: Path) -> None:
     make: Callable[[], Coin] = lambda: Coin()  # noqa: E731
     for name, runtime in (("here", {}), ("apart", {"kind": apart, "workers": 2, "tasks": 1})):
         ludus.run(learner(make, runtime={"shards": 2, **runtime}), run_dir=tmp_path / name, report=False)

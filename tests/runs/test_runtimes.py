@@ -214,10 +214,10 @@ def test_workers_that_play_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 @pytest.mark.parametrize("apart", ["processes"], indirect=True)
-def test_apart_elsewhere(tmp_path: Path, algorithm: str, elsewhere: str) -> None:
-    """On Ray: `async-node-large` of tests/faults."""
+def test_asynchronous_run_is_resumed(tmp_path: Path, algorithm: str, elsewhere: str) -> None:
+    """On Ray: `async-node-large` of the long kills of tests/faults."""
     changes = [
         f"algorithm={{kind: {algorithm}}}", *(["algorithm.batch=24"] if algorithm == "ppo" else ["algorithm.rollout=24",
         "algorithm.min_size=24"]), "generations=1", elsewhere, "runtime.workers=2",
@@ -233,14 +233,10 @@ def test_apart_elsewhere(tmp_path: Path, algorithm: str, elsewhere: str) -> None
 
 
 @pytest.mark.slow
-def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> None:
-    """One rank is equal to the bit, two are to rounding; a run moves between them at a barrier."""
-    here = policies(tmp_path, "generations=1", name="here")
+def test_two_trainers_in_processes_of_their_own_learn_what_one_process_does(tmp_path: Path, elsewhere: str) -> None:
+    """To rounding."""
+    policies(tmp_path, "generations=1", name="here")
     away = ["generations=1", elsewhere, "runtime.workers=2", "runtime.tasks=1"]
-    assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
-    for name in ("here", "one"):  # where it learned comes with the result
-        with Reader(tmp_path / name) as reader:
-            assert reader.summary().learned_on == ["cpu (passes written out): there is no card"]
     policies(tmp_path, *away, "runtime.trainers=2", name="two")
     for path in sorted((tmp_path / "here" / "policies").rglob("*.safetensors")):
         other = tmp_path / "two" / path.relative_to(tmp_path / "here")
@@ -248,6 +244,18 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> N
         assert ours.keys() == theirs.keys()
         for name, array in ours.items():
             np.testing.assert_allclose(theirs[name], array, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", ["processes"], indirect=True)
+def test_one_trainer_in_a_process_of_its_own_is_equal_to_the_bit(tmp_path: Path, elsewhere: str) -> None:
+    """And a run moves between it and one process at a barrier."""
+    here = policies(tmp_path, "generations=1", name="here")
+    away = ["generations=1", elsewhere, "runtime.workers=2", "runtime.tasks=1"]
+    assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
+    for name in ("here", "one"):  # where it learned comes with the result
+        with Reader(tmp_path / name) as reader:
+            assert reader.summary().learned_on == ["cpu (passes written out): there is no card"]
     resume(
         tmp_path / "one",
         ["generations=2", "runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0"],
@@ -257,10 +265,10 @@ def test_trainers_in_processes_of_their_own(tmp_path: Path, elsewhere: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainers", [0, 1])
+@pytest.mark.parametrize("trainers", [pytest.param(0, marks=pytest.mark.long), 1])
 @pytest.mark.parametrize("apart", ["processes"], indirect=True)
-def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhere: str) -> None:
-    """Two shards, a barrier, and a resume. On Ray, tables are in test_sharded_apart, and a run's among the kills of tests/faults."""
+def test_run_with_tables_in_processes_of_their_own_is_resumed(tmp_path: Path, trainers: int, elsewhere: str) -> None:
+    """Two shards, a barrier, and a resume. On Ray, tables are in test_sharded_apart, and a run's among the long kills of tests/faults."""
     changes = [
         "algorithm={kind: dqn, rollout: 24, min_size: 24, batch: 8, hidden: [8]}", "generations=1",
         elsewhere, "runtime.table_shards=2", f"runtime.trainers={trainers}", "runtime.prefetch=1",
@@ -275,9 +283,11 @@ def test_tables_in_processes_of_their_own(tmp_path: Path, trainers: int, elsewhe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", ["processes"], indirect=True)
-def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str) -> None:
+def test_run_of_three_workers_is_resumed_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
     """Begun on as many workers as there are shards, gone on with by one process: as a run that was never stopped. With fewer workers, and
-    on Ray, the trainers' test does so, too."""
+    on Ray: after the kills of tests/faults."""
     here = policies(tmp_path, "generations=2", name="here")
     policies(tmp_path, "generations=1", elsewhere, "runtime.workers=3", name="moved")
     monkeypatch.chdir(tmp_path)
@@ -288,8 +298,9 @@ def test_a_run_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """And bots play in processes beside each of Ray's workers."""
+def test_train_command_runs_on_ray_with_bots_beside_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     line = ["train", "kuhn", "algorithm=ppo", "generations=1", "response.episodes=500", "--name", "a"]
     bots = [

@@ -64,11 +64,11 @@ def nothing_is_left(folder, processes=(), seconds=30):
     [
         ("wait", signal.SIGKILL, -signal.SIGKILL),
         ("wait", signal.SIGINT, 1),
-        ("exit", None, 5),
-        ("abort", None, -signal.SIGABRT),
+        pytest.param("exit", None, 5, marks=pytest.mark.long),
+        pytest.param("abort", None, -signal.SIGABRT, marks=pytest.mark.long),
     ],
 )
-def test_a_driver_with_busy_parts(start, end, sent, code):
+def test_driver_that_ends_with_busy_parts_leaves_nothing(start, end, sent, code):
     driver, folder = start(end)
     assert driver.stdout.readline() == "busy\n"
     processes = descendants(driver.pid)
@@ -84,8 +84,8 @@ def test_a_driver_with_busy_parts(start, end, sent, code):
     nothing_is_left(folder, processes)
 
 
-@pytest.mark.parametrize("seconds", [0.3, 1.5])
-def test_ctrl_c_while_ray_starts(start, seconds):
+@pytest.mark.parametrize("seconds", [pytest.param(0.3, marks=pytest.mark.long), 1.5])
+def test_ctrl_c_while_ray_starts_ends_the_driver_and_leaves_nothing(start, seconds):
     driver, folder = start("wait")
     time.sleep(seconds)
     os.killpg(driver.pid, signal.SIGINT)
