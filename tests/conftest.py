@@ -23,10 +23,9 @@ if SET := os.environ.get("ATEN_CPU_CAPABILITY"):  # torch would take what it com
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's script has it for what it starts with &
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what the tests start inherits that a Ctrl-C is heard
 
-settings.register_profile(
-    "fixed", derandomize=True, deadline=None
-)  # how long an example takes says how busy the machine is
-settings.register_profile("search", print_blob=True, deadline=None)
+# How long an example takes says how busy the machine is: no deadline. A test that needs fewer examples, or more, says so itself.
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=25)
+settings.register_profile("search", print_blob=True, deadline=None, max_examples=200)
 settings.load_profile("fixed")
 
 LONGEST = (

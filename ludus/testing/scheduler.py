@@ -151,8 +151,8 @@ def check_scheduler(
     - Results that come in another order than their tasks do not keep it from ending.
 
     population: [P] index of each player's population. initial: policies of each population at the start, one number or one each.
-    everywhere: save and load after each result, not only at six places. The invented payoffs are zero-sum, and symmetric where
-    players share a population.
+    everywhere: save and load after every result of a run, not only at six places of others. The invented payoffs are zero-sum, and
+    symmetric where players share a population.
     """
     sizes = (initial,) * len(set(population)) if isinstance(initial, int) else initial
 
@@ -166,10 +166,14 @@ def check_scheduler(
         assert drive(free, twice=True) == expected, "a result that was given twice did not count once"
         assert drive(free, idle=True) == expected, "next_tasks with free=0 changed what it gave later"
         for when in ("asked", "answered"):
-            for step in range(len(expected)) if everywhere else _spread(len(expected)):
-                again = drive(free, restart=(when, step))
+            places = [{step} for step in _spread(len(expected))]
+            if everywhere:
+                places.append(set(range(len(expected))))
+            for steps in places:
+                again = drive(free, restarts={(when, step) for step in steps})
+                times = ", ".join(map(str, sorted(steps)))
                 assert again == expected, (
-                    f"saved and loaded after {step} results ({when}, {free} in flight), it went on with other tasks:\n"
+                    f"saved and loaded after {times} results ({when}, {free} in flight), it went on with other tasks:\n"
                     f"{_difference(expected, again)}"
                 )
     drive(4, newest_first=True)
@@ -188,10 +192,10 @@ class _Drive:
         twice: bool = False,
         idle: bool = False,
         newest_first: bool = False,
-        restart: tuple[str, int] | None = None,
+        restarts: set[tuple[str, int]] | None = None,
     ) -> None:
         self.make, self.world, self.free, self.max_tasks = make, world, free, max_tasks
-        self.twice, self.idle, self.newest_first, self.restart = twice, idle, newest_first, restart
+        self.twice, self.idle, self.newest_first, self.restarts = twice, idle, newest_first, restarts or set()
         self.scheduler = make()
         assert isinstance(self.scheduler, Scheduler), missing(self.scheduler, Scheduler)
         self.out: list[Task] = []
@@ -232,9 +236,9 @@ class _Drive:
         return bool(self.out)
 
     def _maybe_restart(self, when: Literal["asked", "answered"]) -> None:
-        if self.restart != (when, len(self.answered)):
+        if (when, len(self.answered)) not in self.restarts:
             return
-        self.restart = None
+        self.restarts.remove((when, len(self.answered)))
         state = _through_checkpoint(self.scheduler.state_dict())
         self.scheduler = self.make()
         self.scheduler.load_state_dict(state)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
@@ -54,7 +54,6 @@ def test_the_nearest_member_by_hand() -> None:
     assert nearest(ratios[[1, 1]])[0] == 0  # the first of equal ones
 
 
-@settings(max_examples=30)
 @given(st.lists(st.floats(0.05, 1), min_size=2, max_size=5), st.floats(0.01, 1), st.randoms())
 def test_its_mean_is_the_divergence(weights: list[float], smoothing: float, random) -> None:
     policy = np.array(weights) / np.sum(weights)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from test_devices import CASES, LITTLE, TORCH, Case, assert_learn_alike
 from torch import Tensor
-from torch._dynamo.backends.common import aot_autograd
 
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.backend import device
@@ -208,6 +207,8 @@ def test_a_compiler_that_fails_is_not_asked_again(monkeypatch):
 
 def test_a_compiler_that_fails_at_the_gradient_is_not_asked_again(monkeypatch):
     """Torch compiles it when it is asked for, which is after the function has answered."""
+    from torch._dynamo.backends.common import aot_autograd
+
     asked = []
 
     def fails(graph, inputs):

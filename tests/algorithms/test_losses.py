@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common import losses
@@ -127,7 +127,6 @@ def reference(p, *, clip_value):
     return found_losses, out.grad.numpy()
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from([None, 0.3]))
 def test_cells_have_the_loss_and_gradient_of_the_rows(p, clip_value):
     states, actions = p["mask"].shape
@@ -190,7 +189,6 @@ def test_rows_of_two_behaviours_are_not_merged():
     assert compressed.logp.tolist() == [-0.5, -0.7]
 
 
-@settings(max_examples=25, deadline=None)
 @given(problems(), st.booleans(), st.booleans())
 def test_q_terms_have_the_loss_and_gradient_of_the_rows(p, dueling, weighted):
     actions = p["mask"].shape[1]

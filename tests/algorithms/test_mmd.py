@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common import losses
@@ -118,7 +118,6 @@ def problems(draw):
     return mask, state, action, rng.standard_normal(n), before, magnet, out, options
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_terms_and_gradients_are_those_of_the_rows(problem):
     mask, state, action, advantage, before, magnet, given_out, options = problem
@@ -194,7 +193,6 @@ def test_fragments_of_one_episode_are_each_paid_what_is_theirs():
     assert found.tolist() == [1, 1, -1, -1, 1, 0, -1]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=1, unique=True), min_size=1, max_size=5)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common.returns import follow, n_step
@@ -68,7 +68,6 @@ def test_c51_target_of_uniform_chances():
     assert error.item() == pytest.approx(np.log(3.0) - np.log(2.0))
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.floats(-3, 3), st.floats(0.01, 1)), min_size=1, max_size=9),
     st.integers(2, 12),
@@ -143,7 +142,6 @@ def test_value_rescaling_and_its_inverse():
     assert values(unscale(rescale(x))) == pytest.approx(values(x))
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.floats(-1e6, 1e6), st.sampled_from([1e-3, 1e-2, 0.1]))
 def test_the_inverse_of_rescaling(x, epsilon):
     there = rescale(t(x), epsilon=epsilon)

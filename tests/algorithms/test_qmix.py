@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from team_games import batch_of, learner_of, rollouts, team_env
@@ -85,7 +85,6 @@ def test_the_mixer_by_hand():
     np.testing.assert_allclose(out, [2 * (np.exp(-1) - 1) + 0.25, 6.25], rtol=1e-15)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_the_mixer_rises_with_every_agents_value(data):
     agents, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))

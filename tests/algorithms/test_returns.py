@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common.returns import bootstrap_values, follow, gae, gae_in_time, lambda_returns, n_step, vtrace
@@ -124,7 +124,6 @@ def naive_n_step(r, n):
     return np.array(out)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rollouts())
 def test_lambda_returns_are_the_mixture_of_n_step_returns(r):
     lam, longest = r["lam"], int(np.diff(r["start"]).max())
@@ -141,7 +140,6 @@ def test_lambda_returns_are_the_mixture_of_n_step_returns(r):
     assert target == pytest.approx(found, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rollouts(), st.integers(1, 8))
 def test_n_step_transitions_make_n_step_returns(r, n):
     total, discount, following = n_step(r["start"], r["reward"], r["tail"], r["gamma"], n)
@@ -149,7 +147,6 @@ def test_n_step_transitions_make_n_step_returns(r, n):
     assert total + discount * after == pytest.approx(naive_n_step(r, n), abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(rollouts())
 def test_vtrace_on_policy_is_the_longest_return(r):
     """With equal policies, no clipping and λ = 1, targets are the n-step returns to the end (Espeholt et al. 2018, equation 2)."""

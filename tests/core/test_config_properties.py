@@ -200,7 +200,7 @@ OPTIONAL = {
     "name": names,
 }
 SCENARIOS = st.fixed_dictionaries({"env": ENV}, optional=OPTIONAL)
-many = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_every_shipped_part_is_generated() -> None:

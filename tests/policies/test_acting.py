@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.backend.mlp import Layout, forward
@@ -24,7 +24,6 @@ def rows(rng: np.random.Generator, n: int, actions: int) -> tuple[np.ndarray, np
     return logits, mask, rng.random((n, 1), dtype=np.float32)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     n=st.integers(1, 40),
     actions=st.integers(1, 9),

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
@@ -22,7 +22,6 @@ def test_merge_by_hand():
     assert (both.n, both.mean.item(), both.m2.item()) == (3, 4.0, 26.0)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), max_size=6), min_size=1, max_size=6))
 def test_merging_equals_the_statistics_of_everything(parts):
     merged = Moments(0, np.full(1, np.nan), np.zeros(1))
@@ -51,7 +50,6 @@ def test_cells_by_hand():
     assert np.argwhere(~view.known).tolist() == [[0, 0], [0, 2], [1, 0], [1, 1]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(logs(), st.randoms(use_true_random=False))
 def test_order_does_not_matter(log, random):
     """Invariant 5, and batches of any size."""
@@ -67,7 +65,6 @@ def test_order_does_not_matter(log, random):
     np.testing.assert_allclose(a.m2, b.m2, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(logs(), st.data())
 def test_twice_counts_once(log, data):
     """Invariant 14: any repeats, at any time, change nothing to the bit."""
@@ -83,7 +80,6 @@ def test_twice_counts_once(log, data):
     assert "unknown" not in other
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 30))
 def test_unequal_seat_draws_do_not_shift_a_cell(first, second):
     """One population, a first-mover advantage of exactly 1: however often each order was played, the cells say the same."""

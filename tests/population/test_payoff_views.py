@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from payoff_samples import logs, match, same, table
 
@@ -35,7 +35,6 @@ def test_exact_blocks_row_by_row_equal_the_whole():
     assert whole.view().known.all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_exact_blocks_of_three_players(data):
     """Overlapping blocks in any order: every cell is reported new exactly once."""
@@ -118,7 +117,6 @@ def test_rounding_differences_of_exact_values_are_no_contradiction():
 # ---------------------------------------------------------------------------------------------- views
 
 
-@settings(max_examples=40, deadline=None)
 @given(logs(), st.integers(1, 11))
 def test_a_view_does_not_change_when_more_is_recorded(log, cut):
     made = table()
@@ -193,7 +191,6 @@ def test_unknown_views_are_refused():
         table().view("decayed", decay=0.0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(logs())
 def test_state_gives_an_equal_table(log):
     """Invariant 11: equal to the bit, and going on equally."""

@@ -102,7 +102,7 @@ _SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 _DTYPES = st.sampled_from(["float32", "float64", "float16", "uint8", "int64", "int32", "bool"])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(0, 7), max_size=9),
     observation=st.tuples(_DTYPES, _SHAPES),

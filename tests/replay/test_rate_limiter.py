@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import DataError, Deadlock, UnknownName
@@ -174,7 +174,6 @@ def halts(allows_insert, allows_sample, insert, batch, take, steps=400) -> bool:
     return False
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     ratio=st.sampled_from([0.25, 0.5, 1, 1.5, 2, 3, 8]),
     min_size=st.integers(1, 12),
@@ -199,7 +198,6 @@ def test_replay_check_refuses_exactly_what_halts(ratio, min_size, low, width, in
         assert expected, "it was refused and does not halt"
 
 
-@settings(max_examples=80, deadline=None)
 @given(min_size=st.integers(1, 12), capacity=st.integers(12, 30), insert=st.integers(1, 12), batch=st.integers(1, 12))
 def test_queue_check_refuses_exactly_what_halts(min_size, capacity, insert, batch):
     expected = halts(
@@ -216,7 +214,6 @@ def test_queue_check_refuses_exactly_what_halts(min_size, capacity, insert, batc
         assert expected, "it was refused and does not halt"
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     data=st.data(),
     ratio=st.sampled_from([0.5, 1, 2, 3]),
@@ -244,7 +241,6 @@ def test_what_passes_for_varying_sizes_never_halts(data, ratio, min_size, low, w
             sampled += down
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_tables_that_pass_never_halt(data):
     """Any order of inserts and batches; items leave when they were sampled often enough, and to make room."""

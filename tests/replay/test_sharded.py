@@ -5,7 +5,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -106,14 +106,12 @@ def run(table, operations):
     return seen, counts
 
 
-@settings(max_examples=50, deadline=None)
 @given(OPERATIONS, st.integers(1, 3), st.sampled_from([None, 1]))
 def test_a_queue_is_that_of_one_place(operations, number, max_lag):
     spec = TableSpec("q", capacity=24, max_lag=max_lag, limiter={"min_size": 3})
     assert run(sharded(spec, number), operations) == run(build_table(spec), operations)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     OPERATIONS,
     st.integers(1, 3),
@@ -128,7 +126,6 @@ def test_an_order_is_that_of_one_place(operations, number, sampler, times, limit
     assert run(sharded(spec, number), operations) == run(build_table(spec), operations)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 30))
 def test_blocks_of_one_size_leave_in_the_order_of_one_place(number, block, inserts):
     spec = TableSpec("r", "ring", capacity=block * number * 3)
@@ -144,7 +141,6 @@ def test_blocks_of_one_size_leave_in_the_order_of_one_place(number, block, inser
     assert counts["evicted"] == theirs.statistics()["evicted"]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=60), st.integers(1, 4))
 def test_blocks_of_any_sizes_fill_it_before_anything_leaves(blocks, number):
     spec = TableSpec("r", "ring", capacity=40)

@@ -305,4 +305,4 @@ def machine(kind: str, max_lag: int | None) -> type[TableMachine]:
 
 TestQueueMachine = machine("queue", 1).TestCase
 TestRingMachine = machine("ring", 1).TestCase
-TestQueueMachine.settings = TestRingMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestQueueMachine.settings = TestRingMachine.settings = settings(stateful_step_count=30)

@@ -122,4 +122,4 @@ class CreditsMachine(RuleBasedStateMachine):
 
 
 TestCreditsMachine = CreditsMachine.TestCase
-TestCreditsMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestCreditsMachine.settings = settings(stateful_step_count=30)

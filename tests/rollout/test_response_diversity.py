@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
@@ -33,7 +33,6 @@ def test_hulls_by_hand(rows: list[list[float]], point: list[float], expected: li
     assert np.allclose(hull_difference(np.array(rows), np.array(point)), expected, atol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 5), st.data())
 def test_the_distance_is_the_least_there_is(m: int, n: int, data: st.DataObject) -> None:
     numbers = st.floats(-5, 5).map(lambda x: round(x, 3))

@@ -128,7 +128,7 @@ def raising(error: Exception) -> Callable[..., NoReturn]:
     return call
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10**6), masked=st.booleans(), together=st.booleans())
 def test_the_same_as_local_copies(seed: int, masked: bool, together: bool) -> None:
     """Whatever is loaded and bound, over several loads, for players with several agents."""

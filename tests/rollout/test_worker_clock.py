@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rollout_streams import StreamEnv
 
@@ -98,7 +98,6 @@ def test_the_clock_goes_on_in_the_next_fragment(streams, amount):
             assert len(t) == finished[episode]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     streams=st.lists(st.text("d.eE", min_size=1, max_size=6).map(lambda s: "d" + s + "e"), min_size=1, max_size=4),
     amount=st.integers(1, 12),

@@ -62,7 +62,6 @@ def tail_time(script: Script, rows: Trajectories, segment: int) -> int:
     return next(t for t, frame in enumerate(script.frames) if t > last and any(a == agent for a, _, _ in frame.due))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     games=st.lists(scripts(), min_size=1, max_size=3),
     amounts=st.lists(st.integers(1, 9), min_size=1, max_size=5),
@@ -118,7 +117,7 @@ def test_fragments_put_together_are_the_episodes(games, amounts, num_envs, seat)
         assert rows_of == whole[: len(rows_of)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(games=st.lists(scripts(), min_size=1, max_size=3), amount=st.integers(1, 7))
 def test_joint_view_has_every_row_once(games, amount):
     env = ScriptedEnv(games, 2, state=True)
@@ -154,7 +153,7 @@ def test_joint_view_refuses_a_player_that_is_not_there():
         joint(worker.run(request).trajectories, env.spec, player=1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(game=scripts())
 def test_random_scripts_keep_the_contract(game):
     by_agent = {a: sum(r for _, _, r in expected(game, a)) for a in range(3)}

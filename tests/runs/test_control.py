@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import RunError
@@ -252,7 +252,6 @@ def test_a_spoilt_order_is_told_once_and_ignored(loop: Loop, content: str) -> No
     assert loop.step() == 0.0
 
 
-@settings(deadline=None)  # it writes to a disk
 @given(content=st.binary(max_size=200))
 def test_no_order_harms_a_run(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     loop = Loop(tmp_path_factory.mktemp("run"))

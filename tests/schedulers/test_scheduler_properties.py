@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.types import MetaSolution, PolicyRef
@@ -18,7 +18,6 @@ from ludus.testing.meta_solver import exact_view
 
 POPULATIONS = st.sampled_from([(0, 0), (0, 1), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 0, 1, 1)])
 SEEDS = st.integers(0, 2**32 - 1)
-patient = settings(deadline=None)  # on a busy machine an example may take long
 
 
 @st.composite
@@ -33,7 +32,6 @@ def leagues(draw: st.DrawFn) -> tuple[LeaguePlayer, list[LeaguePlayer], list[Pla
     return player, mains, past, rates
 
 
-@patient
 @given(leagues())
 def test_matchmaking_is_a_distribution_over_who_is_there(
     league: tuple[LeaguePlayer, list[LeaguePlayer], list[PlayerCheckpoint], dict[Opponent, float]],
@@ -51,7 +49,6 @@ def test_matchmaking_is_a_distribution_over_who_is_there(
         assert of_past >= rules.past - 1e-9
 
 
-@patient
 @given(POPULATIONS, st.integers(0, 3), st.integers(0, 3))
 def test_pairings_seat_everybody_once(population: tuple[int, ...], mine: int, other: int) -> None:
     reference = dict.fromkeys(population, 7)
@@ -65,7 +62,6 @@ def test_pairings_seat_everybody_once(population: tuple[int, ...], mine: int, ot
                 assert all(place == (other if population[p] == q else 7) for p, place in rest)
 
 
-@patient
 @given(POPULATIONS, SEEDS)
 def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(population: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -86,7 +82,6 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
             )
 
 
-@patient
 @given(SEEDS)
 def test_conditionals_make_up_the_joint(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -98,7 +93,6 @@ def test_conditionals_make_up_the_joint(seed: int) -> None:
         np.testing.assert_allclose(told, joint, atol=1e-12)
 
 
-@patient
 @given(SEEDS, st.integers(1, 6))
 def test_rectified_weights_are_on_what_is_beaten(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
@@ -115,7 +109,6 @@ def test_rectified_weights_are_on_what_is_beaten(seed: int, size: int) -> None:
             assert not beats.any() or (weights[~beats] == 0).all()
 
 
-@patient
 @given(SEEDS, st.integers(1, 8), st.integers(1, 8))
 def test_the_supported_are_the_likeliest(seed: int, size: int, most: int) -> None:
     probs = np.random.default_rng(seed).dirichlet(np.full(size, 0.3))
@@ -126,7 +119,6 @@ def test_the_supported_are_the_likeliest(seed: int, size: int, most: int) -> Non
     assert left.size == 0 or left.max() <= probs[kept].min()
 
 
-@patient
 @given(SEEDS, st.integers(1, 6))
 def test_opponents_of_marginals_and_of_their_product_are_alike(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
@@ -141,7 +133,6 @@ def test_opponents_of_marginals_and_of_their_product_are_alike(seed: int, size: 
         assert {entry[0]: pytest.approx(p) for entry, p in zip(factor.entries, factor.probs, strict=True)} == total
 
 
-@patient
 @given(
     SEEDS, st.integers(1, 8), st.sampled_from([UniformPast(), UniformPast(last=2), QualityPast(), PrioritisedPast()])
 )
@@ -159,7 +150,6 @@ def test_the_past_is_met_by_a_distribution(
     assert (after[:-1] <= scores).all()
 
 
-@patient
 @given(SEEDS, st.integers(2, 12), st.floats(0, 0.5))
 def test_losers_and_winners_are_apart(seed: int, size: int, fraction: float) -> None:
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from blocks import BlockTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
@@ -150,7 +150,6 @@ def test_exact_cells_and_self_play_get_nothing():
     assert len(next_cells(everything, solution, goal=MetaStrategy(), units=10).units) == 0
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5000), st.integers(1, 7))
 def test_amounts_and_relabelling(seed, units, at_least):
     rng = np.random.default_rng(seed)
@@ -199,7 +198,6 @@ def test_wrong_amounts():
 # ---------------------------------------------------------------------------------------------- response graphs
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
 def test_overlapping_is_what_pairs_say(seed):
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import SolverError
@@ -169,7 +169,6 @@ def exact_stationary(rates):
     return [float(w / total) for w in weights]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(2, 7), st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_every_entry_keeps_its_digits(n, decades, seed):
     rng = np.random.default_rng(seed)
@@ -231,7 +230,6 @@ def test_moves_by_hand():
 # ---------------------------------------------------------------------------------------------- properties, refusals
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
 def test_scaling_payoffs_is_scaling_alpha(sizes, seed):
     mean = np.random.default_rng(seed).normal(size=(len(sizes), *sizes))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import brentq
@@ -40,7 +40,6 @@ def test_the_radius_is_the_mixture_s_root(n, m2):
     assert exact <= empirical_bernstein(np.array(n), np.array(m2), alpha=0.05) <= 1.03 * exact
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=1, max_size=40))
 def test_past_deviations_are_bounded_whatever_the_order(values):
     for ordered in (values, sorted(values), sorted(values, reverse=True)):

@@ -135,7 +135,7 @@ def test_agrees_with_openspiel(game):
         assert float((best * mean).sum()) == pytest.approx(game[f"welfare_{kind.kind}"], abs=1e-7)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(SHAPES, SEEDS, st.sampled_from(BOTH))
 def test_even_as_scipy_finds(sizes, seed, kind):
     """The same program by sequential quadratic programming."""
@@ -157,7 +157,7 @@ def test_even_as_scipy_finds(sizes, seed, kind):
         assert ours @ ours <= theirs.fun + 1e-6
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(SHAPES, SEEDS, st.sampled_from(BOTH))
 def test_best_and_safest_as_highs_finds(sizes, seed, kind):
     mean = random_game(sizes, seed)
@@ -184,7 +184,6 @@ def test_best_and_safest_as_highs_finds(sizes, seed, kind):
 # ---------------------------------------------------------------------------------------------- properties
 
 
-@settings(max_examples=25, deadline=None)
 @given(SHAPES, SEEDS, st.sampled_from(BOTH), st.sampled_from(SELECTIONS))
 def test_the_gap_is_small_and_true(sizes, seed, kind, select):
     mean = random_game(sizes, seed)
@@ -197,7 +196,7 @@ def test_the_gap_is_small_and_true(sizes, seed, kind, select):
     assert solution.gap < 1e-7
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_correlated_equilibria_are_coarse(seed):
     view = exact_view(random_game((3, 4), seed), zero_sum=False)
@@ -206,7 +205,7 @@ def test_correlated_equilibria_are_coarse(seed):
     assert (coarse**2).sum() <= (told**2).sum() + 1e-9
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SHAPES, SEEDS)
 def test_gains_of_a_product_are_nash_gains(sizes, seed):
     rng = np.random.default_rng(seed)

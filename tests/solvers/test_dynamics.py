@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pyspiel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from open_spiel.python.algorithms import fictitious_play as openspiel_fp
 from open_spiel.python.algorithms import projected_replicator_dynamics as openspiel_prd
@@ -164,7 +164,6 @@ def test_deviation_gains_by_hand():
     np.testing.assert_allclose(normal_form.deviation_gains(mean, (half, half, np.array([0.75, 0.25]))), [0, 0, 0.75])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_deviation_gains_against_enumeration(sizes, seed):
     """The expectation written out over every profile."""
@@ -218,7 +217,6 @@ def test_own_axis_last_by_hand():
     np.testing.assert_array_equal(own_axis_last(mean), [[0, 3, 1, 4, 2, 5], [6, 7, 8, 9, 10, 11]])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_mix_rows_skips_what_is_not_played(rows, width, seed):
     """A row of weight 0 is not even read: NaN in it does not matter."""
@@ -231,7 +229,6 @@ def test_mix_rows_skips_what_is_not_played(rows, width, seed):
     np.testing.assert_allclose(out, expected, atol=1e-13)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
 def test_contract_is_the_payoff_against_the_others(sizes, seed):
     rng = np.random.default_rng(seed)
@@ -253,7 +250,6 @@ def test_projection_by_hand():
     np.testing.assert_allclose(point, [0.2, 0.45, 0.35])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=8), st.floats(0, 1))
 def test_projection_is_the_nearest_point(values, share):
     least = share / len(values)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ludus.metagame.solvers.fictitious_play as module
@@ -27,7 +27,6 @@ def naive(mean, iterations):
     return averages
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1), st.integers(1, 60), st.booleans()
 )

@@ -85,21 +85,21 @@ def test_symmetric_players_stay_symmetric():
     np.testing.assert_allclose(a, [2 / 3, 1 / 3], atol=0.01)  # 6p + 2(1 - p) = 7p
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(SHAPES, SEEDS, st.sampled_from([0.1, 1.0, 10.0, 100.0]))
 def test_answers_are_fixed_points(sizes, seed, rationality):
     mean = np.random.default_rng(seed).normal(size=(len(sizes), *sizes))
     assert distance(exact_view(mean, zero_sum=False), rationality) < 1e-8
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(SEEDS)
 def test_three_players_of_one_population(seed):
     mean = np.random.default_rng(seed).normal(size=(3, 3, 3, 3))
     assert distance(exact_view(mean, zero_sum=False, population=(0, 0, 0)), 3.0) < 1e-8
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(SEEDS)
 def test_scaling_payoffs_is_scaling_rationality(seed):
     mean = np.random.default_rng(seed).normal(size=(2, 3, 4))
@@ -109,7 +109,6 @@ def test_scaling_payoffs_is_scaling_rationality(seed):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(SHAPES, SEEDS, st.booleans())
 def test_derivatives(sizes, seed, shared):
     """Against differences of F."""

@@ -74,7 +74,7 @@ def test_copies_are_counted():
 # ---------------------------------------------------------------------------------------------- properties
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 6), st.integers(1, 6), SEEDS, st.booleans())
 def test_more_even_than_any_other_equilibrium(rows, columns, seed, ties):
     rng = np.random.default_rng(seed)
@@ -86,7 +86,7 @@ def test_more_even_than_any_other_equilibrium(rows, columns, seed, ties):
         assert entropies[0] >= entropies[1] - 1e-6
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(2, 5), SEEDS, st.data())
 def test_a_copy_only_splits(n, seed, data):
     game = np.random.default_rng(seed).integers(-2, 3, size=(n, n)).astype(float)
@@ -100,7 +100,7 @@ def test_a_copy_only_splits(n, seed, data):
     assert after[which] == pytest.approx(after[n], abs=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 6), SEEDS)
 def test_noise_in_the_payoffs_moves_it_little(n, seed):
     """Equilibria of a game of ties jump with the payoffs; strategies within a tolerance of them do not."""

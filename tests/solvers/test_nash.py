@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
@@ -97,7 +97,6 @@ def test_against_linprog(shape, kind):
     assert certified_gap(matrix, found.row, found.column) == pytest.approx(found.gap, abs=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
 @given(arrays(np.float64, st.tuples(st.integers(1, 7), st.integers(1, 7)), elements=st.integers(-3, 3).map(float)))
 def test_small_integer_games(matrix):
     """Ties, duplicates, dominated and irrelevant strategies in every combination."""
@@ -147,7 +146,6 @@ def test_shared_population_pools_the_seat_orders():
     np.testing.assert_allclose(solution.marginals[0], 1 / 3, atol=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
 def test_shared_population_same_strategy_for_both(seed, size):
     matrix = np.random.default_rng(seed).normal(size=(size, size))

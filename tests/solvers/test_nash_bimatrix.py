@@ -5,7 +5,7 @@ import warnings
 import nashpy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.core.errors import SolverError
@@ -72,7 +72,6 @@ def test_the_symmetric_equilibrium_of_chicken(method):
     assert max(apart.marginals[0]) == pytest.approx(1)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 2**32 - 1), st.booleans())
 def test_symmetric_games_have_symmetric_answers(size, seed, integers):
     rng = np.random.default_rng(seed)
@@ -84,7 +83,6 @@ def test_symmetric_games_have_symmetric_answers(size, seed, integers):
         assert deviation_gains(view, solution.marginals).sum() <= 1e-9
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_agrees_with_nashpy(m, n, seed):
     """Of the equilibria that nashpy's vertex enumeration finds, the one with the highest welfare."""
@@ -103,7 +101,6 @@ def test_agrees_with_nashpy(m, n, seed):
     assert max(ours.gap, path.gap) < 1e-9
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]))
 def test_degenerate_games(m, n, seed, largest):
     """Payoffs of few values: ties, duplicates, continua of equilibria. Both players' answers are equilibria all the same."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from open_spiel.python.algorithms import regret_matching as openspiel_rm
 
@@ -84,7 +84,6 @@ def test_three_player_majority():
     assert solution.gap == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_the_regret_bound_on_zero_sum_games(m, n, seed):
     """Each player's average regret is at most range * sqrt(strategies / iterations) (Cesa-Bianchi and Lugosi 2006, theorem 2.1, p = 2)."""

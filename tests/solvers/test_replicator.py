@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from open_spiel.python.algorithms import projected_replicator_dynamics as openspiel_prd
 
@@ -100,7 +100,6 @@ def test_kinks_are_stepped_over_one_by_one():
     np.testing.assert_allclose(average, expected, atol=1e-8)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.integers(0, 2**32 - 1),

@@ -66,7 +66,7 @@ def drawn(solver, sizes, seed):
 
 
 @pytest.mark.parametrize("solver", [*ANY_GAME, *WITH_UNITS, MaxEntropyNash()], ids=str)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(sizes=SHAPES, seed=SEEDS)
 def test_renaming_strategies_renames_the_answer(solver, sizes, seed):
     mean, zero_sum = drawn(solver, sizes, seed)
@@ -79,7 +79,7 @@ def test_renaming_strategies_renames_the_answer(solver, sizes, seed):
 
 
 @pytest.mark.parametrize("solver", [*ANY_GAME, MaxEntropyNash()], ids=str)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(sizes=SHAPES, seed=SEEDS, scale=st.floats(0.01, 100.0), shift=st.floats(-10.0, 10.0))
 def test_units_do_not_matter(solver, sizes, seed, scale, shift):
     """One unit and one zero for all players."""
@@ -89,7 +89,7 @@ def test_units_do_not_matter(solver, sizes, seed, scale, shift):
 
 
 @pytest.mark.parametrize("solver", [*ANY_GAME, *WITH_UNITS, PFSPSolver()], ids=str)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(players=st.integers(1, 4), most=st.integers(1, 4), which=st.integers(0, 3), seed=SEEDS)
 def test_one_strategy_is_no_choice(solver, players, most, which, seed):
     """1 by 1, and 1 by n: the only one who has a choice makes the same one in any number of players."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ludus
@@ -136,7 +136,6 @@ def test_what_was_drawn_ahead_is_the_same() -> None:
         np.testing.assert_array_equal(array, ahead[0].weights[name])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     ratio=st.sampled_from([0.3, 1.0, 2.5, 8.0]),
     low=st.integers(-20, 20),
