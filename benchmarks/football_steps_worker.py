@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.lines import Lines
-from ludus.contrib.football.match import Luck
+from ludus.contrib.football.match import MatchSeed
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
 from ludus.envs.publisher_kernels import episode_seed
@@ -60,7 +60,7 @@ class Bare:
 
     def reset(self) -> None:
         seed = int(episode_seed(self._seed, np.uint64(self._episode)) & np.uint64(0x7FFFFFFF))
-        luck = Luck.of(seed, random_sides=False)
+        luck = MatchSeed.of(seed, random_sides=False)
         self._episode += 1
         self._config["game_engine_random_seed"] = luck.seed
         self._config["reverse_team_processing"] = luck.reverse

@@ -73,9 +73,9 @@ def bare_jumanji(name: str, num_envs: int, batches: list[Any]) -> Step:
     """Its own vectors, which reset by themselves. batches: actions [E × agents]."""
     from jumanji.wrappers import VmapAutoResetWrapper
 
-    from ludus.contrib.envs.jumanji import _made, _package
+    from ludus.contrib.envs.jumanji import _make, _package
 
-    env = VmapAutoResetWrapper(_made(_package(), name, {}))
+    env = VmapAutoResetWrapper(_make(_package(), name, {}))
     step = jax.jit(env.step)
     states = [jax.jit(env.reset)(jax.random.split(jax.random.PRNGKey(0), num_envs))[0]]
     actions, count = [batch.reshape(num_envs, -1) for batch in batches], [0]

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.rollout_setups import Clock, Player
-from ludus.contrib.envs.magent2 import Scratch, engine
+from ludus.contrib.envs.magent2 import EngineBuffer, engine
 from ludus.core.seeding import keys
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.registry import make_env
@@ -119,11 +119,13 @@ class Engines(GridWorlds):
 
     def __init__(self) -> None:
         self._lib = engine()
-        self._views = Scratch(AGENTS * 13 * 13 * 5, np.float32)
-        self._features = Scratch(AGENTS * 34, np.float32)
-        self._targets = Scratch(2, np.uintp)
+        self._views = EngineBuffer(AGENTS * 13 * 13 * 5, np.float32)
+        self._features = EngineBuffer(AGENTS * 34, np.float32)
+        self._targets = EngineBuffer(2, np.uintp)
         self._targets.array[:] = self._views.address, self._features.address
-        self._rewards, self._alive, self._done = (Scratch(AGENTS, kind) for kind in (np.float32, np.bool_, np.int32))
+        self._rewards, self._alive, self._done = (
+            EngineBuffer(AGENTS, kind) for kind in (np.float32, np.bool_, np.int32)
+        )
         super().__init__()
 
     def _act(self, env: Any, actions: list[Any]) -> bool:

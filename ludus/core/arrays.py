@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numba import njit, types
 from numba.core import cgutils, event
+from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import populate_array
@@ -36,11 +37,34 @@ def kernel(*function: Any, **options: Any) -> Any:
 
     def compiled(one: Any) -> Any:
         try:
-            return compile_with(one, cache=True, **_SHARED, **options)
+            return _tolerant(compile_with(one, cache=True, **_SHARED, **options))
         except RuntimeError:  # neither the installation nor the home can be written: compiled anew by every process
             return compile_with(one, **_SHARED, **options)
 
     return compiled(*function) if function else compiled
+
+
+class _KernelIndex(IndexDataCacheFile):
+    """numba's index of what is compiled of one function.
+
+    It names the classes of its arguments. An index of an earlier version that names a class that there is no more is stale: numba itself would
+    raise, before it looks at the time of the source.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            overloads: dict[Any, str] = super()._load_index()  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):
+            return {}
+        return overloads
+
+
+def _tolerant(compiled: Any) -> Any:
+    """Return a cached function whose index may be one of an earlier version."""
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if type(index) is IndexDataCacheFile:
+        index.__class__ = _KernelIndex
+    return compiled
 
 
 def inner(*function: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ Turn-based and simultaneous games are the same thing: a turn-based game has fewe
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
@@ -18,92 +19,143 @@ from ludus.core.types import Array, EnvSpec, Timestep
 
 @runtime_checkable
 class VectorEnv(Protocol):
-    """E environments stepped together, as structures of arrays.
+    """E environments that are stepped together, as structures of arrays.
 
-    The same seeds[e] and actions give the same episodes in environment e, whatever else is in the vector, unless `spec.determinism` says
-    that it promises less.
+    The same seeds[e] and actions give the same episodes in environment e, whatever else is in the vector, unless `spec.determinism`
+    promises less.
 
-    Optional attributes, taken for 0 where they are missing: `waited`, seconds spent so far waiting for other processes; `restarts`, how
-    many environments have been restarted so far after a fault.
+    Attributes:
+        spec: What is played: agents, players, spaces.
+        num_envs: E.
+        waited: Optional; seconds spent so far waiting for other processes. 0 where it is missing.
+        restarts: Optional; number of environments that have been restarted so far after a fault. 0 where it is missing.
     """
 
     spec: EnvSpec
     num_envs: int
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """Start anew, with seeds uint64[E]. Each environment plays `episodes` episodes (one number for all, or int64[E], zeros
-        allowed) and is idle (nothing due) after that; None: for ever. `ended` and `finished` are empty in the answer unless an
-        episode has no decisions at all."""
+        """Begin new episodes in all environments.
+
+        Args:
+            seeds: uint64[E], one for each environment.
+            episodes: Number of episodes that each environment plays before it is idle (nothing is due in it any more): one number for all,
+                or int64[E], zeros allowed; None: no limit.
+
+        Returns:
+            The first timestep. `ended` and `finished` are empty unless an episode has no decision at all.
+        """
         ...
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """actions[p]: one row per row of the last `due[p]`, in its order. Raises EnvError on an illegal action."""
+        """Step every environment with a due decision.
+
+        Args:
+            actions: By player; actions[p] has one row for each row of the last `due[p]`, in its order.
+
+        Returns:
+            The next timestep.
+
+        Raises:
+            EnvError: An action is illegal.
+        """
         ...
 
     def snapshot(self) -> bytes | None:
-        """Everything needed to go on from here, without pickle; None: cannot be resumed inside an episode."""
+        """Return all that is needed to continue from here, without pickle; None: the vector cannot be resumed inside an episode."""
         ...
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """Go on from a snapshot of an equal environment; the answer equals the last timestep before it was taken."""
+        """Continue from a snapshot of an equal vector.
+
+        Args:
+            snapshot: Bytes of `snapshot`.
+
+        Returns:
+            The last timestep before the snapshot was taken.
+        """
         ...
 
     def close(self) -> None:
-        """Free what it holds; it is not used again."""
+        """Release all resources. The vector is not used again."""
         ...
 
 
 @contextmanager
 def closed_on_error(env: Any) -> Iterator[None]:
-    """Closes an environment, of any interface, if what is done with it raises: it may hold processes, a port or a window."""
+    """Close an environment, of any interface, if what is done with it raises: it may hold processes, a port or a window."""
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # the first error is what is told
+        with suppress(Exception):  # the first error is reported
             env.close()
         raise
 
 
-class Unsaved:
-    """A `VectorEnv` that cannot be resumed inside an episode, since what goes on in its environments cannot be saved."""
+class NoSnapshotMixin:
+    """A `VectorEnv` that cannot be resumed inside an episode, since the state of its environments cannot be saved."""
 
     spec: EnvSpec
 
     def snapshot(self) -> bytes | None:
-        """None."""
+        """Return None."""
         return None
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
+        """Raise EnvError: there are no snapshots."""
         raise EnvError(f"{self.spec.id} cannot be resumed inside an episode; there is no snapshot to restore.")
 
 
 @runtime_checkable
-class HoldsGames(Protocol):
+class ExposesGameState(Protocol):
     """A `VectorEnv` whose environments are objects that a bot may read (`ludus.policies.bots.StateBot`)."""
 
     def game(self, environment: int) -> object:
-        """The object of one environment, as its author made it, in its present state."""
+        """Return the object of one environment, as its author made it, in its present state.
+
+        Args:
+            environment: Its number, from 0.
+        """
         ...
 
 
 @runtime_checkable
-class Renders(Protocol):
+class SupportsRender(Protocol):
     """A `VectorEnv` that can show itself."""
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
-        """The present state of one environment: an image uint8[height, width, 3], or text."""
+        """Return the present state of one environment: an image uint8[height, width, 3], or text.
+
+        Args:
+            environment: Its number, from 0.
+        """
         ...
 
 
 @runtime_checkable
-class NamesColumns(Protocol):
+class HasColumnNames(Protocol):
     """A `VectorEnv` that names the numbers that it shows and takes."""
 
     def observation_names(self, player: int) -> Sequence[str]:
-        """Of the numbers of the player's observations, which are flat, in order; () if they have no names."""
+        """Return the names of the numbers of the player's observations, which are flat, in order; () without names."""
         ...
 
     def action_names(self, player: int) -> Sequence[str]:
-        """Of the player's actions 0, 1, …; () if they have no names."""
+        """Return the names of the player's actions 0, 1, …; () without names."""
         ...
+
+
+_RENAMED = {
+    "HoldsGames": "ExposesGameState",
+    "NamesColumns": "HasColumnNames",
+    "Renders": "SupportsRender",
+    "Unsaved": "NoSnapshotMixin",
+}
+"""Names of earlier releases, which still work and warn."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.{name} is called {_RENAMED[name]} now.", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

@@ -13,12 +13,12 @@ from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, GivenObject, described, importable
+from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, UserEnvObject, describe_source, importable
 from ludus.envs.game_facts import GameFacts, contents_of, players_of
 
 
 def _switch(value: Any) -> Any:
-    """YAML reads a bare `on` and `off` as true and false."""
+    """Convert true and false to "on" and "off": YAML reads a bare `on` and `off` so."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
@@ -26,7 +26,7 @@ Switch = BeforeValidator(_switch)
 
 
 def _with_module(id: str) -> str:
-    """A game of OpenSpiel's that a module of the user's has registered, with that module: other processes import it by that."""
+    """Return a game of OpenSpiel's that a module of the user's has registered, with that module: other processes import it by that."""
     if not id.startswith("openspiel/") or ":" in id.partition("(")[0] or sys.modules.get("pyspiel") is None:
         return id
     from ludus.envs.openspiel.games import registered_here  # a scenario can be read without loading what it runs on
@@ -35,8 +35,8 @@ def _with_module(id: str) -> str:
 
 
 def with_import(env: Any, module: Any) -> Any:
-    """An environment, in whatever form `Environment.of` takes, that is looked up once this module has been imported. Raises ConfigError for
-    one that is not looked up in a registry."""
+    """Return an environment, in whatever form `Environment.of` takes, that is looked up once this module has been imported. Raises
+    ConfigError for one that is not looked up in a registry."""
     fields = Environment.of(env)
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(f"import: {module!r} was given; the name of a module was expected, my_games say.")
@@ -70,26 +70,26 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
     return value
 
 
-def _without_own(value: dict[str, Any]) -> dict[str, Any]:
-    """Raises ConfigError for what stands beside the options, and not in them."""
+def _refuse_own_fields(value: dict[str, Any]) -> dict[str, Any]:
+    """Raise ConfigError for a field of `Environment` among the options."""
     if own := sorted(Environment.model_fields.keys() & value.keys()):
         raise ConfigError(f"env.options.{own[0]} was given, and that stands beside the options. Give env.{own[0]}.")
     return value
 
 
-def _named_teams(value: dict[str, Any]) -> dict[str, Any]:
-    """A function as `teams` by its name, under which every process and file finds it."""
+def _importable_teams(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a function as `teams` by its name, under which every process and file finds it."""
     teams = value.get("teams")
     if not callable(teams):
         return value
-    found = importable(teams)
-    if found is None:
+    import_name = importable(teams)
+    if import_name is None:
         name = getattr(teams, "__qualname__", repr(teams))
         raise ConfigError(
             f"options.teams={name} was given, a function that no file can name. Put it into a module; a scenario then names it "
             "module:function."
         )
-    return {**value, "teams": found}
+    return {**value, "teams": import_name}
 
 
 SIDES = ("teams", "zero_sum", "utility_range", "symmetry", "state", "determinism", "statistics", "render")
@@ -98,19 +98,27 @@ NEVER_SEEN = frozenset({"batch_size", "determinism", "render", "render_mode", "s
 """Options that leave a match as it is: its speed, pictures of it, what critics see."""
 _PAID = frozenset[str]().union(*(family.shaping for family in FAMILIES.values()))
 UNSEEN = NEVER_SEEN | _PAID | {"statistics", "symmetry", "utility_range", "zero_sum"}
-"""Options that leave what a player sees and does in a decision as it is; these may also be what it is paid, and what is counted and said
+"""Options that leave what a player sees and does in a decision as it is; these may also change its rewards, and what is counted and said
 of a match."""
 
 
 class Environment(Config):
-    """id: `family/name` or `module:Class`. num_envs: environments stepped together; `runtime.shards` cuts them into shards, so
-    results depend on it. tree: compile the game into arrays where it can be enumerated within `node_limit` nodes. workers: subprocesses
-    that share slow environments out. deadline: seconds that a step may take there. restarts: how many faults of environments are repaired
-    before the run ends. wrappers: {kind: name, …}, the innermost first. options: the family's own.
+    """An environment and how it is stepped, as a scenario has them.
 
-    source: from Python, in place of `id`: a class, a function that makes an environment, or an environment. What can be imported gets the
-    id `module:name`. What cannot (a lambda, an object, what the script itself defines) is in no file: such a run goes on only where it is
-    given again, `ludus.resume(run, env=…)`, and other commands cannot play it."""
+    Attributes:
+        id: `family/name`, or `module:Class`.
+        num_envs: Number of environments that are stepped together. `runtime.shards` splits them, so that results depend on it.
+        tree: Whether the game is compiled into arrays, which is possible where it can be enumerated within `node_limit` nodes.
+        node_limit: Nodes of the largest tree that is compiled.
+        workers: Number of subprocesses that slow environments are distributed over.
+        deadline: Seconds that a step may take there; None: no limit.
+        restarts: Number of faults of environments that are repaired before the run ends.
+        wrappers: {kind: name, …}, the innermost first.
+        options: The family's own.
+        source: From Python, in place of `id`: a class, a function that makes an environment, or an environment. What can be imported gets
+            the id `module:name`. What cannot (a lambda, an object, a definition in the script itself) is in no file: such a run is resumed
+            only with it, by `ludus.resume(run, env=…)`, and other commands cannot play it.
+    """
 
     id: Annotated[str, AfterValidator(_with_module)]
     num_envs: int = Field(1024, ge=1)
@@ -120,7 +128,7 @@ class Environment(Config):
     deadline: float | None = Field(None, gt=0, le=LONGEST)
     restarts: int = Field(0, ge=0)
     wrappers: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_wrappers), AfterValidator(_known_wrappers)] = ()
-    options: Annotated[dict[str, Any], AfterValidator(_without_own), AfterValidator(_named_teams)] = Field(
+    options: Annotated[dict[str, Any], AfterValidator(_refuse_own_fields), AfterValidator(_importable_teams)] = Field(
         default_factory=dict
     )
     source: Any = Field(None, exclude=True, repr=False)
@@ -129,7 +137,7 @@ class Environment(Config):
     @model_validator(mode="before")
     @classmethod
     def _beside_options(cls, values: Any) -> Any:
-        """Raises ConfigError for an option that stands beside the others, and not in them."""
+        """Raise ConfigError for an option that is not among `options`."""
         known = SIDES if isinstance(values, Mapping) else ()
         if beside := [name for name in known if name in values and name not in cls.model_fields]:
             raise ConfigError(
@@ -139,16 +147,20 @@ class Environment(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _given(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping) or values.get("source") is None or isinstance(values["source"], GivenObject):
+    def _from_source(cls, values: Any) -> Any:
+        if (
+            not isinstance(values, Mapping)
+            or values.get("source") is None
+            or isinstance(values["source"], UserEnvObject)
+        ):
             return values
         if "id" in values:
             raise ConfigError(f"id={values['id']!r} and source were given, which are one too many. Leave one out.")
-        return {**values, **described(values["source"], values.get("num_envs"))}
+        return {**values, **describe_source(values["source"], values.get("num_envs"))}
 
     @classmethod
     def of(cls, value: Any) -> Any:
-        """What a scenario's `env` may be: options, an id, or what `source` takes; options are passed on as they are."""
+        """Return what a scenario's `env` may be: options, an id, or what `source` takes; options are passed on as they are."""
         if value is None:
             raise ConfigError(f"nothing was given; expected {EXPECTED}.")
         if isinstance(value, str):
@@ -165,15 +177,21 @@ class Environment(Config):
         return self.id.startswith(UNNAMED)
 
     def given_again(self, value: Any) -> Self:
-        """With the object or function that it was made of, in another process. Raises ConfigError where a name says what it is, and for
-        an object that is not as many environments."""
+        """Return it with the object or function that it was made of, in another process.
+
+        Args:
+            value: The object, the function, or an `Environment` of it.
+
+        Raises:
+            ConfigError: The environment is found by a name, or the object is not as many environments as the run has.
+        """
         if not self.unnamed:
             raise ConfigError(
                 f"env was given, and the run's environment is {self.id!r}, which is found by that name. Leave it out."
             )
-        found = described(getattr(value, "source", None) or value, None)
-        source = found["source"] or value  # a function is kept, whatever its name
-        if isinstance(source, GivenObject) and source.num_envs != self.num_envs:
+        fields = describe_source(getattr(value, "source", None) or value, None)
+        source = fields["source"] or value  # a function is kept, whatever its name
+        if isinstance(source, UserEnvObject) and source.num_envs != self.num_envs:
             raise ConfigError(
                 f"one object was given, which is {source.size}, and the run has num_envs={self.num_envs}. Give a "
                 "function that makes them: env=lambda: …"
@@ -182,7 +200,8 @@ class Environment(Config):
 
     @property
     def played(self) -> Environment:
-        """As matches after training are played: as `scored`, and from the game's start, without the random `openings` of OpenSpiel's."""
+        """Return the environment in which matches after training are played: `scored`, and from the game's start, without OpenSpiel's
+        random `openings`."""
         family = FAMILIES.get(self.id.partition("/")[0])
         if family is None:
             return self
@@ -196,7 +215,8 @@ class Environment(Config):
 
     @property
     def scored(self) -> Environment:
-        """As the matches of a run are counted: without rewards that only learners are paid, such as football's for passes."""
+        """Return the environment in which the matches of a run are scored: without rewards for learners only, such as football's for
+        passes."""
         family = FAMILIES.get(self.id.partition("/")[0])
         if family is None:
             return self
@@ -209,7 +229,7 @@ class Environment(Config):
 
     @property
     def own_rewards(self) -> Environment:
-        """With what the game pays by itself."""
+        """Return it with the game's own rewards."""
         family = FAMILIES.get(self.id.partition("/")[0])
         if family is None:  # one's own: what its options mean is not known here
             return self
@@ -223,34 +243,44 @@ class Environment(Config):
         return self if options == self.options else self.model_copy(update={"options": options})
 
     def of_game(self, game: GameFacts | None) -> Self:
-        """It that makes this game only, as a run has it, whichever process it is made in; None: whatever its name stands for."""
+        """Return a copy that makes this game only, as a run has it, in every process; None: any game that its name stands for."""
         copy = self.model_copy()
         copy._game = game
         return copy
 
     def changed_file(self, other: Environment) -> str:
-        """The first file that holds something else for the other one, as far as both know; "" if none does."""
-        theirs = other.files
-        return next((name for name, digest in self.files.items() if theirs.get(name, digest) != digest), "")
+        """Return the first file that holds something else for the other one, as far as both know; "" if none does."""
+        other_files = other.files
+        return next((name for name, digest in self.files.items() if other_files.get(name, digest) != digest), "")
 
     @property
     def files(self) -> Mapping[str, str]:
-        """File -> SHA-256 of the files that the game was read from; {} where that is not known."""
+        """Return file -> SHA-256 of the files that the game was read from; {} where that is not known."""
         return {} if self._game is None else self._game.files
 
     def make(self, *, num_envs: int | None = None, **options: Any) -> VectorEnv:
-        """The vector of environments. Raises what `make_env` does, and EnvError for another game than that of `of_game`. num_envs,
-        options: in place of its own; of fewer environments than `workers`, each has one."""
+        """Make the vector of environments.
+
+        Args:
+            num_envs: Number of environments, in place of its own; of fewer environments than `workers`, each has a subprocess.
+            options: In place of its own.
+
+        Returns:
+            The vector, with its wrappers.
+
+        Raises:
+            LudusError: As `ludus.make_env`; EnvError also for another game than that of `of_game`.
+        """
         return self._make(num_envs, options, [])
 
     def make_described(self, *, num_envs: int | None = None) -> tuple[VectorEnv, GameFacts]:
-        """(As `make`, what the game is without its wrappers.)"""
+        """Return (the vector, as `make`, the facts of the game without its wrappers)."""
         specs: list[EnvSpec] = []
         env = self._make(num_envs, {}, specs)
         return env, GameFacts(id=self.id, players=players_of(specs[0]), files=contents_of(self.id))
 
     def _make(self, num_envs: int | None, options: Mapping[str, Any], specs: list[EnvSpec]) -> VectorEnv:
-        """specs: gets that of the game without wrappers."""
+        """Make the vector. specs: the spec of the game without wrappers is appended."""
         from ludus.envs.registry import make_vector  # a scenario can be read without loading what it runs on
 
         game = self._game

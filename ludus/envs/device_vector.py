@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 class DeviceSlots(NamedTuple):
     """The n agents of one player in E environments, in one step.
 
-    observation: [E, n, *shape], or int64[E, n] ids if the environment has an enumeration; where nothing is due, any observation (a valid
-    id) will do. mask: bool[E, n, A] legal actions, at least one where due; None if all always are, or if ids say it.
-    due: bool[E, n]. reward: float32[E, n], summed since the slot's last decision; read where that one closes: where the slot is due again
-    in the same episode, or ended. ended: bool[E, n], whose open decision closes since its episode (or its agent's part in it) is over; may
-    be set, too, where no decision is open. terminated: bool[E, n], read where ended; otherwise truncated.
-    final: [E, n, *shape], or ids (-1: no information state), final observations, read where truncated; None: nothing is ever truncated.
+    Attributes:
+        observation: [E, n, *shape], or int64[E, n] ids if the environment has an enumeration. Where nothing is due, any observation (a
+            valid id) will do.
+        mask: bool[E, n, A], legal actions, at least one where due; None: all are always legal, or ids say it.
+        due: bool[E, n].
+        reward: float32[E, n], summed since the slot's last decision; read where that decision closes: where the slot is due again in the
+            same episode, or ended.
+        ended: bool[E, n], slots whose open decision closes because the episode (or the agent's part in it) is over; may also be set where
+            no decision is open.
+        terminated: bool[E, n], read where ended; False: truncated.
+        final: [E, n, *shape], or ids (-1: no information state), final observations, read where truncated; None: nothing is ever truncated.
     """
 
     observation: Tensor
@@ -37,11 +42,18 @@ class DeviceSlots(NamedTuple):
 
 class DeviceTimestep(NamedTuple):
     """One step of E environments. An environment whose episode is over begins the next one within the same step: `due` is of the new
-    episode, and `reward`, `ended`, `terminated` and `final` are of the old one. Once its quota is played nothing of it is due any more.
+    episode, and `reward`, `ended`, `terminated` and `final` are of the old one. Once its quota is played, nothing of it is due.
 
-    slots: [P]. over: bool[E], whose episode ended in this step; and of these returns float64[E, P], terminated bool[E], and length
-    int64[E] in environment steps. state: [E, *shape], if the environment has one; final_state: the same, read where over. Tensors may be
-    views or expanded, and stay valid until the next step.
+    Tensors may be views or expanded, and stay valid until the next step.
+
+    Attributes:
+        slots: By player.
+        over: bool[E], environments whose episode ended in this step; the next three are read there.
+        returns: float64[E, P].
+        terminated: bool[E].
+        length: int64[E], environment steps.
+        state: [E, *shape], if the environment has a state.
+        final_state: [E, *shape], read where over.
     """
 
     slots: tuple[DeviceSlots, ...]
@@ -54,26 +66,47 @@ class DeviceTimestep(NamedTuple):
 
 
 class DeviceVectorEnv(Protocol):
-    """E environments that are stepped together on `device`. Nothing in `step` waits for the device or reads from it.
+    """E environments that are stepped together on a device. Nothing in `step` waits for the device or reads from it.
 
-    All that is random is drawn from one generator of the device, which `reset` seeds: on the same device the same seed and actions give the
-    same episodes in an equal vector."""
+    All random numbers are from one generator of the device, which `reset` seeds: on the same device the same seed and actions give the same
+    episodes in an equal vector.
+
+    Attributes:
+        spec: What is played.
+        num_envs: E.
+        device: Where the tensors are.
+    """
 
     spec: EnvSpec
     num_envs: int
     device: torch.device
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
-        """Start anew. seed: in [0, 2**63). Each environment plays `episodes` episodes, at least 1; None: for ever. Nothing is over, or
-        ended, in the answer."""
+        """Begin new episodes.
+
+        Args:
+            seed: In [0, 2**63).
+            episodes: Number of episodes that each environment plays, at least 1; None: no limit.
+
+        Returns:
+            The first timestep, in which nothing is over or ended.
+        """
         ...
 
     def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
-        """actions[p]: int64[E, n], or [E, n, *shape] as the space has it; read where due, legal ones (others are not found out)."""
+        """Step all environments.
+
+        Args:
+            actions: By player; actions[p] is int64[E, n], or [E, n, *shape] as the space has it, read where due. Illegal actions are not
+                detected.
+
+        Returns:
+            The next timestep.
+        """
         ...
 
     def close(self) -> None:
-        """Free what it holds; it is not used again."""
+        """Release all resources. The vector is not used again."""
         ...
 
 
@@ -82,5 +115,13 @@ class OffersDevice(Protocol):
     """A `VectorEnv` that can make the same environments on a device."""
 
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
-        """Raises EnvError where that is not possible there."""
+        """Make environments like these on a device.
+
+        Args:
+            device: Where their tensors are to be.
+            num_envs: Number of environments.
+
+        Raises:
+            EnvError: That is not possible there.
+        """
         ...

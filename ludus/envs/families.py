@@ -20,25 +20,48 @@ class Adapter(Protocol):
     """What a module of `ludus.envs.adapters` offers."""
 
     def make(self, name: str, *, num_envs: int, **options: Any) -> VectorEnv:
-        """The vector that `family/name` stands for. Raises UnknownName with the nearest names, ConfigError for options that the
-        environment does not take, EnvError for one that cannot be made."""
+        """Make the vector that `family/name` stands for.
+
+        Args:
+            name: What follows `family/` in the id.
+            num_envs: Number of environments.
+            options: Those of the family and of the environment.
+
+        Returns:
+            The vector.
+
+        Raises:
+            UnknownName: There is no such environment; with the nearest names.
+            ConfigError: The environment does not take an option.
+            EnvError: The environment cannot be made.
+        """
         ...
 
     def names(self) -> list[str]:
-        """What may follow `family/` without options, sorted."""
+        """Return the names that may follow `family/` without options, sorted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """module: the adapter's. needs: the package that it imports; extra: what `pip install 'ludus-rl[extra]'` calls it, "" if it comes with
-    Ludus. also: what it imports and no extra brings. python: its environments are single Python objects, so `restarts` applies to them.
-    orders_agents: it takes `agent_order`, as `make_env` does, since whoever registers an environment there lists its agents.
-    threads: it brings threads of its own, so `workers` does not apply. quick: its names are listed at once. example: an id that works.
-    training: options that only training has, and no match that is played afterwards. shaping: options that say what learners are paid; of
-    each, the terms that matches count too, with their weights where the option is not given (0: none). discount: per decision, that its
-    tasks are learned with; None: 1 where
-    rules end every episode, else 0.99."""
+    """A family of environments.
+
+    Attributes:
+        module: The adapter's module.
+        summary: What it is, in some words.
+        example: An id that works.
+        needs: The package that the adapter imports.
+        extra: What `pip install 'ludus-rl[extra]'` calls it; "" if it comes with Ludus.
+        also: What the adapter imports in addition and no extra installs.
+        python: Its environments are single Python objects, so that `restarts` applies to them.
+        orders_agents: The adapter takes `agent_order`, as `make_env` does, since users register environments there.
+        threads: It has threads of its own, so that `workers` does not apply.
+        quick: Its names are listed without delay.
+        training: Options for training only, which matches after training do not have.
+        shaping: Options that set the rewards of learners; of each, the terms that matches count too, with their weights where the option is
+            not given (0: none).
+        discount: The discount per decision of its tasks; None: 1 where rules end every episode, else 0.99.
+    """
 
     module: str
     summary: str
@@ -60,7 +83,7 @@ class Family:
 
     @property
     def install(self) -> str:
-        """The command that brings its package."""
+        """Return the command that installs its package."""
         return install_command(self.needs, extra=self.extra)
 
 
@@ -234,7 +257,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def adapter(family: str) -> Adapter:
-    """The module of a family. Raises ConfigError, with what to install, if its package is missing."""
+    """Return the module of a family. Raises ConfigError, with what to install, if its package is missing."""
     entry = FAMILIES[family]
     if not entry.installed:
         raise ConfigError(
@@ -258,19 +281,19 @@ EXPECTED = (
 
 
 @dataclass(eq=False)
-class GivenObject:
+class UserEnvObject:
     """One environment, or one vector, that exists already. turn: how often it was taken into use."""
 
-    made: Any
+    env: Any
     turn: int = 0
 
     @property
     def num_envs(self) -> int:
-        return int(getattr(self.made, "num_envs", 1))
+        return int(getattr(self.env, "num_envs", 1))
 
     @property
     def size(self) -> str:
-        """In words."""
+        """Return the number of environments in words."""
         return "one environment" if self.num_envs == 1 else f"a vector of {self.num_envs} environments"
 
 
@@ -279,35 +302,35 @@ def is_openspiel_game(source: Any) -> bool:
     return (loaded := sys.modules.get("pyspiel")) is not None and isinstance(source, loaded.Game)
 
 
-def described(source: Any, num_envs: int | None) -> dict[str, Any]:
-    """The fields of `Environment` for what was given in place of an id. num_envs: that was given. Raises ConfigError for what is no
-    environment, class or function."""
+def describe_source(source: Any, num_envs: int | None) -> dict[str, Any]:
+    """Return the fields of `Environment` for what was given in place of an id. num_envs: that was given. Raises ConfigError for what is
+    no environment, class or function."""
     if is_openspiel_game(source):
         from ludus.envs.openspiel.games import id_of  # families are known without OpenSpiel
 
         return {"id": id_of(source), "source": None}
     if hasattr(source, "reset") and hasattr(source, "step") and not isinstance(source, type):
-        given = GivenObject(source)
-        if num_envs not in (None, given.num_envs):
+        user_object = UserEnvObject(source)
+        if num_envs not in (None, user_object.num_envs):
             raise ConfigError(
-                f"num_envs={num_envs} was given with one object of {type(source).__name__}, which is {given.size}. Give a "
+                f"num_envs={num_envs} was given with one object of {type(source).__name__}, which is {user_object.size}. Give a "
                 "function that makes them: env=lambda: …"
             )
         bare = getattr(source, "unwrapped", source)  # PettingZoo's have their names in there
         metadata = getattr(bare, "metadata", None)
         name = getattr(getattr(source, "spec", None), "id", None)
         name = str(name or (isinstance(metadata, Mapping) and metadata.get("name")) or type(bare).__name__)
-        return {"id": UNNAMED + _plain(name), "source": given, "num_envs": given.num_envs}
+        return {"id": UNNAMED + _plain(name), "source": user_object, "num_envs": user_object.num_envs}
     if not callable(source):
         raise ConfigError(f"{source!r} was given; expected {EXPECTED}.")
-    if (found := importable(source)) is not None:
-        return {"id": found, "source": None}
+    if (import_name := importable(source)) is not None:
+        return {"id": import_name, "source": None}
     name = getattr(source, "__qualname__", type(source).__name__).rpartition(".")[2]
     return {"id": UNNAMED + _plain(name), "source": source}
 
 
 def importable(source: Any) -> str | None:
-    """`module:name`, where every process finds the class or function; None: only this one has it."""
+    """Return `module:name`, where every process finds the class or function; None: only this one has it."""
     module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
     if not module or module == "__main__" or getattr(sys.modules.get(module), name, None) is not source:
         return None

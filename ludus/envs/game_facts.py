@@ -38,9 +38,9 @@ class PlayerFacts(Config):
 
 
 class GameFacts(Config):
-    """What is played. states: SHA-256 of the names of all information states; "" where the game is not compiled, or nobody asked. package:
-    the environment's own, "" if that is not known. packages: versions that were there when it was pushed. files: SHA-256 of what the files
-    hold that its id names. there: where it is so, in messages."""
+    """What is played. states: SHA-256 of the names of all information states; "" where the game is not compiled, or that was not
+    requested. package: the environment's own, "" if that is not known. packages: versions that were there when it was pushed. files:
+    SHA-256 of what the files hold that its id names. there: where it is so, in messages."""
 
     id: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -54,11 +54,11 @@ class GameFacts(Config):
 
     @property
     def agent_order(self) -> tuple[str, ...]:
-        """The names of all agents, player by player."""
+        """Return the names of all agents, player by player."""
         return tuple(agent.name for player in self.players for agent in player.agents)
 
     def require_files(self, id: str) -> None:
-        """Raises EnvError if a file holds something else than it did. id: of the game, as it is to be made now."""
+        """Raise EnvError if a file holds something else than it did. id: of the game, as it is to be made now."""
         for name, digest in contents_of(id).items():
             known = self.files.get(name, digest)
             if known != digest:
@@ -69,7 +69,7 @@ class GameFacts(Config):
                 )
 
     def require(self, spec: EnvSpec) -> None:
-        """Raises EnvError for another game than this one. spec: of the environment without wrappers."""
+        """Raise EnvError for another game than this one. spec: of the environment without wrappers."""
         if wrong := difference(self.players, players_of(spec), self.there):
             raise EnvError(
                 f"{spec.id} is another game than in {self.there}: {wrong} Policies and results of one are not of the other. Restore the "
@@ -78,7 +78,7 @@ class GameFacts(Config):
 
 
 def players_of(spec: EnvSpec, population: Sequence[int] | None = None) -> tuple[PlayerFacts, ...]:
-    """[P] facts. population: [P] whose policies play each; default: its own."""
+    """Return [P] facts. population: [P] whose policies play each; default: its own."""
     tree, words = spec.enumeration, _Words()
     return tuple(
         PlayerFacts(
@@ -94,12 +94,12 @@ def players_of(spec: EnvSpec, population: Sequence[int] | None = None) -> tuple[
 
 
 def difference(before: Sequence[PlayerFacts], now: Sequence[PlayerFacts], there: str, *, bounds: bool = False) -> str:
-    """The first thing that differs, in a sentence; "" if nothing does. there: where it was so before, such as "the run". bounds: whether
-    those of observations count, which may depend on how a game is stepped."""
+    """Return the first thing that differs, in a sentence; "" if nothing does. there: where it was so before, such as "the run". bounds:
+    whether those of observations count, which may depend on how a game is stepped."""
     if len(before) != len(now):
         return f"it has {len(now)} player{'s' * (len(now) != 1)}, and {len(before)} in {there}."
-    names = [[[agent.name for agent in player.agents] for player in some] for some in (before, now)]
-    flat = [[name for agents in some for name in agents] for some in names]
+    names = [[[agent.name for agent in player.agents] for player in players] for players in (before, now)]
+    flat = [[name for agents in players for name in agents] for players in names]
     if sorted(flat[0]) != sorted(flat[1]):
         return f"its agents are {_listed(flat[1])}, and {_listed(flat[0])} in {there}."
     for p, (was, are) in enumerate(zip(*names, strict=True)):
@@ -107,9 +107,9 @@ def difference(before: Sequence[PlayerFacts], now: Sequence[PlayerFacts], there:
             return f"player {p} is {_listed(are)}, and {_listed(was)} in {there}."
     for p, (old, new) in enumerate(zip(before, now, strict=True)):
         for one, other in zip(old.agents, new.agents, strict=True):
-            told = _spaces(one, other, there, bounds=bounds)
-            if told:
-                return told
+            sentence = _spaces(one, other, there, bounds=bounds)
+            if sentence:
+                return sentence
         if old.states is not None and new.states is not None and old.states != new.states:
             return f"player {p} has {new.states} information states, and {old.states} in {there}."
     return ""
@@ -125,7 +125,7 @@ def _spaces(before: AgentFacts, now: AgentFacts, there: str, *, bounds: bool) ->
 
 
 def _unbounded(words: str) -> str:
-    """Of a Box, shape and dtype."""
+    """Return the shape and dtype of a Box."""
     return words.rpartition(",")[0] if words.startswith("Box(") else words
 
 
@@ -147,7 +147,7 @@ class _Words:
 
 
 def _words(space: gym.Space[Any]) -> str:
-    """Bounds that differ from number to number are told by their digest."""
+    """Describe a space. Bounds that differ from number to number are given as a digest."""
     if isinstance(space, gym.spaces.Box):
         bounds = [f"{b.flat[0]:g}" if b.size and (b == b.flat[0]).all() else _sha(b) for b in (space.low, space.high)]
         return f"Box({list(space.shape)}, {space.dtype}, {bounds[0]} to {bounds[1]})"
@@ -165,7 +165,7 @@ def _sha(array: np.ndarray) -> str:
 
 
 def contents_of(id: str) -> dict[str, str]:
-    """File -> SHA-256, of every file that a game of OpenSpiel is given as a parameter, inner games' included, as
+    """Return file -> SHA-256 of every file that a game of OpenSpiel is given as a parameter, inner games' included, as
     `nfg_game(filename=game.nfg)` is. Raises ConfigError for one that cannot be read."""
     if not id.startswith(_OPENSPIEL) or "(" not in id:
         return {}
@@ -174,7 +174,7 @@ def contents_of(id: str) -> dict[str, str]:
     try:
         parameters = pyspiel.game_parameters_from_string(id.removeprefix(_OPENSPIEL))
     except pyspiel.SpielError:
-        return {}  # whoever loads it says what is wrong
+        return {}  # loading it reports what is wrong
     digests = {}
     for text in _texts(parameters):
         path = Path(text)
@@ -184,7 +184,7 @@ def contents_of(id: str) -> dict[str, str]:
                     digests[text] = hashlib.file_digest(stream, "sha256").hexdigest()
         except (OSError, ValueError) as error:
             if isinstance(error, ValueError) or not path.exists():
-                continue  # no path at all: a board that is written out, say
+                continue  # no path at all: a board as text, say
             raise ConfigError(f"{id}: the file {text!r} cannot be read: {error.strerror}.") from error
     return digests
 

@@ -21,10 +21,10 @@ from ludus.envs.spaces import Choices
 # --------------------------------------------------------------------------------------------------------------------
 # One of the two sets of buffers that a `Publisher` fills in turn.
 
-_KEPT = 4096  # records of so many lengths are kept
+_KEPT = 4096  # number of lengths of which records are kept
 
 
-class Side:
+class TimestepBuffers:
     """Dense arrays by slot, and compact ones for the rows that are due or closed; see `Publisher` for what is in them."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, masked: Sequence[bool], *, compact: bool) -> None:
@@ -37,10 +37,10 @@ class Side:
             np.zeros((n, *(space.shape or ())), space.dtype) for n, space in zip(slots, spaces, strict=True)
         ]
         self.mask: list[NDArray[np.bool_] | None] = [
-            np.ones((n, some.width), np.bool_) if use and some is not None else None
-            for n, some, use in zip(slots, choices, masked, strict=True)
+            np.ones((n, choice.width), np.bool_) if use and choice is not None else None
+            for n, choice, use in zip(slots, choices, masked, strict=True)
         ]
-        if compact:  # players are alike
+        if compact:  # players have equal spaces
             self.all_observations = np.zeros((sum(slots), *self.observation[0].shape[1:]), self.observation[0].dtype)
             self.all_masks = np.concatenate([mask for mask in self.mask if mask is not None])
             self.observation = np.split(self.all_observations, len(slots))
@@ -82,7 +82,7 @@ class Side:
         self._timesteps: dict[tuple[int, int], Timestep] = {}
 
     def due(self, player: int, n: int) -> ActionRequests:
-        """The first n due rows; dense arrays as they are where every slot is due."""
+        """Return the first n due rows; dense arrays as they are where every slot is due."""
         observation, mask, slot = self.observation[player], self.mask[player], self.slot[player]
         if n == len(slot):
             whole = self._all_due[player]
@@ -102,7 +102,7 @@ class Side:
         return record
 
     def ended(self, player: int, n: int) -> ClosedDecisions:
-        """The first n closed rows, copied out of the dense arrays."""
+        """Return the first n closed rows, copied out of the dense arrays."""
         record = self._ended[player].get(n)
         if record is None:
             record = self._ended_record(player, n)
@@ -114,7 +114,7 @@ class Side:
         return record
 
     def finished(self, n: int) -> FinishedEpisodes:
-        """The first n finished episodes."""
+        """Return the first n finished episodes."""
         record = self._finished.get(n)
         if record is None:
             environment, returns, terminated, length = self.over
@@ -124,11 +124,12 @@ class Side:
         return record
 
     def gathered(self, player: int) -> tuple[Array, Array]:
-        """Where rows that are due are gathered, and closed ones."""
+        """Return where rows that are due are gathered, and closed ones."""
         return self._rows_of(player), self._end_rows_of(player)
 
     def timestep_of_one(self, due: int, ended: int) -> Timestep:
-        """The timestep of a vector with one agent and so many rows, all of them gathered. Made once: it is views of the same buffers."""
+        """Return the timestep of a vector with one agent, of rows that are gathered. Made once: it is views of the same
+        buffers."""
         record = self._timesteps.get((due, ended))
         if record is None:
             now = self._due[0].get(due) or self._due_record(0, due)
@@ -176,12 +177,12 @@ class Side:
 
 
 def unknown_statistics(spec: EnvSpec, num_envs: int) -> NDArray[np.float64] | None:
-    """NaN float64[E, P, S]; None for a spec without names."""
+    """Return NaN float64[E, P, S]; None for a spec without names."""
     return np.full((num_envs, spec.num_players, len(spec.statistics)), np.nan) if spec.statistics else None
 
 
 def _keep(records: dict[Any, Any], n: Any, record: object) -> None:
-    """Records of the same length are views of the same buffers: they are made once."""
+    """Keep a record: those of the same length are views of the same buffers, and are made once."""
     if len(records) < _KEPT:
         records[n] = record
 
@@ -204,11 +205,11 @@ class Publisher:
     A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
     has masks.
 
-    compact: for libraries that can be trusted, with players that are alike, all of whom have masks. Row k of observation[p] and mask[p]
-    then belongs to the k-th slot that is due, and is published as it is; nothing is searched for a `flaw`; final observations are
+    compact: for libraries that can be trusted, with players that have equal spaces and masks. Row k of observation[p] and mask[p]
+    then belongs to the k-th slot that is due, and is published as it is; nothing is searched for a `find_violation`; final observations are
     zeros, and `truncate` and `cut` cannot be used.
 
-    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players one after the other; compact: also `all_observations`
+    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players concatenated; compact: also `all_observations`
     and `all_masks`, of one side.
     """
 
@@ -219,7 +220,7 @@ class Publisher:
         self.num_envs = num_envs
         self._compact = compact
         self.agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._sides = tuple(Side(spec, num_envs, masked, compact=compact) for _ in range(2))
+        self._sides = tuple(TimestepBuffers(spec, num_envs, masked, compact=compact) for _ in range(2))
         self._now = 0
         slots = [num_envs * n for n in self.agents]
         edges = np.cumsum([0, *slots]).tolist()
@@ -232,10 +233,10 @@ class Publisher:
         self.statistics = unknown_statistics(spec, num_envs)
         self._pending = [np.zeros(n) for n in slots]
         self._open = [np.zeros(n, np.bool_) for n in slots]
-        self._seen = [np.zeros(n, np.bool_) for n in slots]
+        self._known = [np.zeros(n, np.bool_) for n in slots]
         self._returns = np.zeros((num_envs, spec.num_players))
-        some = [Choices.of(spec.agents_of(p)[0].action) for p in range(spec.num_players)]
-        self._starts = [_NONE if choices is None else choices.starts for choices in some]
+        all_choices = [Choices.of(spec.agents_of(p)[0].action) for p in range(spec.num_players)]
+        self._starts = [_NONE if choices is None else choices.starts for choices in all_choices]
         self._checked = [np.issubdtype(a.dtype, np.floating) for a in self._sides[0].observation]
         self._decided = [np.zeros(n, np.int8) for n in slots]  # side of a slot's last decision
         self._ended = _NONE
@@ -250,12 +251,14 @@ class Publisher:
         self._agents = np.array(self.agents, np.int64)
         self._counts = np.zeros((spec.num_players, 2), np.int64)  # due rows and closed rows of each player
         self._tables = [self._tables_of(side) for side in self._sides]
-        self._alone: list[NDArray[np.int64]] = []  # per side, the table of `kernels.settle_one`
+        self._alone: list[NDArray[np.int64]] = []  # per side, the table of `publisher_kernels.update_single_agent`
 
-    def _tables_of(self, side: Side) -> NDArray[np.int64]:
-        """int64[P, k, 2]: what `kernels.settle` works on when it fills this side."""
+    def _tables_of(self, side: TimestepBuffers) -> NDArray[np.int64]:
+        """Return int64[P, k, 2]: what `publisher_kernels.update_decisions` works on when it fills this side."""
         episodes = (self.over, self._returns, self._stamp, self.length, self.episode, *side.over)
-        slots = zip(self.due, self.reward, self.gone, self._pending, self._open, self._seen, self._decided, strict=True)
+        slots = zip(
+            self.due, self.reward, self.gone, self._pending, self._open, self._known, self._decided, strict=True
+        )
         return np.array(
             [addresses(*held, *columns, *episodes) for held, columns in zip(slots, side.columns, strict=True)]
         )
@@ -264,7 +267,7 @@ class Publisher:
 
     @property
     def observation(self) -> list[Array]:
-        """The buffers of the timestep that is being made; another pair after each `publish`."""
+        """Return the buffers of the timestep that is being made; another pair after each `publish`."""
         return self._sides[self._now].observation
 
     @property
@@ -289,16 +292,17 @@ class Publisher:
 
     @property
     def state(self) -> Array | None:
-        """[E, *shape], if the spec has a state space."""
+        """Return [E, *shape], if the spec has a state space."""
         return self._sides[self._now].state
 
     @property
     def final_state(self) -> Array | None:
-        """[E, *shape], read where episodes end."""
+        """Return [E, *shape], read where episodes end."""
         return self._sides[self._now].final_state
 
     def tables(self, player: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For `kernels.put_row`; `side` says which of the two. For adapters that put no other arrays in place."""
+        """Return the tables for `publisher_kernels.put_row`; `side` says which of the two is in use. For adapters that do not replace
+        the arrays."""
         due = self.due[player]
         first, second = (
             addresses(side.observation[player], due if (mask := side.mask[player]) is None else mask, due)
@@ -308,13 +312,13 @@ class Publisher:
 
     @property
     def side(self) -> int:
-        """0 or 1: which of the two sets of buffers is being filled."""
+        """Return 0 or 1: which of the two sets of buffers is being filled."""
         return self._now
 
     # ------------------------------------------------------------------------------------------ episodes
 
     def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """Forget everything; the environments that begin an episode (those with a quota of 0 are idle). Raises EnvError for a wrong
+        """Begin new episodes. Returns the environments that begin one (those with a quota of 0 are idle). Raises EnvError for a wrong
         number of seeds."""
         if len(seeds) != self.num_envs:
             raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
@@ -324,7 +328,7 @@ class Publisher:
             )
         self.seeds[:] = seeds
         self.quota[:] = -1 if episodes is None else episodes
-        for columns in (self.due, self.reward, self.gone, self._pending, self._open, self._seen):
+        for columns in (self.due, self.reward, self.gone, self._pending, self._open, self._known):
             for column in columns:
                 column.fill(0)
         for array in (self.over, self._returns, self.length, self.episode):
@@ -346,17 +350,17 @@ class Publisher:
         length: NDArray[np.int32],
         opened: Sequence[NDArray[np.bool_]],
     ) -> None:
-        """Go on within episodes, before a timestep of theirs is filled in again: arrays by environment as they were before it, quota -1
-        for none; opened[p]: slots with an open decision, whose agents have acted before."""
+        """Continue within episodes, before their last timestep is filled in again: arrays by environment as they were before it, quota
+        -1 for none; opened[p]: slots with an open decision, whose agents have acted before."""
         self.reset(seeds, quota)
         self.idle[:], self.episode[:], self.length[:] = idle, episode, length
         for p, slots in enumerate(opened):
-            self._open[p][:] = self._seen[p][:] = slots
+            self._open[p][:] = self._known[p][:] = slots
 
     def begin_next(self) -> NDArray[np.int64]:
-        """Of the environments whose episode is `over`, those that play another; the others fall idle. In each step in which an episode
-        ended, before `publish`; their `seed` is then the one with ahead=1."""
-        ended, more = publisher_kernels.begin(
+        """Return those environments whose episode is `over` that play another episode; the others become idle. In each step in which an
+        episode ended, before `publish`; their `seed` is then the one with ahead=1."""
+        ended, more = publisher_kernels.start_episodes(
             self.over, self.episode, self.quota, self.idle, self._over_rows, self._more_rows
         )
         self._ended = self._over_rows[:ended]
@@ -367,21 +371,25 @@ class Publisher:
         return self._more_rows[:more]
 
     def seed(self, environment: int, *, ahead: int = 0) -> int:
-        """A seed of 31 bits for the present (`ahead=1`: the next) episode of an environment, by (its seed, number of the episode)."""
+        """Return a seed of 31 bits for the present (`ahead=1`: the next) episode of an environment, by (its seed, number of the
+        episode)."""
         return int(
             publisher_kernels.episode_seed(self.seeds[environment], np.uint64(self.episode[environment] + ahead))
             & np.uint64(0x7FFFFFFF)
         )
 
-    # ------------------------------------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------------------------------------ timesteps
 
     def publish(self, returns: NDArray[np.float64] | None = None) -> Timestep:
-        """The timestep of what was filled in since the last one. returns: float64[k, P] of the k episodes that are over, by rising
-        environment, where the environment counts them itself. Raises EnvError, with environment, seed and step, for a `flaw`."""
-        if not self._compact and (found := self.flaw()) is not None:
-            raise self.error(*found)
+        """Return the timestep of what was filled in since the last one. returns: float64[k, P] of the k episodes that are over, by
+        rising environment, where the environment counts them itself. Raises EnvError, with environment, seed and step, for a
+        `find_violation`."""
+        if not self._compact and (violation := self.find_violation()) is not None:
+            raise self.error(*violation)
         side, ended = self._sides[self._now], self._ended
-        publisher_kernels.settle(self._tables[self._now], self._agents, self._tick, self._now, ended, self._counts)
+        publisher_kernels.update_decisions(
+            self._tables[self._now], self._agents, self._tick, self._now, ended, self._counts
+        )
         due, closed = [], []
         for p, (rows, ends) in enumerate(self._counts.tolist()):
             due.append(side.due(p, rows))
@@ -395,21 +403,21 @@ class Publisher:
         return Timestep(tuple(due), tuple(closed), side.finished(len(ended)), side.state, final_state)
 
     def publish_one(
-        self, seen: Array, reward: Array, terminated: Array, truncated: Array, resting: NDArray[np.bool_]
+        self, observation: Array, reward: Array, terminated: Array, truncated: Array, resting: NDArray[np.bool_]
     ) -> Timestep | None:
-        """`publish`, in one go, for vectors with one agent, flat observations and no masks whose environments rest for a step after each
+        """Publish in one pass, for vectors with one agent, flat observations and no masks whose environments rest for a step after each
         episode: of observations [E, n] of the spec's dtype, rewards [E] and how episodes ended, instead of the arrays that an adapter
         fills. resting: bool[E], kept by this.
 
-        None, with nothing done, if it must go the long way: nobody would be due, something is not finite, or there are statistics.
+        None, with nothing changed, where `publish` is needed: nothing would be due, a number is not finite, or there are statistics.
         """
         if self.statistics is not None:
             return None
         if not self._alone:
             self._alone = [self._table_of_one(side) for side in self._sides]
         side = self._sides[self._now]
-        rows, ends = publisher_kernels.settle_one(
-            seen, reward, terminated, truncated, resting, self._now, self._alone[self._now]
+        rows, ends = publisher_kernels.update_single_agent(
+            observation, reward, terminated, truncated, resting, self._now, self._alone[self._now]
         )
         if rows < 0:
             return None
@@ -417,27 +425,30 @@ class Publisher:
         self._now ^= 1
         return side.timestep_of_one(rows, ends)
 
-    def _table_of_one(self, side: Side) -> NDArray[np.int64]:
+    def _table_of_one(self, side: TimestepBuffers) -> NDArray[np.int64]:
         held = (
-            self.idle, self.quota, self.episode, self.due[0], self._open[0], self._seen[0], self._decided[0], self._returns, self.length,
+            self.idle, self.quota, self.episode, self.due[0], self._open[0], self._known[0], self._decided[0], self._returns, self.length,
         )  # fmt: skip
         return addresses(*held, *side.columns[0], *side.over, *side.gathered(0))
 
     # ------------------------------------------------------------------------------------------ faults
 
-    def flaw(self) -> tuple[int, str] | None:
-        """An environment that gave a reward or an observation that is not a number, or a mask without a legal action, and a sentence
-        about it; None if all is well."""
+    def find_violation(self) -> tuple[int, str] | None:
+        """Return an environment that gave a reward or an observation that is not a number, or a mask without a legal action, and a
+        sentence about it; None if all is well."""
         side = self._sides[self._now]
         for p, agents in enumerate(self.agents):
             mask = side.mask[p]
-            if mask is not None and (slot := publisher_kernels.first_without(mask, self.due[p], self._starts[p])) >= 0:
+            if (
+                mask is not None
+                and (slot := publisher_kernels.first_without_legal(mask, self.due[p], self._starts[p])) >= 0
+            ):
                 return slot // agents, f"gave {self._who(p, slot)} a mask without a legal action; expected at least one"
             reward, gone = self.reward[p], self.gone[p]
             if self._checked[p]:
-                seen, final = _rows(side.observation[p]), _rows(side.final[p])
+                observation, final = _rows(side.observation[p]), _rows(side.final[p])
                 slot = publisher_kernels.first_not_finite(
-                    reward, seen, self.due[p], final, agents, gone, self.over, self._open[p]
+                    reward, observation, self.due[p], final, agents, gone, self.over, self._open[p]
                 )
             else:
                 fine = np.isfinite(reward)
@@ -448,14 +459,14 @@ class Publisher:
                 return slot // agents, f"gave {self._who(p, slot)} an observation that is not finite; expected numbers"
         return None
 
-    def shown(self, environment: int) -> list[tuple[Array, Array | None]]:
-        """Observations and masks of an environment, by player, as they stand on the side that is being filled: of some, what their open
-        decisions were made on."""
+    def copy_rows(self, environment: int) -> list[tuple[Array, Array | None]]:
+        """Copy the observations and masks of an environment, by player, from the side that is being filled: of some slots, those of
+        their open decisions."""
         return [(rows.copy(), None if mask is None else mask.copy()) for rows, mask in self._rows_of(environment)]
 
-    def show_again(self, environment: int, shown: Sequence[tuple[Array, Array | None]]) -> None:
-        """What was `shown`, in place of what a step with a fault has written there; before `truncate`."""
-        for (rows, mask), (old, old_mask) in zip(self._rows_of(environment), shown, strict=True):
+    def restore_rows(self, environment: int, copies: Sequence[tuple[Array, Array | None]]) -> None:
+        """Restore the rows that `copy_rows` copied, in place of what a step with a fault has written; before `truncate`."""
+        for (rows, mask), (old, old_mask) in zip(self._rows_of(environment), copies, strict=True):
             rows[:] = old
             if mask is not None:
                 mask[:] = old_mask
@@ -467,8 +478,8 @@ class Publisher:
             yield self.observation[p][rows], None if mask is None else mask[rows]
 
     def truncate(self, environment: int) -> None:
-        """A fault ends an environment's episode: what it gave in this step is dropped, its open decisions are closed as truncated with the
-        observations and masks that they were made on."""
+        """End an environment's episode after a fault: its results of this step are dropped, its open decisions are closed as truncated
+        with the observations and masks that they were made on."""
         side = self._sides[self._now]
         for p, agents in enumerate(self.agents):
             rows = slice(environment * agents, (environment + 1) * agents)
@@ -485,7 +496,7 @@ class Publisher:
         self.over[environment] = TRUNCATED
 
     def cut(self, environments: NDArray[np.int64]) -> None:
-        """Truncate the episodes of these environments after what this step brought, unless it ended them itself; before `begin_next`. The
+        """Truncate the episodes of these environments after the results of this step, unless it ended them itself; before `begin_next`. The
         final observations are those that would have been due now; for others, what their open decisions were made on."""
         side, now = (
             self._sides[self._now],
@@ -495,25 +506,25 @@ class Publisher:
             slots = (now[:, None] * agents + np.arange(agents)).ravel()
             going = self.due[p][slots]
             waiting = self._open[p][slots] & ~going & (self.gone[p][slots] == GOES_ON)
-            shown = np.where(going, self._now, self._decided[p][slots])
+            side_index = np.where(going, self._now, self._decided[p][slots])
             closed = going | waiting
-            self._close_on(p, slots[closed], shown[closed])
+            self._close_on(p, slots[closed], side_index[closed])
             self.due[p][slots] = False
         if side.state is not None and side.final_state is not None:
             side.final_state[now] = side.state[now]
         self.over[now] = TRUNCATED
 
-    def _close_on(self, player: int, slots: NDArray[np.int64], shown: Array) -> None:
-        """Final observations and masks of slots, from the sides int[n] that show them."""
+    def _close_on(self, player: int, slots: NDArray[np.int64], side_index: Array) -> None:
+        """Copy final observations and masks of slots from the sides, int[n], that have them."""
         side = self._sides[self._now]
-        for k, there in enumerate(self._sides):
-            chosen = slots[shown == k]
-            side.final[player][chosen] = there.observation[player][chosen]
-            if (final_mask := side.final_mask[player]) is not None and (mask := there.mask[player]) is not None:
+        for k, source in enumerate(self._sides):
+            chosen = slots[side_index == k]
+            side.final[player][chosen] = source.observation[player][chosen]
+            if (final_mask := side.final_mask[player]) is not None and (mask := source.mask[player]) is not None:
                 final_mask[chosen] = mask[chosen]
 
     def error(self, environment: int, sentence: str) -> EnvError:
-        """An EnvError that says which environment, seed and step."""
+        """Return an EnvError that says which environment, seed and step."""
         return EnvError(
             f"{self.spec.id} {sentence}; environment {environment} of {self.num_envs}, seed {self.seeds[environment]}, episode "
             f"{self.episode[environment]}, step {self.length[environment]}."
@@ -525,5 +536,5 @@ class Publisher:
 
 
 def _rows(array: Array) -> Array:
-    """[S, …] -> [S, n]."""
+    """Reshape [S, …] to [S, n]."""
     return array if array.ndim == 2 else array.reshape(len(array), -1)

@@ -12,7 +12,7 @@ from ludus.core.packages import extra_of, missing_package
 from ludus.core.process_settings import users_code
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv, closed_on_error
-from ludus.envs.families import FAMILIES, UNNAMED, Family, GivenObject, adapter
+from ludus.envs.families import FAMILIES, UNNAMED, Family, UserEnvObject, adapter
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
 
@@ -33,15 +33,27 @@ def make_env(
     source: Any = None,
     **options: Any,
 ) -> VectorEnv:
-    """A vector of `num_envs` environments.
+    """Make a vector of environments.
 
-    id: `gymnasium/CartPole-v1`, `openspiel/kuhn_poker(players=3)`, or `module:Class` of a Gymnasium, PettingZoo or Ludus environment.
-    tree, node_limit: whether games of OpenSpiel are compiled; see `ludus.envs.adapters.openspiel`.
-    workers: subprocesses that share the environments out; 0: all in this process. deadline: seconds that a step may take in a
-    subprocess before it is taken for hung. restarts: how many faults of environments are repaired, their episodes truncated, before the
-    vector gives up. wrappers: {"kind": name, …} of `ludus.envs.wrappers`, the innermost first. source: what an id `object/NAME`
-    stands for, as `Environment` has it. options: the family's own.
-    Raises UnknownName, with the nearest names; ConfigError for wrong parameters or options; EnvError for one that cannot be made.
+    Args:
+        id: `gymnasium/CartPole-v1`, `openspiel/kuhn_poker(players=3)`, or `module:Class` of a Gymnasium, PettingZoo or Ludus environment.
+        num_envs: Number of environments.
+        tree: Whether a game of OpenSpiel is compiled into arrays: "auto" (where its tree is small enough), "on" or "off".
+        node_limit: Nodes of the largest tree that is compiled.
+        workers: Number of subprocesses that the environments are distributed over; 0: all are in this process.
+        deadline: Seconds that a step may take in a subprocess before that counts as hung; None: no limit.
+        restarts: Number of faults of environments that are repaired, their episodes truncated, before the vector raises.
+        wrappers: Mappings {"kind": name, …} of `ludus.envs.wrappers`, the innermost first.
+        source: What an id `object/NAME` stands for, as `Environment` has it.
+        options: Those of the family and of the environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment, family or wrapper; with the nearest names.
+        ConfigError: A parameter or an option is wrong, or a package is missing.
+        EnvError: The environment cannot be made.
     """
     return make_vector(
         id,
@@ -72,8 +84,8 @@ def make_vector(
     agent_order: Sequence[str] | None = None,
     look: Callable[[EnvSpec], None] | None = None,
 ) -> VectorEnv:
-    """As `make_env`. agent_order: names of all agents, in the order in which those of PettingZoo's interfaces are listed, whatever order
-    they come in; None: theirs. look: is shown the specification before there are wrappers, and may raise."""
+    """Make a vector as `make_env` does. agent_order: names of all agents, in the order in which those of PettingZoo's interfaces are
+    listed; None: the environment's own order. look: is called with the specification before there are wrappers, and may raise."""
     if tree not in _TREE:
         raise ConfigError(f"tree={tree!r} was given; allowed: {', '.join(_TREE)}.")
     if num_envs < 1:
@@ -108,8 +120,18 @@ def make_vector(
 
 
 def list_envs(family: str | None = None) -> list[str]:
-    """Ids that need no options, sorted: of one family, or of all that are installed. Raises UnknownName for a family that is none, and
-    ConfigError for one that is not installed."""
+    """List the ids that need no options.
+
+    Args:
+        family: One family; None: all that are installed.
+
+    Returns:
+        Ids `family/name`, sorted by family and name.
+
+    Raises:
+        UnknownName: There is no such family.
+        ConfigError: The family's package is not installed.
+    """
     if family is not None:
         if family not in FAMILIES:
             raise UnknownName("family of environments", family, FAMILIES)
@@ -121,8 +143,8 @@ def list_envs(family: str | None = None) -> list[str]:
 
 
 def extra_needed(id: str) -> str:
-    """The extra that brings an environment, or the command where no extra does; "" of what the core plays, and of the user's own. Raises
-    UnknownName for an unknown family."""
+    """Return the extra that brings an environment, or the command where no extra does; "" of what the core plays, and of the user's own.
+    Raises UnknownName for an unknown family."""
     family, name = _parse(id)
     if not family:
         return ""
@@ -134,7 +156,7 @@ def extra_needed(id: str) -> str:
 
 
 def _parse(id: str) -> tuple[str, str]:
-    """(family, name); the family of a user's own is ""."""
+    """Return (family, name); the family of a user's own is ""."""
     family, slash, name = id.partition("/")
     if slash and family in FAMILIES:
         return family, name
@@ -154,7 +176,7 @@ def _with_tree(id: str, family: str, options: dict[str, Any], *, tree: TreeChoic
 
 
 def _check_source(id: str, source: Any, *, workers: int) -> None:
-    """Raises ConfigError without it, or if subprocesses are to have it and it cannot be sent to them."""
+    """Raise ConfigError without it, or if subprocesses are to have it and it cannot be sent to them."""
     if source is None:
         raise ConfigError(
             f"the environment {id} was given as a Python object, which no file holds. Go on with ludus.resume(run, env=…), given the same "
@@ -163,7 +185,7 @@ def _check_source(id: str, source: Any, *, workers: int) -> None:
     if workers == 0:
         return
     try:
-        if isinstance(source, GivenObject):
+        if isinstance(source, UserEnvObject):
             raise TypeError("it is one object, and they need one each")
         pickle.dumps(source)
     except Exception as error:
@@ -183,7 +205,7 @@ def _make(
     options: Mapping[str, Any],
     agent_order: Sequence[str] | None = None,
 ) -> VectorEnv:
-    """One vector in this process. A function of plain data, so that a subprocess can be told to call it."""
+    """Return one vector in this process. A function of plain data, so that a subprocess can be told to call it."""
     if not family:
         from ludus.envs.adapters import custom
 

@@ -1,9 +1,9 @@
 """The rules of games as compiled functions of positions: what a search steps, apart from any environment.
 
-A position is rebuilt from what its mover observes, so whoever searches needs the observation alone. That is so in games of perfect
+A position is rebuilt from what its mover observes, so a search needs only the observation. That is so in games of perfect
 information without chance whose observation shows the whole position. Others are refused.
 
-    observation --positions--> int8[n, S] --step--> Moved (the next positions, rewards, how the game goes on)
+    observation --positions--> int8[n, S] --step--> Moved (the next positions, rewards, how the game continues)
                                           --observe--> observations, as the environment shows them
 """
 
@@ -26,8 +26,14 @@ Positions = NDArray[np.int8]
 
 
 class Moved(NamedTuple):
-    """What n moves lead to. positions int8[n, S]. reward float64[n]: of who moved. discount float64[n]: what the next mover's value counts
-    for who moved: -1 if that is the opponent of a zero-sum game, 1 if the same player moves again, 0 if the game is over."""
+    """The results of n moves.
+
+    Attributes:
+        positions: int8[n, S].
+        reward: float64[n], of the player that moved.
+        discount: float64[n], the factor of the next mover's value for the player that moved: -1 if the next is the opponent in a zero-sum
+            game, 1 if the same player moves again, 0 if the game is over.
+    """
 
     positions: Positions
     reward: NDArray[np.float64]
@@ -44,31 +50,40 @@ class Symmetries(NamedTuple):
 
 @runtime_checkable
 class Rules(Protocol):
-    """A game of two players who move one at a time, see everything, and win what the other loses. `width`: bytes of a position.
-    `actions`: how many there are. `inputs`: entries of an observation."""
+    """A game of two players that move one at a time, see everything, and win what the other loses.
+
+    Attributes:
+        width: S, bytes of a position.
+        actions: A, number of actions.
+        inputs: Entries of an observation.
+    """
 
     width: int
     actions: int
     inputs: int
 
     def positions(self, observation: Array) -> Positions:
-        """float32[n, inputs] -> the positions that they show. Raises PolicyError for an observation that shows none."""
+        """Return the positions int8[n, S] that observations float32[n, inputs] show.
+
+        Raises:
+            PolicyError: An observation does not show a position.
+        """
         ...
 
     def legal(self, positions: Positions) -> NDArray[np.bool_]:
-        """bool[n, A]."""
+        """Return the legal actions, bool[n, A], of positions int8[n, S]."""
         ...
 
     def step(self, positions: Positions, action: NDArray[np.int32]) -> Moved:
-        """Legal actions int32[n] of whoever is to move. What is given stays as it is."""
+        """Move. Takes positions int8[n, S], which do not change, and legal actions int32[n] of the players to move."""
         ...
 
     def observe(self, positions: Positions) -> NDArray[np.float32]:
-        """float32[n, inputs], as the environment shows them."""
+        """Return the observations float32[n, inputs] of positions int8[n, S], as the environment shows them."""
         ...
 
     def moves(self, positions: Positions) -> NDArray[np.int32]:
-        """int32[n]: how many moves were made before, by both."""
+        """Return int32[n]: the number of moves made before, by both players."""
         ...
 
     @property
@@ -76,16 +91,22 @@ class Rules(Protocol):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# So many stones in a row, with or without gravity: tic-tac-toe, connect four, and what lies between.
+# N stones in a row, with or without gravity: tic-tac-toe, connect four, and what is between them.
 
 
 @dataclass(frozen=True, slots=True)
 class InARow:
-    """Two players put stones on a board in turn; whoever first has `length` in a row, a column or a diagonal wins. Cells are counted row by
-    row. gravity: an action is a column, whose stone falls down to row 0 as far as it can; else an action is a cell. planes: which of an
-    observation's three planes of cells shows the first player's stones, the second's, and the empty cells.
+    """Two players put stones on a board in turn; the first with `length` in a row, a column or a diagonal wins. Cells are counted row by
+    row.
 
-    A position is int8[cells + 1]: 0 empty, 1 the first player's, 2 the second's; and how many stones there are.
+    A position is int8[cells + 1]: 0 empty, 1 the first player's, 2 the second's; and the number of stones.
+
+    Attributes:
+        rows: Of the board.
+        columns: Of the board.
+        length: Stones in a line that win.
+        gravity: Whether an action is a column, whose stone falls towards row 0; otherwise an action is a cell.
+        planes: Which of an observation's three planes of cells shows the first player's stones, the second's, and the empty cells.
     """
 
     rows: int
@@ -98,7 +119,7 @@ class InARow:
     inputs: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a board that is none."""
+        """Raise ConfigError for a board that is none."""
         cells = self.rows * self.columns
         if min(self.rows, self.columns, self.length) < 1 or cells > 126 or sorted(self.planes) != [0, 1, 2]:
             raise ConfigError(
@@ -110,7 +131,7 @@ class InARow:
         object.__setattr__(self, "inputs", 3 * cells)
 
     def positions(self, observation: Array) -> Positions:
-        """See `Rules.positions`."""
+        """Return the positions as `Rules.positions` describes."""
         cells = self.width - 1
         if observation.size != len(observation) * self.inputs:
             raise PolicyError(
@@ -132,41 +153,41 @@ class InARow:
         return out
 
     def legal(self, positions: Positions) -> NDArray[np.bool_]:
-        """See `Rules.legal`: in a game that goes on."""
+        """Return the legal actions as `Rules.legal` describes, in a game that is not over."""
         empty: NDArray[np.bool_] = positions[:, :-1] == 0
         return empty[:, -self.columns :] if self.gravity else empty
 
     def step(self, positions: Positions, action: NDArray[np.int32]) -> Moved:
-        """See `Rules.step`."""
+        """Step as `Rules.step` describes."""
         n = len(positions)
         out = Moved(positions.copy(), np.zeros(n), np.full(n, -1.0))
         _put(out.positions, action, self.rows, self.columns, self.length, self.gravity, out.reward, out.discount)
         return out
 
     def observe(self, positions: Positions) -> NDArray[np.float32]:
-        """See `Rules.observe`."""
+        """Return the observations as `Rules.observe` describes."""
         out = np.zeros((len(positions), self.inputs), np.float32)
         first, second, empty = self.planes
         _show(positions, np.array([empty, first, second]), out)
         return out
 
     def moves(self, positions: Positions) -> NDArray[np.int32]:
-        """See `Rules.moves`."""
+        """Return the numbers of moves as `Rules.moves` describes."""
         return positions[:, -1].astype(np.int32)
 
     @property
     def symmetries(self) -> Symmetries:
-        """See `Rules`: mirrored; without gravity, turned upside down, and on a square by its diagonals."""
+        """Return the symmetries: mirrored; without gravity, turned upside down, and on a square by its diagonals."""
         grid = np.arange(self.rows * self.columns).reshape(self.rows, self.columns)
-        seen = [grid, grid[:, ::-1]]
+        views = [grid, grid[:, ::-1]]
         if not self.gravity:
-            seen += [view[::-1] for view in seen]
+            views += [view[::-1] for view in views]
             if self.rows == self.columns:
-                seen += [view.T for view in seen]
-        cells = np.stack([view.ravel() for view in seen])
+                views += [view.T for view in views]
+        cells = np.stack([view.ravel() for view in views])
         plane = grid.size * np.arange(3)[None, :, None]
         observation = (plane + cells[:, None, :]).reshape(len(cells), -1)
-        return Symmetries(observation, np.stack([view[0] for view in seen]) if self.gravity else cells)
+        return Symmetries(observation, np.stack([view[0] for view in views]) if self.gravity else cells)
 
 
 @kernel
@@ -214,11 +235,18 @@ RULES = {"in_a_row": "ludus.envs.rules:InARow"}
 _GAME = re.compile(r"openspiel/(\w+)(?:\((.*)\))?")
 
 
-def rules_config(env: EnvSpec, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What `build_rules` makes the rules of `env` of: `given`, or those that are known for its id. Raises ScenarioError where nobody knows
-    them."""
-    if given is not None:
-        return dict(given)
+def rules_config(env: EnvSpec, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options of `build_rules` for an environment.
+
+    Args:
+        env: The spec of the game.
+        config: Rules that were given, a mapping with `kind`; None: those that are known for the id.
+
+    Raises:
+        ScenarioError: No rules are known for the id.
+    """
+    if config is not None:
+        return dict(config)
     match = _GAME.fullmatch(env.id)
     options = dict(pair.split("=", 1) for pair in match[2].split(",") if "=" in pair) if match and match[2] else {}
     if match and match[1] == "tic_tac_toe":
@@ -237,33 +265,44 @@ def rules_config(env: EnvSpec, given: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def build_rules(config: Mapping[str, Any]) -> Rules:
-    """The rules that a mapping with `kind` describes. Raises UnknownName or ConfigError."""
+    """Build the rules that a mapping describes.
+
+    Args:
+        config: `kind`, a name of `RULES` or `module:Class`, and the options of that class.
+
+    Returns:
+        The rules.
+
+    Raises:
+        UnknownName: There is no such kind.
+        ConfigError: An option is wrong, or a part of `Rules` is missing.
+    """
     rules = build_part("rules", dict(config), RULES)
     if not isinstance(rules, Rules):
         raise ConfigError(f"rules {config.get('kind')!r} lack a part of ludus.envs.rules.Rules.")
     return rules
 
 
-def told_sum(env: EnvSpec) -> str:
-    """In words, what its players' returns sum to."""
+def describe_return_sum(env: EnvSpec) -> str:
+    """Describe what its players' returns sum to."""
     known = f"has returns that sum to {env.constant_sum:g}" if env.constant_sum else "is zero-sum"
     return known if env.zero_sum else "is not zero-sum"
 
 
 def require_rules(rules: Rules, env: EnvSpec, *, algorithm: str, scale: float = 1.0) -> None:
-    """Raises ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses, which is
+    """Raise ScenarioError unless `env` may be a game of such rules: two players, one agent each, who win what the other loses, which is
     not more than 1. scale: by which what it pays is learned."""
     one_each = all(len(env.agents_of(player)) == 1 for player in range(env.num_players))
     if env.constant_sum != 0.0 or not one_each:
         raise ScenarioError(
             f"{algorithm} searches games of two players, one agent each, who win what the other loses; {env.id} has {env.num_players} "
-            f"players, {len(env.agents)} agents, and {told_sum(env)}."
+            f"players, {len(env.agents)} agents, and {describe_return_sum(env)}."
         )
-    most = max((abs(bound) for sides in env.utility_range for bound in sides if np.isfinite(bound)), default=0.0)
-    if most * scale > 1.0 + 1e-6:
+    largest = max((abs(bound) for sides in env.utility_range for bound in sides if np.isfinite(bound)), default=0.0)
+    if largest * scale > 1.0 + 1e-6:
         raise ScenarioError(
-            f"{algorithm}'s search plays for an outcome between -1 and 1, and players of {env.id} get up to {most:g}, of which "
-            f"{most * scale:g} would be learned. Give scale_rewards=true, or leave out the wrapper that makes rewards larger."
+            f"{algorithm}'s search plays for an outcome between -1 and 1, and players of {env.id} get up to {largest:g}, of which "
+            f"{largest * scale:g} would be learned. Give scale_rewards=true, or leave out the wrapper that makes rewards larger."
         )
     agent = env.agents_of(0)[0]
     inputs = int(np.prod(agent.observation.shape or ()))

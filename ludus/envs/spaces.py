@@ -24,10 +24,20 @@ Encode = Callable[[Any], Array]
 
 
 def observation_space(space: Space[Any], *, what: str) -> tuple[spaces.Box, Encode | None]:
-    """The Box that a space's observations are given in, and what encodes one; None: they are such arrays already (floats become float32).
+    """Return the Box that observations of a space are given in, and a function that encodes one.
 
-    Boxes keep their shape, and integers such as images their dtype; Discrete becomes one-hot, whatever else Gymnasium can flatten one
-    float32 vector. Raises EnvError for spaces without a fixed size, or without a number. what: whose space it is, for the message.
+    Boxes keep their shape, and integers such as images their dtype; floats become float32. Discrete becomes one-hot, other spaces that
+    Gymnasium can flatten become one float32 vector.
+
+    Args:
+        space: Gymnasium's.
+        what: Whose space it is, for the message.
+
+    Returns:
+        (box, encode); encode is None where observations are such arrays already.
+
+    Raises:
+        EnvError: The space has no fixed size or no number.
     """
     if isinstance(space, spaces.Box):
         _refuse_empty(space, "observations", what)
@@ -79,7 +89,8 @@ Put = Callable[[Any, Array], None]
 
 
 def _encoded(space: Space[Any], leaves: list[tuple[tuple[Any, ...], Put]], shape: tuple[int, ...], value: Any) -> Array:
-    """float32[n], in the order of `gymnasium.spaces.flatten`. Raises ValueError for a value that is not in the space; Boxes may be left."""
+    """Return float32[n], in the order of `gymnasium.spaces.flatten`. Raises ValueError for a value that is not in the space; Boxes may
+    be left."""
     out = np.zeros(shape, np.float32)
     try:
         for path, put in leaves:
@@ -93,7 +104,7 @@ def _encoded(space: Space[Any], leaves: list[tuple[tuple[Any, ...], Put]], shape
 
 
 def _leaves(space: Space[Any], path: tuple[Any, ...] = (), begin: int = 0) -> Iterator[tuple[tuple[Any, ...], Put]]:
-    """The parts of nested spaces: where to find each in a value, and what writes it from entry `begin` on."""
+    """Return the parts of nested spaces: where to find each in a value, and what writes it from entry `begin` on."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         for key, part in space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
             yield from _leaves(part, (*path, key), begin)
@@ -134,7 +145,15 @@ def channels_last(shape: tuple[int, ...]) -> bool:
 
 
 def action_space(space: Space[Any], *, what: str) -> Space[Any]:
-    """The space itself, if policies can answer in it. Raises EnvError for Dict, Tuple, empty ones and others, naming whose it is."""
+    """Return the space itself, if policies can act in it.
+
+    Args:
+        space: Gymnasium's.
+        what: Whose space it is, for the message.
+
+    Raises:
+        EnvError: The space is empty, a Dict, a Tuple or another that Ludus does not play.
+    """
     if isinstance(space, spaces.Discrete):
         return space
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
@@ -149,8 +168,8 @@ def action_space(space: Space[Any], *, what: str) -> Space[Any]:
 
 
 def action_start(space: Space[Any]) -> Array | int:
-    """What is added to an action that counts from 0, flat: `start` of a (Multi)Discrete space, the least numbers of a Box of few whole
-    ones, otherwise 0."""
+    """Return what is added to an action that counts from 0, flat: `start` of a (Multi)Discrete space, the least numbers of a Box of few
+    whole ones, otherwise 0."""
     if isinstance(space, spaces.Discrete):
         return int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
@@ -161,7 +180,7 @@ def action_start(space: Space[Any]) -> Array | int:
 
 
 def from_zero(space: Space[Any]) -> Space[Any]:
-    """The space with its actions flat and counted from 0, as policies answer. A Box of few whole numbers is a MultiDiscrete."""
+    """Return the space with its actions flat and counted from 0, as policies answer. A Box of few whole numbers is a MultiDiscrete."""
     if isinstance(space, spaces.Discrete) and space.start:
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete) and (np.any(space.start) or space.nvec.ndim > 1):
@@ -177,7 +196,8 @@ _MOST = 1 << 12  # values of a number that are choices: each has an output of a 
 
 
 def _counts(space: spaces.Box) -> NDArray[np.int64] | None:
-    """int64[n]: how many values each number of a Box of whole numbers has; None of others, and where they are too many to choose from."""
+    """Return int64[n]: how many values each number of a Box of whole numbers has; None of others, and where they are too many to choose
+    from."""
     if space.dtype.kind not in "iu":
         return None
     counts = (space.high.astype(np.float64) - space.low + 1).ravel()
@@ -185,7 +205,8 @@ def _counts(space: spaces.Box) -> NDArray[np.int64] | None:
 
 
 def action_form(space: Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype that an action gets before its environment has it, where `from_zero` has others; None: it is as it should be."""
+    """Return shape and dtype that an action gets before its environment has it, where `from_zero` has others; None: it is as it should
+    be."""
     flat = from_zero(space)
     if isinstance(space, spaces.Discrete) or (flat.shape == space.shape and type(flat) is type(space)):
         return None
@@ -193,14 +214,14 @@ def action_form(space: Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]] | No
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Legal actions beside what is observed, as PettingZoo has them.
+# Legal actions within observations, as PettingZoo has them.
 
 MASK = "action_mask"  # what holds an agent's legal actions, in its observation or its `info`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedObservation:
-    """Observations that are mappings with "action_mask". space: of what is seen beside it. key: the one other entry, which is seen as it
+    """Observations that are mappings with "action_mask". space: of the other entries. key: the one other entry, which is used as it
     is; None: there are several."""
 
     space: Space[Any]
@@ -208,8 +229,8 @@ class MaskedObservation:
 
     @staticmethod
     def of(space: Space[Any], action: Space[Any], *, what: str) -> MaskedObservation | None:
-        """Of the spaces of what is observed and of actions; None: there is no mask. what: whose they are, for the message. Raises
-        EnvError for a mask alone, and for one of actions that have none."""
+        """Return that of the spaces of observations and of actions; None: without a mask. what: whose spaces they are, for the message.
+        Raises EnvError for a mask alone, and for one of actions that have none."""
         if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
             return None
         rest = {name: part for name, part in space.spaces.items() if name != MASK}
@@ -220,33 +241,37 @@ class MaskedObservation:
         key = next(iter(rest)) if len(rest) == 1 else None
         return MaskedObservation(spaces.Dict(rest) if key is None else rest[key], key)
 
-    def parts(self, shown: Any) -> tuple[Any, Any]:
-        """(mask, what is seen beside it) of one observation, or of a batch. Raises ValueError, which says what it is, for any other."""
+    def parts(self, observation: Any) -> tuple[Any, Any]:
+        """Return (mask, the other entries) of one observation, or of a batch. Raises ValueError, which says what it is, for any
+        other."""
         try:
             if self.key is not None:
-                return shown[MASK], shown[self.key]
-            return shown[MASK], {name: part for name, part in shown.items() if name != MASK}
+                return observation[MASK], observation[self.key]
+            return observation[MASK], {name: part for name, part in observation.items() if name != MASK}
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            entries = sorted(map(str, shown)) if isinstance(shown, dict) else type(shown).__name__
+            entries = sorted(map(str, observation)) if isinstance(observation, dict) else type(observation).__name__
             wanted = MASK if self.key is None else f"{MASK} and {self.key}"
             raise ValueError(f"an observation with {entries}; expected {wanted}") from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Masks of actions that are one number of several (Discrete), or some such numbers at once (MultiDiscrete,
+# Masks of actions that are one number of several (Discrete), or several such numbers (MultiDiscrete,
 # MultiBinary).
 
 
 def truths(mask: Array) -> NDArray[np.bool_]:
-    """bool[…]: which entries of masks, of any dtype, are legal. Raises ValueError, which says what one is, for numbers other than 0 and 1,
-    as masks are that are to be added to logits, and for what is no number."""
+    """Return bool[…]: which entries of masks, of any dtype, are legal. Raises ValueError, which says what one is, for numbers other than
+    0 and 1, as masks are that are to be added to logits, and for what is not a number."""
     kind = mask.dtype.kind
     if kind == "b":
         return mask
     if kind in "iuf":
         known = (mask == 0) | (mask == 1)
     else:
-        known = np.reshape([isinstance(one, _TRUTHS) and one in (0, 1) for one in mask.ravel().tolist()], mask.shape)
+        known = np.reshape(
+            [isinstance(entry_value, _TRUTHS) and entry_value in (0, 1) for entry_value in mask.ravel().tolist()],
+            mask.shape,
+        )
     if not known.all():
         wrong = mask[~known].ravel()[0]
         entry = repr(wrong.item() if isinstance(wrong, np.generic) else wrong)
@@ -261,11 +286,15 @@ _TRUTHS = (bool, int, float, np.bool_, np.number)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The numbers of an action and their values. Masks bool[n, width] have an entry for each value of each number, side by side: whether
-    a value is legal depends on nothing that another number of the same action is.
+    """The numbers of an action and their values.
 
-    counts: int64[numbers], how many values each has (of MultiBinary 2: 0 and 1). starts: int64[numbers], where theirs begin in a mask.
-    width: entries of a mask.
+    Masks bool[n, width] have an entry for each value of each number, concatenated: whether a value is legal does not depend on the other
+    numbers of the same action.
+
+    Attributes:
+        counts: int64[numbers], number of values of each (of MultiBinary 2: 0 and 1).
+        starts: int64[numbers], where the values of each begin in a mask.
+        width: Entries of a mask.
     """
 
     counts: NDArray[np.int64]
@@ -274,7 +303,7 @@ class Choices:
 
     @staticmethod
     def of(space: Space[Any]) -> Choices | None:
-        """Of an action space; None: its actions are no such numbers, and have no masks."""
+        """Return the choices of an action space; None: its actions are not such numbers, and have no masks."""
         if isinstance(space, Discrete):
             counts = np.array([space.n], np.int64)
         elif isinstance(space, MultiDiscrete):
@@ -287,8 +316,8 @@ class Choices:
         return Choices(counts, starts, int(counts.sum()))
 
     def flat(self, mask: Any) -> Array:
-        """One row's mask, [width]; also of one mask for each number, as Gymnasium's MultiDiscrete takes them. Raises ValueError, which says
-        what it is and should be, for any other."""
+        """Return one row's mask, [width]; also of one mask for each number, as Gymnasium's MultiDiscrete takes them. Raises ValueError,
+        which says what it is and should be, for any other."""
         try:
             if len(mask) == len(self.counts) and [np.shape(part) for part in mask] == [(n,) for n in self.counts]:
                 return np.concatenate([np.asarray(part) for part in mask])
@@ -314,26 +343,26 @@ class Choices:
             return False
 
     def possible(self, mask: Array) -> NDArray[np.bool_]:
-        """bool[n]: whether each row of a mask [n, width] has a legal value of every number."""
+        """Return bool[n]: whether each row of a mask [n, width] has a legal value of every number."""
         some: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1)
         return np.asarray(some.all(axis=1))
 
     def legal(
         self, mask: NDArray[np.bool_], actions: Array, rows: NDArray[np.integer[Any]] | None = None
     ) -> NDArray[np.bool_]:
-        """Of actions [n, …], each number within its count: which numbers are legal, in the same shape. rows [n]: of the mask that limits
+        """Return which numbers of actions [n, …], each within its count, are legal, in the same shape. rows [n]: of the mask that limits
         each; None: one of each."""
         at = self.starts + actions.reshape(len(actions), -1).astype(np.int64)
         of = np.arange(len(mask)) if rows is None else rows
-        found: NDArray[np.bool_] = mask[of[:, None], at].reshape(actions.shape)
-        return found
+        result: NDArray[np.bool_] = mask[of[:, None], at].reshape(actions.shape)
+        return result
 
     def first(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """int64[n, numbers]: the first legal value of each number, 0 where there is none."""
+        """Return int64[n, numbers]: the first legal value of each number, 0 where there is none."""
         ends = self.starts + self.counts
         parts = [mask[:, a:b].argmax(axis=1) for a, b in zip(self.starts, ends, strict=True)]
         return np.stack(parts, axis=1)
 
     def values(self, mask: NDArray[np.bool_]) -> list[list[int]]:
-        """The legal values of each number, of one row bool[width]."""
+        """Return the legal values of each number, of one row bool[width]."""
         return [np.flatnonzero(part).tolist() for part in np.split(mask, self.starts[1:])]

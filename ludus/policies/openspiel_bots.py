@@ -11,7 +11,7 @@ import pyspiel
 from ludus.core.errors import ConfigError, ScenarioError, one_line
 from ludus.core.types import EnvSpec
 from ludus.envs.openspiel.states import CHANCE
-from ludus.envs.tree.walk import title
+from ludus.envs.tree.walk import display_name
 
 _MEMORY = 1000  # MB that a search tree may take
 
@@ -40,7 +40,8 @@ class MCTS:
         _refuse_unsearchable("mcts", game)
         if game.get_type().information != pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise ScenarioError(
-                f"bot 'mcts' searches from the state of the game, and the players of {title(game)} do not know that: it is a game of "
+                f"bot 'mcts' searches from the state of the game, and the players of {display_name(game)} do not know that: it is "
+                f"a game of "
                 "imperfect information. bot:ismcts samples what they may not see, where the game can do that."
             )
 
@@ -82,7 +83,8 @@ class ISMCTS:
         _refuse_unsearchable("ismcts", game)
         if game.get_type().information == pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise ScenarioError(
-                f"bot 'ismcts' samples states that its player cannot tell apart, and the players of {title(game)} know the state: bot:mcts "
+                f"bot 'ismcts' samples states that its player cannot tell apart, and the players of {display_name(game)} know the "
+                f"state: bot:mcts "
                 "searches from that."
             )
         if game.get_type().short_name == "hearts":
@@ -95,7 +97,7 @@ class ISMCTS:
             state.resample_from_infostate(state.current_player(), rng.random)
         except pyspiel.SpielError as error:
             raise ScenarioError(
-                f"bot 'ismcts' needs to draw states that its player cannot tell apart, and {title(game)} cannot: {one_line(error)}."
+                f"bot 'ismcts' needs to draw states that its player cannot tell apart, and {display_name(game)} cannot: {one_line(error)}."
             ) from error
 
     def restart(self, player: int, seed: int) -> None:
@@ -129,12 +131,13 @@ class Registered:
         able = pyspiel.bots_that_can_play_game(game)
         if self.name not in able:
             raise ScenarioError(
-                f"bot {self.name!r} cannot play {title(game)}; OpenSpiel lists {', '.join(able)} for it."
+                f"bot {self.name!r} cannot play {display_name(game)}; OpenSpiel lists {', '.join(able)} for it."
             )
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         if self.name not in _BY_LEGAL_ACTIONS and not perfect:
             raise ScenarioError(
-                f"bot {self.name!r} is given the state of the game, and {title(game)} hides parts of that from its players; it may play "
+                f"bot {self.name!r} is given the state of the game, and {display_name(game)} hides parts of that from its "
+                f"players; it may play "
                 "games of perfect information."
             )
 
@@ -176,10 +179,12 @@ def _refuse_unsearchable(name: str, game: Any) -> None:
     kind = game.get_type()
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
         raise ScenarioError(
-            f"bot {name!r} searches games whose players move in turn; in {title(game)} several move at once."
+            f"bot {name!r} searches games whose players move in turn; in {display_name(game)} several move at once."
         )
     if kind.reward_model != pyspiel.GameType.RewardModel.TERMINAL:
-        raise ScenarioError(f"bot {name!r} searches games that pay at the end; {title(game)} pays along the way.")
+        raise ScenarioError(
+            f"bot {name!r} searches games that pay at the end; {display_name(game)} pays along the way."
+        )
 
 
 def _at_least_one(bot: str, **counts: int) -> None:

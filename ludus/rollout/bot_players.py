@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError, PolicyError, ScenarioError
 from ludus.core.types import ActionRequests, Array, EnvSpec, PolicyOutput, PolicyRef, Timestep
-from ludus.envs.base import HoldsGames, VectorEnv
+from ludus.envs.base import ExposesGameState, VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper
@@ -211,10 +211,10 @@ class FollowedGames(Wrapper):
         """A copy of the present `pyspiel.State`. Raises EnvError if the moves do not fit, so that the vector plays another game."""
         import pyspiel
 
-        from ludus.envs.openspiel.states import Luck
+        from ludus.envs.openspiel.states import ChanceStream
 
         if environment not in self._states:
-            luck = Luck(*self._luck(environment))
+            luck = ChanceStream(*self._luck(environment))
             state = self._game.new_state(luck)
             luck.play(state)
             self._states[environment] = _TrackedState(state, luck, 0)
@@ -234,7 +234,7 @@ class FollowedGames(Wrapper):
     def _luck(self, environment: int) -> tuple[int, int]:
         """Seed and number of its present episode, which are others where a subprocess was repaired."""
         if self._processes is not None:
-            return self._processes.luck_of(environment)
+            return self._processes.seed_and_episode(environment)
         return int(self._seeds[environment]), int(self._episode[environment])
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -274,12 +274,12 @@ class CopiedGames(Wrapper):
         """Raises ScenarioError for a vector that does not show them."""
         super().__init__(env, env.spec)
         inner = _innermost(env)
-        if not isinstance(inner, HoldsGames):
+        if not isinstance(inner, ExposesGameState):
             raise ScenarioError(
                 f"{env.spec.id} has no states that a bot could play by: its environments are no objects of Python in this process. Set "
                 "env.workers=0 if that is why, or let the bot play by observations (act)."
             )
-        self._inner: HoldsGames = inner
+        self._inner: ExposesGameState = inner
 
     def state(self, environment: int) -> Any:
         """A copy of the environment's object, which may be played on. Raises EnvError if it cannot be copied."""

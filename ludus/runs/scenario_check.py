@@ -17,7 +17,7 @@ from ludus.core.errors import ConfigError, DataError, ScenarioError, article, jo
 from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.core.user_code import qualified_name
-from ludus.envs.families import GivenObject
+from ludus.envs.families import UserEnvObject
 from ludus.envs.tree.game_tree import tree_of
 from ludus.policies.specs import searches
 from ludus.replay.kinds import build_table
@@ -55,7 +55,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int
         )
     _check_workers(scenario, env)
     scheduler = scenario.scheduler(context.population)
-    if isinstance(scenario.env.source, GivenObject) and max(scenario.runtime.task_slots, scheduler.together) > 1:
+    if isinstance(scenario.env.source, UserEnvObject) and max(scenario.runtime.task_slots, scheduler.together) > 1:
         raise ScenarioError(
             f"several learners of this {scenario.kind} run play at the same time, and {env.id} was given as one object. Give a function "
             "that makes an environment: env=lambda: …"
@@ -115,7 +115,7 @@ def require_sendable(scenario: Scenario) -> None:
     child = f"evaluation.workers={workers}" if workers else "evaluation.background.beside=true"
     option = child if scenario.has_children else f"runtime.kind={kind}"
     try:
-        if isinstance(source, GivenObject):
+        if isinstance(source, UserEnvObject):
             raise TypeError("it is one object, and each of them needs its own")
         import_module({"ray": "ray.cloudpickle", "processes": "cloudpickle"}.get(kind, "pickle")).dumps(source)
     except Exception as error:

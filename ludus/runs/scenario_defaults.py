@@ -23,7 +23,7 @@ from ludus.core.parts import registered_name, require
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec
 from ludus.envs.config import Environment
-from ludus.envs.families import GivenObject
+from ludus.envs.families import UserEnvObject
 from ludus.metagame.solvers.nash import Nash
 from ludus.runs.numbered_players import names_players, numbered
 from ludus.schedulers.config import ScheduleOptions
@@ -131,7 +131,7 @@ def changed(scenario: AnyScenario, values: Mapping[str, Any]) -> AnyScenario:
 
 def spec_of(environment: Environment) -> EnvSpec:
     """What the environment is: one of it is made. Raises what making it raises."""
-    if isinstance(environment.source, GivenObject):  # which is as many environments as it is
+    if isinstance(environment.source, UserEnvObject):  # which is as many environments as it is
         env = environment.make()
     else:
         one = environment.model_copy(update={"workers": 0, "deadline": None, "restarts": 0})

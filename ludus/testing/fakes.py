@@ -27,7 +27,7 @@ from ludus.core.types import (
     Weights,
 )
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 
 __all__ = [
     "COINS",
@@ -414,12 +414,12 @@ class CoinGame:
 
     game = "coins"
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.round, self.rounds = 0, 2 + seed % 3
         self.counted = np.zeros((2, len(COINS)))
-        return Happened(due=self._seen())
+        return EnvStepResult(due=self._seen())
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.round += 1
         took = np.array(actions, np.int64)
         alone = took > took[::-1]
@@ -427,9 +427,9 @@ class CoinGame:
         reward = [(p, float(paid)) for p, paid in enumerate(took - took[::-1])]
         counted = self.counted.copy()
         if self.round < self.rounds:
-            return Happened(due=self._seen(), reward=reward, statistics=counted)
+            return EnvStepResult(due=self._seen(), reward=reward, statistics=counted)
         gone = [(p, np.array([self.round], np.float32), TERMINATED) for p in range(2)]
-        return Happened(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
+        return EnvStepResult(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
 
     def _seen(self) -> list[tuple[int, Any, Any]]:
         return [(p, np.array([self.round], np.float32), None) for p in range(2)]

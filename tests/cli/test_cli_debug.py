@@ -19,7 +19,7 @@ from ludus.cli.main import main
 from ludus.core.errors import ConfigError
 from ludus.core.types import AgentSpec, EnvSpec, PolicySpec
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 
@@ -291,11 +291,11 @@ class Many:
 
     named = True
 
-    def reset(self, seed: int) -> Happened:
-        return Happened(due=[(k, np.full(100, k, np.float32) * (np.arange(100) < 2), None) for k in range(20)])
+    def reset(self, seed: int) -> EnvStepResult:
+        return EnvStepResult(due=[(k, np.full(100, k, np.float32) * (np.arange(100) < 2), None) for k in range(20)])
 
-    def step(self, actions: Any) -> Happened:
-        return Happened(gone=[(k, np.zeros(100, np.float32), TERMINATED) for k in range(20)], over=TERMINATED)
+    def step(self, actions: Any) -> EnvStepResult:
+        return EnvStepResult(gone=[(k, np.zeros(100, np.float32), TERMINATED) for k in range(20)], over=TERMINATED)
 
     def observation_names(self, player: int) -> list[str]:
         return [f"x{k}" for k in range(100)] if self.named else []

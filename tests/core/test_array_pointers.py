@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -85,3 +88,30 @@ def test_kernels_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.Monk
         return x + 1
 
     assert raised(2) == 3
+
+
+def test_an_index_that_names_a_former_class_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+from typing import NamedTuple
+
+from ludus.core.arrays import kernel
+
+
+class Before(NamedTuple):
+    size: int
+
+
+@kernel
+def twice(table):
+    return 2 * table.size
+
+
+answer = twice(Before(3))
+"""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("Before", "After"):
+        (tmp_path / "renamed_class.py").write_text(source.replace("Before", name), encoding="utf-8")
+        sys.modules.pop("renamed_class", None)
+        importlib.invalidate_caches()
+        assert importlib.import_module("renamed_class").answer == 6
+    sys.modules.pop("renamed_class")

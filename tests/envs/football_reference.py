@@ -7,7 +7,7 @@ from math import acos, dist, hypot, pi
 import numpy as np
 
 from ludus.contrib.football.encoders import legal, off_side_line
-from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, View, opposite
+from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, SideView, opposite
 
 __all__ = ["central", "features"]
 
@@ -16,11 +16,11 @@ Place = tuple[float, float]
 HELD = ("left", "top_left", "top", "top_right", "right", "bottom_right", "bottom", "bottom_left", "sprint", "dribble")
 
 
-def features(view: View, previous: View | None, duration: int) -> list[Row]:
+def features(view: SideView, previous: SideView | None, duration: int) -> list[Row]:
     return [_agent(view, agent) | _shared(view, previous or view, duration) for agent in range(len(view.controlled))]
 
 
-def central(view: View, duration: int) -> Row:
+def central(view: SideView, duration: int) -> Row:
     row = _match(view, duration)
     for side, seen in (("own", view), ("their", opposite(view))):
         turn = 1 if side == "own" else -1
@@ -37,7 +37,7 @@ def _metres(place: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Place:
     return float(place[0]) * 54.4, float(place[1]) * 83.6
 
 
-def _body(view: View, body: int, turn: int = 1) -> Row:
+def _body(view: SideView, body: int, turn: int = 1) -> Row:
     """turn: -1 for a body of the opponents, whose own view this is."""
     x, y = view.own_position[body]
     dx, dy = _metres(view.own_velocity[body])
@@ -70,7 +70,7 @@ def _angle(place: Place) -> float:
     return acos(min(max((one**2 + two**2 - (2 * half) ** 2) / (2 * one * two), -1), 1)) / pi
 
 
-def _agent(view: View, agent: int) -> Row:
+def _agent(view: SideView, agent: int) -> Row:
     body = int(view.controlled[agent])
     bodies = range(len(view.own_position))
     me, ball, line = _metres(view.own_position[body]), _metres(view.ball), off_side_line(view)
@@ -95,7 +95,7 @@ def _agent(view: View, agent: int) -> Row:
     return row | {f"legal_{Action(a).name.lower()}": float(may) for a, may in enumerate(legal(view)[agent])}
 
 
-def _others(view: View, seen: View, me: Place, line: float, *, without: int) -> Row:
+def _others(view: SideView, seen: SideView, me: Place, line: float, *, without: int) -> Row:
     """The mates, if `seen` is the view itself; or the opponents, by their own view."""
     turn, name = (1, "mate") if seen is view else (-1, "foe")
     found = []
@@ -111,7 +111,7 @@ def _others(view: View, seen: View, me: Place, line: float, *, without: int) -> 
     return {f"{name}_{rank}_{key}": value for rank, item in enumerate(found) for key, value in item[3].items()}
 
 
-def _match(view: View, duration: int) -> Row:
+def _match(view: SideView, duration: int) -> Row:
     own, their = view.score
     x, y, z = view.ball.tolist()
     dx, dy = _metres(view.ball_velocity)
@@ -125,12 +125,12 @@ def _match(view: View, duration: int) -> Row:
     return row | {"time_left": min(view.steps_left / duration, 1)}
 
 
-def _whose(name: str, view: View) -> Row:
+def _whose(name: str, view: SideView) -> Row:
     sides = {"nobody": -1, "own": OWN, "their": THEIR}
     return {f"{name}_{word}": float(view.ball_side == side) for word, side in sides.items()}
 
 
-def _shared(view: View, previous: View, duration: int) -> Row:
+def _shared(view: SideView, previous: SideView, duration: int) -> Row:
     x, y = float(view.ball[0]), float(view.ball[1])
     box = 0.7 < abs(x) <= 1 and abs(y) < 0.24
     row = _match(view, duration) | _whose("ball_was", previous)

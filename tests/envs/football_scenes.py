@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.contrib.football.view import LEFT, METRES, NOBODY, View, side_view
+from ludus.contrib.football.view import LEFT, METRES, NOBODY, SideView, side_view
 
 __all__ = ["kicked", "raw", "seen"]
 
@@ -42,7 +42,7 @@ def raw(**changes: Any) -> dict[str, Any]:
     return scene | changes
 
 
-def seen(side: int = LEFT, **changes: Any) -> View:
+def seen(side: int = LEFT, **changes: Any) -> SideView:
     """The scene as a side sees it."""
     return side_view(raw(**changes), side=side)
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from ludus.core.types import Array
 from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
-from ludus.envs.functional.game import Earned, Program, Seen
+from ludus.envs.functional.game import AgentViews, Program, StepOutcome
 from ludus.envs.functional.vector import JaxVectorEnv, no_actions
 from ludus.envs.spaces import Choices
 from ludus.testing.device_env import CopiedEnv
@@ -37,27 +37,27 @@ class Relay:
             "a_1": (wide, spaces.Discrete(2)),
         }
 
-    def init(self, key: Any) -> tuple[Any, Seen]:
+    def init(self, key: Any) -> tuple[Any, AgentViews]:
         state = {"step": jnp.int32(0), "draw": jax.random.uniform(key), "chosen": jnp.int32(0)}
         return state, self._seen(state, jnp.float32(0))
 
-    def step(self, state: Any, actions: tuple[Any, ...], key: Any) -> tuple[Any, Seen, Earned]:
+    def step(self, state: Any, actions: tuple[Any, ...], key: Any) -> tuple[Any, AgentViews, StepOutcome]:
         step = state["step"] + 1
         chosen = jnp.where(state["step"] % 2 == 0, actions[1], state["chosen"])
         state = {"step": step, "draw": state["draw"], "chosen": chosen}
         reward = jnp.stack([step, 10 * chosen, step]).astype(jnp.float32)
-        ended = Earned(reward, step == 7, (step == 5) & (chosen == 1))
+        ended = StepOutcome(reward, step == 7, (step == 5) & (chosen == 1))
         return state, self._seen(state, jax.random.uniform(key)), ended
 
-    def final(self, state: Any, seen: Seen) -> tuple[Any, ...]:
+    def final(self, state: Any, seen: AgentViews) -> tuple[Any, ...]:
         return (*seen.observation[:2], seen.observation[2] + 100.0)
 
-    def _seen(self, state: Any, noise: Any) -> Seen:
+    def _seen(self, state: Any, noise: Any) -> AgentViews:
         step, out = state["step"], state["step"] >= 2
         row = jnp.stack([step.astype(jnp.float32), state["draw"], noise])
         due = jnp.stack([jnp.bool_(True), step % 2 == 0, ~out])
         mask = (jnp.array([True, True, False]), jnp.ones(2, bool), jnp.array([True, False]))
-        return Seen((row, row[:1], row), mask, due, row[:1])
+        return AgentViews((row, row[:1], row), mask, due, row[:1])
 
 
 _program: list[Program] = []

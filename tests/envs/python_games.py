@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Happened
+from ludus.envs.python_vector import EnvStepResult
 
 BOX = Box(-10, 10, (2,), np.float32)
 
@@ -33,21 +33,23 @@ class Team:
         self.t = 0
         self.length = 5
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t, self.length = 0, 5 + seed % 4
-        return Happened(due=[(i, self.seen(i), None) for i in range(3)])
+        return EnvStepResult(due=[(i, self.seen(i), None) for i in range(3)])
 
     def seen(self, agent: int) -> Any:
         return np.array([agent, self.t], np.float32)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         reward = [(i, float(actions[2])) for i in self.present(self.t - 1)]
         if self.t == self.length:
             how = TRUNCATED if self.length % 2 else TERMINATED
-            return Happened(reward=reward, gone=[(i, self.seen(i), how) for i in self.present(self.t - 1)], over=how)
+            return EnvStepResult(
+                reward=reward, gone=[(i, self.seen(i), how) for i in self.present(self.t - 1)], over=how
+            )
         gone = [(0, self.seen(0), TERMINATED)] if self.t == 2 else []
-        return Happened(due=[(i, self.seen(i), None) for i in self.present(self.t)], reward=reward, gone=gone)
+        return EnvStepResult(due=[(i, self.seen(i), None) for i in self.present(self.t)], reward=reward, gone=gone)
 
     @staticmethod
     def present(t: int) -> list[int]:
@@ -66,21 +68,21 @@ class Turns:
     def __init__(self) -> None:
         self.t = 0
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
-        return Happened(due=[self.row()])
+        return EnvStepResult(due=[self.row()])
 
     def row(self) -> tuple[int, Any, Any]:
         return self.t % 2, np.array([self.t, 0], np.float32), np.array([True, True, self.t % 2 == 0])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         mover = self.t % 2
         self.t += 1
         reward = [(mover, 1.0), (1 - mover, -1.0)]
         if self.t == 5:
             final = np.full(2, 9, np.float32)
-            return Happened(reward=reward, gone=[(0, final, TERMINATED), (1, final, TERMINATED)], over=TERMINATED)
-        return Happened(due=[self.row()], reward=reward)
+            return EnvStepResult(reward=reward, gone=[(0, final, TERMINATED), (1, final, TERMINATED)], over=TERMINATED)
+        return EnvStepResult(due=[self.row()], reward=reward)
 
     def render(self) -> str:
         return f"move {self.t}"

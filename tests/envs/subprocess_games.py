@@ -20,7 +20,7 @@ from python_games import Team, Turns, spec
 from ludus.core.errors import ConfigError
 from ludus.core.types import Array, Timestep
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 
 
 def teams(num_envs: int) -> PythonVectorEnv:
@@ -41,11 +41,11 @@ class Bad(Turns):
         self.seeds = seeds
         self.seed = 0
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.seed = seed
         return super().reset(seed)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         if self.t == 2 and (self.seeds is None or self.seed in self.seeds):
             if self.fault == "exit":
                 os._exit(3)
@@ -75,20 +75,20 @@ def bad(num_envs: int, *, fault: str, seeds: Sequence[int] | None = None) -> Pyt
 class Arms:
     """One agent with two actions in [-1, 1], paid their sum; three steps; with a state."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
         return self.row([])
 
-    def row(self, reward: list[tuple[int, float]]) -> Happened:
-        return Happened(due=[(0, np.full(2, self.t, np.float32), None)], reward=reward, state=np.array([self.t]))
+    def row(self, reward: list[tuple[int, float]]) -> EnvStepResult:
+        return EnvStepResult(due=[(0, np.full(2, self.t, np.float32), None)], reward=reward, state=np.array([self.t]))
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         assert actions[0].dtype == np.float32
         self.t += 1
         happened = self.row([(0, float(actions[0].sum()))])
         if self.t < 3:
             return happened
-        return Happened(
+        return EnvStepResult(
             reward=happened.reward, gone=[(0, happened.due[0][1], 1)], over=1, state=np.array([self.t], np.float32)
         )
 
@@ -148,12 +148,12 @@ class Walk:
     def __init__(self, deaths: Deaths) -> None:
         self.deaths = deaths
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.seed, self.t = seed, -1
         self.draws = np.random.default_rng(seed)
         self.pass_on()
         self.t = 0
-        return Happened(due=[self.row()])
+        return EnvStepResult(due=[self.row()])
 
     def pass_on(self) -> None:
         if (self.seed, self.t) in self.deaths.at:
@@ -162,15 +162,15 @@ class Walk:
     def row(self) -> tuple[int, Any, Any]:
         return self.t % 2, self.draws.random(2, np.float32), np.append(self.draws.random(2) < 0.5, True)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.pass_on()
         reward = [(agent, float(self.draws.integers(-8, 8))) for agent in range(2)]
         self.draws.random(int(actions[self.t % 2]))
         self.t += 1
         if self.t > 2 and self.draws.random() < 0.2:
             gone = [(agent, self.draws.random(2, np.float32), TERMINATED) for agent in range(2)]
-            return Happened(reward=reward, gone=gone, over=TERMINATED)
-        return Happened(due=[self.row()], reward=reward)
+            return EnvStepResult(reward=reward, gone=gone, over=TERMINATED)
+        return EnvStepResult(due=[self.row()], reward=reward)
 
     def render(self) -> str:
         return f"move {self.t}"

@@ -17,7 +17,7 @@ from ludus.contrib.envs.dmc import ControlTask
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw
+from ludus.envs.python_vector import ContractViolation
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor
@@ -86,7 +86,7 @@ def test_ends_by_their_discount() -> None:
     assert told.seed == 7
     assert happened.due[0][1].tolist() == [1, 2, 3]
     assert [(task.advance(None)[1:3]) for _ in range(3)] == [(0.5, GOES_ON), (0.25, TRUNCATED), (0.25, TERMINATED)]
-    with pytest.raises(Flaw, match="began a new episode"):
+    with pytest.raises(ContractViolation, match="began a new episode"):
         task.advance(None)
     told.steps = [(2, 0.25, 0.0, shown)]
     ended = task.step([None])

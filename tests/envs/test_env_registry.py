@@ -22,7 +22,7 @@ def test_a_large_game_is_found_out_without_walking_through_it(monkeypatch):
     def walked(*_args, **_options):
         raise AssertionError("a game of this size is not walked through")
 
-    monkeypatch.setattr("ludus.envs.tree.game_tree.walk", walked)
+    monkeypatch.setattr("ludus.envs.tree.game_tree.enumerate_game", walked)
     assert isinstance(make_env("openspiel/chess", num_envs=1), OpenSpielVectorEnv)
     with pytest.raises(AssertionError, match="not walked"):
         make_env("openspiel/kuhn_poker(players=5)", num_envs=1)  # nobody has compiled it before

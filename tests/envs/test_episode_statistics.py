@@ -14,7 +14,7 @@ from ludus.core.errors import EnvError
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.player_groups import group_players
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, time_limit
@@ -72,7 +72,7 @@ def test_steps_without_an_end_have_no_rows() -> None:
 class ToldFromTheReset(CoinGame):
     """Its reset tells already what its episode has counted: nothing."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         happened = super().reset(seed)
         happened.statistics = self.counted.copy()
         return happened
@@ -97,11 +97,11 @@ def test_subprocesses_bring_the_same() -> None:
 class Breaks(CoinGame):
     """Raises in its second step, in every episode whose seed is odd."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.odd = True
         return super().reset(seed)
 
-    def step(self, actions: Any) -> Happened:
+    def step(self, actions: Any) -> EnvStepResult:
         if self.round == 1:
             raise RuntimeError("out of coins")
         return super().step(actions)
@@ -159,7 +159,7 @@ class Odd(CoinGame):
     def __init__(self, given: Any) -> None:
         self.given = given
 
-    def step(self, actions: Any) -> Happened:
+    def step(self, actions: Any) -> EnvStepResult:
         happened = super().step(actions)
         happened.statistics = self.given
         return happened

@@ -17,7 +17,7 @@ import pytest
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
-from ludus.envs.base import NamesColumns
+from ludus.envs.base import HasColumnNames
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 from ludus.testing.ledger import Actor, Ledger, play, same
@@ -25,9 +25,9 @@ from ludus.testing.ledger import Actor, Ledger, play, same
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")
 
 from ludus.contrib.football.frames import small
-from ludus.contrib.football.match import TURNED, Engine, Luck
+from ludus.contrib.football.match import TURNED, Engine, MatchSeed
 from ludus.contrib.football.scenarios import KEEPER, Controls, Formation, controls, engine_config, formation, names
-from ludus.contrib.football.view import LEFT, RIGHT, View, agents_view, side_view
+from ludus.contrib.football.view import LEFT, RIGHT, SideView, agents_view, side_view
 
 slow, long = pytest.mark.slow, pytest.mark.long
 
@@ -165,8 +165,8 @@ def test_keepers_are_steered_where_nobody_else_is_there() -> None:
 # ------------------------------------------------------------------------------------------ the engine
 
 
-def differences(one: View, other: View, *, besides: tuple[str, ...] = ()) -> list[str]:
-    fields = [field.name for field in dataclasses.fields(View) if field.name not in besides]
+def differences(one: SideView, other: SideView, *, besides: tuple[str, ...] = ()) -> list[str]:
+    fields = [field.name for field in dataclasses.fields(SideView) if field.name not in besides]
     return [name for name in fields if not np.array_equal(getattr(one, name), getattr(other, name))]
 
 
@@ -265,11 +265,11 @@ def test_sides_at_random() -> None:
 
 
 def test_luck_is_fair() -> None:
-    lucks = [Luck.of(seed, random_sides=True) for seed in range(1000)]
+    lucks = [MatchSeed.of(seed, random_sides=True) for seed in range(1000)]
     for bit in ("kick_off", "turned", "reverse"):
         assert 450 < sum(getattr(luck, bit) for luck in lucks) < 550
     assert len({luck.seed for luck in lucks}) == 1000
-    assert not any(Luck.of(seed, random_sides=False).turned for seed in range(100))
+    assert not any(MatchSeed.of(seed, random_sides=False).turned for seed in range(100))
 
 
 def test_rules_are_changed() -> None:
@@ -389,7 +389,7 @@ def test_columns_and_actions_are_named() -> None:
     env = make_env("football/academy_empty_goal_close", num_envs=1)
     try:
         env.reset(np.zeros(1, np.uint64))
-        assert isinstance(env, NamesColumns)
+        assert isinstance(env, HasColumnNames)
         columns = env.observation_names(0)
         assert env.spec.agents[0].observation.shape == (len(columns),)
         assert len(set(columns)) == len(columns)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from football_scenes import kicked, seen
 
-from ludus.contrib.football.events import Body, Events, Follower
+from ludus.contrib.football.events import Events, Follower, PlayerRef
 from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
-from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, Mode, View
+from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, Mode, SideView
 
 Step = dict[str, Any]
 
@@ -60,8 +60,8 @@ def happened(events: Events) -> dict[str, Any]:
     }
 
 
-A, B = Body(OWN, 1), Body(OWN, 2)
-FOE, KEEPER = Body(THEIR, 1), Body(THEIR, 0)
+A, B = PlayerRef(OWN, 1), PlayerRef(OWN, 2)
+FOE, KEEPER = PlayerRef(THEIR, 1), PlayerRef(THEIR, 0)
 PASS = (has(LEFT, 1), flies(0.02), flies(0.05))
 SHOT = (has(LEFT, 1, 0.7), flies(0.72, by=(2.9, 0, 0.1)))
 
@@ -169,7 +169,7 @@ def test_a_run_is_measured_in_metres() -> None:
 )
 def test_what_is_a_shot(step: Step, shot: bool, on_target: bool) -> None:
     (kick,) = followed(has(LEFT, 1, 0.7), step)
-    assert kick.shot == (A if shot else Body(NOBODY, -1))
+    assert kick.shot == (A if shot else PlayerRef(NOBODY, -1))
     assert kick.on_target == (OWN if on_target else NOBODY)
 
 
@@ -310,7 +310,7 @@ def test_nobody_ever_had_the_ball() -> None:
 
 def test_a_new_match_begins_at_nothing() -> None:
     statistics = MatchStatistics()
-    views: list[View] = [seen(**step) for step in (has(LEFT, 1), flies(0.1), has(LEFT, 2, 0.2), {"score": [1, 0]})]
+    views: list[SideView] = [seen(**step) for step in (has(LEFT, 1), flies(0.1), has(LEFT, 2, 0.2), {"score": [1, 0]})]
     for _ in range(2):
         statistics.begin(views[0])
         for before, after in pairwise(views):

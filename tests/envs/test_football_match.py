@@ -15,24 +15,26 @@ from football_scenes import raw
 from ludus.contrib.football import frames, match
 from ludus.contrib.football.encoders import encoder, legal
 from ludus.contrib.football.frames import Frames
-from ludus.contrib.football.match import Match, Plan
+from ludus.contrib.football.match import Match, MatchConfig
 from ludus.contrib.football.scenarios import (
-    Body,
     Controls,
     Formation,
-    Rules,
+    MatchRules,
+    StartingPlayer,
     controls,
-    first_sight,
+    initial_view,
     role_names,
     with_rules,
 )
 from ludus.contrib.football.shaping import Rewards
-from ludus.contrib.football.view import LEFT, RIGHT, Action, View
+from ludus.contrib.football.view import LEFT, RIGHT, Action, SideView
 from ludus.core.errors import EnvError
 from ludus.envs.publisher import TERMINATED
 
-RULES = Rules((0.3, 0.6), 400, 999, True, True, False, True, False, False)
-TEAM = tuple(Body(x, y, role, False, True) for x, y, role in ((-1.0, 0.0, 0), (-0.1, 0.1, 1), (-0.2, -0.2, 9)))
+RULES = MatchRules((0.3, 0.6), 400, 999, True, True, False, True, False, False)
+TEAM = tuple(
+    StartingPlayer(x, y, role, False, True) for x, y, role in ((-1.0, 0.0, 0), (-0.1, 0.1, 1), (-0.2, -0.2, 9))
+)
 MADE = Formation(TEAM, TEAM, (0.25, 0.5), RULES)
 
 
@@ -64,9 +66,9 @@ def played(monkeypatch: pytest.MonkeyPatch, scenes: list[dict[str, Any]], *, pla
     monkeypatch.setattr(match, "Engine", Scripted)
     monkeypatch.setattr(match, "engine_config", lambda made, control, **_: None)
     control = Controls((2 if LEFT in players else 0, 1 if RIGHT in players else 0), ((1, 2), (2,)))
-    sights = [first_sight(MADE, control, side=side) for side in players]
+    sights = [initial_view(MADE, control, side=side) for side in players]
     return Match(
-        Plan(
+        MatchConfig(
             id="football/scripted",
             formation={LEFT: MADE, RIGHT: MADE}.__getitem__,
             controls=control,
@@ -78,8 +80,8 @@ def played(monkeypatch: pytest.MonkeyPatch, scenes: list[dict[str, Any]], *, pla
             pay=partial(Rewards, {"score": 1.0}),
             statistics=("goals_against", "goals", "possession"),
             frames=Frames("football/scripted"),
-            seen_as="numbers",
-            drawn_by="pitch",
+            observation_kind="numbers",
+            renderer="pitch",
         )
     )
 
@@ -205,10 +207,10 @@ def test_roles_are_those_of_the_bodies() -> None:
 
 def test_the_first_sight_is_the_formation() -> None:
     control = controls("x", MADE, sides="both", agents=None, keepers=False)
-    left, right = (first_sight(MADE, control, side=side) for side in (LEFT, RIGHT))
+    left, right = (initial_view(MADE, control, side=side) for side in (LEFT, RIGHT))
     assert left.own_position.tolist() == right.own_position.tolist() == [[-1.0, 0.0], [-0.1, 0.1], [-0.2, -0.2]]
     assert (left.ball.tolist(), right.ball.tolist()) == ([0.25, 0.5, 0.0], [-0.25, -0.5, 0.0])
-    assert isinstance(left, View)
+    assert isinstance(left, SideView)
     assert left.controlled.tolist() == [1, 2]
 
 

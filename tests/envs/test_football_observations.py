@@ -11,11 +11,11 @@ from football_scenes import raw, seen
 
 from ludus.contrib.football.encoders import ENCODERS, MASKS, CentralState, encoder, legal, off_side_line
 from ludus.contrib.football.observation_kernels import write_features, write_mask, write_state
-from ludus.contrib.football.view import LEFT, RIGHT, Action, Mode, View, opposite
+from ludus.contrib.football.view import LEFT, RIGHT, Action, Mode, SideView, opposite
 from ludus.core.errors import ConfigError, UnknownName
 
 
-def columns(name: str, view: View, previous: View | None = None) -> list[dict[str, float]]:
+def columns(name: str, view: SideView, previous: SideView | None = None) -> list[dict[str, float]]:
     """Each agent's row, by the names of its columns."""
     made = encoder(name, view)
     rows = made.encode(view, previous)
@@ -278,7 +278,7 @@ ALWAYS = set(range(9)) | {Action.SPRINT}
 KICKS = {Action.LONG_PASS, Action.HIGH_PASS, Action.SHORT_PASS, Action.SHOT}
 
 
-def allowed(view: View, rules: str = "meaningful") -> list[set[int]]:
+def allowed(view: SideView, rules: str = "meaningful") -> list[set[int]]:
     mask = legal(view, rules)
     assert mask.dtype == np.bool_
     assert mask[:, Action.IDLE].all()
@@ -329,7 +329,7 @@ def test_who_was_sent_off_or_has_no_body_is_idle() -> None:
     assert allowed(gone) == [{Action.IDLE}, {Action.IDLE}]
 
 
-def at_the_ball(x: float, y: float = 0.0, mode: int = 0) -> View:
+def at_the_ball(x: float, y: float = 0.0, mode: int = 0) -> SideView:
     """Body 1 stands at the ball, body 2 far away."""
     team = np.array([[-1.0, 0.0], [x, y], [0.0, 0.4]])
     owned = {"ball_owned_team": 0, "ball_owned_player": 1}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
-from ludus.contrib.football.view import LEFT, METRES, OWN, RIGHT, Action, View, side_view
+from ludus.contrib.football.view import LEFT, METRES, OWN, RIGHT, Action, SideView, side_view
 
 pytest.importorskip("gfootball_engine", reason="gfootball is not installed: make football")
 
@@ -28,7 +28,7 @@ class Spell(NamedTuple):
     touch: bool = False
 
 
-def chase(view: View, rng: np.random.Generator) -> list[int]:
+def chase(view: SideView, rng: np.random.Generator) -> list[int]:
     """With the ball: to the goal, and a kick now and then; without: to the ball, sliding at who has it."""
     actions = []
     for body in view.controlled.tolist():

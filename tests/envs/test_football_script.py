@@ -11,7 +11,7 @@ from football_scenes import kicked, seen
 from ludus.contrib.football.encoders import encoder
 from ludus.contrib.football.script import Tactics, play
 from ludus.contrib.football.sights import views
-from ludus.contrib.football.view import LEFT, METRES, NOBODY, OWN, RIGHT, THEIR, Action, Mode, View
+from ludus.contrib.football.view import LEFT, METRES, NOBODY, OWN, RIGHT, THEIR, Action, Mode, SideView
 
 HELD = np.zeros((2, 10), np.uint8)
 
@@ -24,7 +24,7 @@ def holding(*actions: tuple[int, Action]) -> np.ndarray[tuple[int, int], np.dtyp
     return held
 
 
-def has_ball(at: tuple[float, float], mate: tuple[float, float] = (-0.2, -0.2), **changes: object) -> View:
+def has_ball(at: tuple[float, float], mate: tuple[float, float] = (-0.2, -0.2), **changes: object) -> SideView:
     """The left side's body 1 has the ball."""
     left = np.array([[-1.0, 0.0], at, mate])
     return seen(left_team=left, ball=np.array([*at, 0.1]), ball_owned_team=0, ball_owned_player=1, **changes)
@@ -179,7 +179,7 @@ def test_every_side_has_a_width_of_its_own() -> None:
     assert len(encoder("features", like).names) - len(encoder("features", _with_one_less(like)).names) == 15
 
 
-def _with_one_less(view: View) -> View:
+def _with_one_less(view: SideView) -> SideView:
     import dataclasses
 
     less = {f.name: getattr(view, f.name)[:2] for f in dataclasses.fields(view) if f.name.startswith("own_")}

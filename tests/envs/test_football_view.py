@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from football_scenes import raw, seen
 
-from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, View, agents_view, opposite
+from ludus.contrib.football.view import LEFT, NOBODY, OWN, RIGHT, THEIR, SideView, agents_view, opposite
 
 
-def same(one: View, other: View) -> None:
-    for field in dataclasses.fields(View):
+def same(one: SideView, other: SideView) -> None:
+    for field in dataclasses.fields(SideView):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
 
 

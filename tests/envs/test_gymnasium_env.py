@@ -17,7 +17,7 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.adapters.native import NativeVectorEnv
 from ludus.envs.adapters.single import single_env
-from ludus.envs.base import Renders
+from ludus.envs.base import SupportsRender
 from ludus.envs.python_vector import PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.envs.spaces import observation_space
@@ -203,7 +203,7 @@ def test_actions_count_from_the_start_of_their_space_and_ends_count_as_terminate
 @pytest.mark.parametrize(("id", "vector"), [("gymnasium/CartPole-v1", "native"), ("gymnasium/FrozenLake-v1", "python")])
 def test_render(id: str, vector: str) -> None:
     env = make_env(id, num_envs=2, vector=vector, render=True)
-    assert isinstance(env, Renders)
+    assert isinstance(env, SupportsRender)
     env.reset(SEEDS)
     shown = env.render(1)
     assert isinstance(shown, np.ndarray)

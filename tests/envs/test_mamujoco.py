@@ -14,7 +14,7 @@ from installed import require
 from refusals import Refusal, check_refusals
 from zoo_replay import play
 
-from ludus.contrib.envs.mamujoco import OneBody
+from ludus.contrib.envs.mamujoco import SharedBodyEnv
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
@@ -71,7 +71,7 @@ class Paid:
 
 def test_each_player_is_paid_what_the_body_is() -> None:
     shares = [
-        OneBody(Paid(), players, None).step({})[1]
+        SharedBodyEnv(Paid(), players, None).step({})[1]
         for players in ([["a_0", "a_1", "b_0"]], [["a_0", "a_1"], ["b_0"]], [["a_0"], ["a_1"], ["b_0"]])
     ]
     assert [list(share.values()) for share in shares] == [[2, 2, 2], [3, 3, 6], [6, 6, 6]]

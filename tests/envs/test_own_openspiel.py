@@ -107,11 +107,11 @@ def test_a_module_that_is_not_there() -> None:
 def test_that_a_game_is_too_large_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     walks: list[int] = []
 
-    def counted(game: object, *, node_limit: int, observation: str) -> walk.Walk:
+    def counted(game: object, *, node_limit: int, observation: str) -> walk.EnumeratedGame:
         walks.append(node_limit)
-        return walk.walk(game, node_limit=node_limit, observation=observation)
+        return walk.enumerate_game(game, node_limit=node_limit, observation=observation)
 
-    monkeypatch.setattr(game_tree, "walk", counted)
+    monkeypatch.setattr(game_tree, "enumerate_game", counted)
     for _ in range(2):
         ludus.make_env("openspiel/leduc_poker", num_envs=1, node_limit=9000).close()  # it has 9,457
     assert walks == [9000]
@@ -121,6 +121,6 @@ def test_a_long_compilation_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(walk, "_QUIET", -1e9)
-    walk.walk(pyspiel.load_game("leduc_poker"), node_limit=100_000, observation="auto")
+    walk.enumerate_game(pyspiel.load_game("leduc_poker"), node_limit=100_000, observation="auto")
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("compiling the tree of leduc_poker: 0 nodes after 0 s (at most 100,000)")

@@ -13,8 +13,8 @@ from python_games import Team, Turns, spec
 
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
-from ludus.envs.base import Renders, VectorEnv
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.base import SupportsRender, VectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.testing.env import check_env
 
 SEEDS = keys(1, "python_loop", count=2)
@@ -68,7 +68,7 @@ def test_an_agent_that_leaves_is_closed_and_begins_anew_when_it_comes_back() -> 
 
 def test_render_and_restore() -> None:
     env = turns(2)
-    assert isinstance(env, Renders)
+    assert isinstance(env, SupportsRender)
     with pytest.raises(EnvError, match="has not been reset"):
         env.render(0)
     env.reset(SEEDS)
@@ -84,28 +84,28 @@ def test_render_and_restore() -> None:
 class Bad(Turns):
     """As `Turns`, but its third step does `fault`."""
 
-    def __init__(self, fault: Callable[[Happened], Happened]) -> None:
+    def __init__(self, fault: Callable[[EnvStepResult], EnvStepResult]) -> None:
         super().__init__()
         self.fault = fault
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         happened = super().step(actions)
         return self.fault(happened) if self.t == 3 else happened
 
 
-def raises(happened: Happened) -> Happened:
+def raises(happened: EnvStepResult) -> EnvStepResult:
     raise RuntimeError("out of fuel")
 
 
-def nan_reward(happened: Happened) -> Happened:
-    return Happened(due=happened.due, reward=[(1, float("nan"))])
+def nan_reward(happened: EnvStepResult) -> EnvStepResult:
+    return EnvStepResult(due=happened.due, reward=[(1, float("nan"))])
 
 
-def seen(value: Any, mask: Any = None) -> Callable[[Happened], Happened]:
-    return lambda happened: Happened(due=[(happened.due[0][0], value, mask)])
+def seen(value: Any, mask: Any = None) -> Callable[[EnvStepResult], EnvStepResult]:
+    return lambda happened: EnvStepResult(due=[(happened.due[0][0], value, mask)])
 
 
-FAULTS: dict[str, tuple[Callable[[Happened], Happened], str]] = {
+FAULTS: dict[str, tuple[Callable[[EnvStepResult], EnvStepResult], str]] = {
     "raises": (raises, "raised RuntimeError: out of fuel"),
     "reward": (nan_reward, "gave agent 'agent_1' the reward nan; expected a finite number"),
     "nan": (seen(np.array([np.nan, 0], np.float32)), "gave agent 'agent_1' an observation that is not finite"),
@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Callable[[Happened], Happened], str]] = {
     ),
     "mask": (seen(np.zeros(2, np.float32), np.zeros(3, bool)), "gave agent 'agent_1' a mask without a legal action"),
     "mask shape": (seen(np.zeros(2, np.float32), np.ones(2, bool)), r"a mask of shape \(2,\); it has 3 actions"),
-    "nobody": (lambda happened: Happened(), "listed nobody as having to act"),
+    "nobody": (lambda happened: EnvStepResult(), "listed nobody as having to act"),
 }
 
 
@@ -166,11 +166,11 @@ def test_who_was_shown_more_before_a_fault_ends_on_its_own_decision(fault: int) 
     """Player 0 decided at the start; the step with the fault shows it 7, and player 1 what is no number."""
 
     class Both(Turns):
-        def step(self, actions: Sequence[Any]) -> Happened:
+        def step(self, actions: Sequence[Any]) -> EnvStepResult:
             self.t += 1
             if self.t < fault:
-                return Happened(due=[(1, np.full(2, self.t, np.float32), None)])
-            return Happened(
+                return EnvStepResult(due=[(1, np.full(2, self.t, np.float32), None)])
+            return EnvStepResult(
                 due=[(0, np.full(2, 7, np.float32), np.zeros(3, bool) | True), (1, np.full(2, np.nan), None)]
             )
 
@@ -185,15 +185,15 @@ def test_who_was_shown_more_before_a_fault_ends_on_its_own_decision(fault: int) 
 
 
 def test_the_state_at_a_repaired_end_is_that_before_the_fault() -> None:
-    def told(t: int, happened: Happened) -> Happened:
+    def told(t: int, happened: EnvStepResult) -> EnvStepResult:
         happened.state = np.full(1, t, np.float32)
         return happened
 
     class Watched(Bad):
-        def reset(self, seed: int) -> Happened:
+        def reset(self, seed: int) -> EnvStepResult:
             return told(0, super().reset(seed))
 
-        def step(self, actions: Sequence[Any]) -> Happened:
+        def step(self, actions: Sequence[Any]) -> EnvStepResult:
             return told(self.t + 1, super().step(actions))
 
     watched = replace(spec([0, 1]), state=Box(0, 9, (1,), np.float32))

@@ -11,7 +11,7 @@ import subprocess_games as games
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.seeding import keys
-from ludus.envs.base import Renders, VectorEnv
+from ludus.envs.base import SupportsRender, VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
@@ -83,7 +83,7 @@ def test_buffers_are_made_once_and_live_for_two_steps(shared: SubprocessVectorEn
 def test_render_snapshot_and_illegal_actions(shared: SubprocessVectorEnv) -> None:
     env = shared
     assert isinstance(env, VectorEnv)
-    assert isinstance(env, Renders)
+    assert isinstance(env, SupportsRender)
     with pytest.raises(EnvError, match="3 seeds were given for 4 environments"):
         env.reset(keys(0, "three", count=3))
     timestep = env.reset(SEEDS)

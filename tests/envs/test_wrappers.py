@@ -16,7 +16,7 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs import wrappers as w
 from ludus.envs.base import VectorEnv
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env
 
@@ -261,13 +261,13 @@ def test_a_time_limit_truncates_with_the_true_final_observation() -> None:
 class Counted(Turns):
     """The state is the number of the step."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         return self.with_state(super().reset(seed))
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         return self.with_state(super().step(actions))
 
-    def with_state(self, happened: Happened) -> Happened:
+    def with_state(self, happened: EnvStepResult) -> EnvStepResult:
         happened.state = np.full(1, self.t, np.float32)
         return happened
 

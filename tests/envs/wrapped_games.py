@@ -14,7 +14,7 @@ from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 
 SEEDS = keys(1, "wrappers", count=2)
 Wrap = Callable[[VectorEnv], VectorEnv]
@@ -23,9 +23,9 @@ Wrap = Callable[[VectorEnv], VectorEnv]
 class Screen:
     """One player sees images uint8[4, 6, 3]; the step's number is everywhere in red; three steps, each pays 2 for action 1."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
-        return Happened(due=[(0, self.seen(), None)])
+        return EnvStepResult(due=[(0, self.seen(), None)])
 
     def seen(self) -> Any:
         image = np.zeros((4, 6, 3), np.uint8)
@@ -33,12 +33,12 @@ class Screen:
         image[0, 0] = (10, 20, 40)
         return image
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         reward = [(0, 2.0 * float(actions[0] == 1))]
         if self.t == 3:
-            return Happened(reward=reward, gone=[(0, self.seen() // 2, TERMINATED)], over=TERMINATED)
-        return Happened(due=[(0, self.seen(), None)], reward=reward)
+            return EnvStepResult(reward=reward, gone=[(0, self.seen() // 2, TERMINATED)], over=TERMINATED)
+        return EnvStepResult(due=[(0, self.seen(), None)], reward=reward)
 
     def render(self) -> str:
         return f"frame {self.t}"

@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError, EnvError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.actor_critic import arrays_of, make_network
 from ludus.policies.base import Policy
@@ -51,9 +51,9 @@ class Walk:
 
     counts = False
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t, self.seed = 0, seed
-        return Happened(due=self.due())
+        return EnvStepResult(due=self.due())
 
     def due(self) -> list[Any]:
         mask = np.array([True, self.t != 1, True])
@@ -63,15 +63,15 @@ class Walk:
     def seen(self, agent: int) -> Any:
         return np.array([self.t, agent], np.float32)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         reward = [(0, float(self.t)), (2, -1.0)]
         if self.t == 3:
             gone = [(k, self.seen(k), TERMINATED) for k in (0, 2)]
             counted = np.array([[3.0, 1.0], [2.0, np.nan]]) if self.counts else None
-            return Happened(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
+            return EnvStepResult(reward=reward, gone=gone, over=TERMINATED, statistics=counted)
         gone = [(1, self.seen(1), TERMINATED)] if self.t == 2 else []
-        return Happened(due=self.due(), reward=reward, gone=gone)
+        return EnvStepResult(due=self.due(), reward=reward, gone=gone)
 
     def render(self) -> Any:
         return np.full((4, 6, 3), 60 * self.t, np.uint8)
@@ -92,10 +92,10 @@ STATE = np.array([[0, 51], [102, 255]], np.uint8)
 class State(Walk):
     """With an image as its state."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         return replace(super().reset(seed), state=STATE)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         return replace(super().step(actions), state=STATE)
 
 
@@ -368,7 +368,7 @@ def test_an_environment_that_leads_elsewhere_has_no_pictures() -> None:
         def seen(self, agent: int) -> Any:
             return np.array([self.t, agent + self.start], np.float32)
 
-        def reset(self, seed: int) -> Happened:
+        def reset(self, seed: int) -> EnvStepResult:
             self.start = next(starts) % 2
             return super().reset(seed)
 
@@ -397,7 +397,7 @@ def test_what_cannot_be_rendered_says_so_when_it_is_asked_for() -> None:
 
 def test_what_raises_ends_the_episode_where_it_can_be_looked_at() -> None:
     class Falls(Walk):
-        def step(self, actions: Sequence[Any]) -> Happened:
+        def step(self, actions: Sequence[Any]) -> EnvStepResult:
             if self.t == 2:
                 raise RuntimeError("fell")
             return super().step(actions)
@@ -410,7 +410,7 @@ def test_what_raises_ends_the_episode_where_it_can_be_looked_at() -> None:
         assert (episode.position, episode.cut) == (0, "")
 
     class Lame(Walk):
-        def step(self, actions: Sequence[Any]) -> Happened:
+        def step(self, actions: Sequence[Any]) -> EnvStepResult:
             raise RuntimeError("fell")
 
     with pytest.raises(EnvError, match=r"the episode's first step cannot be made: .*fell"):

@@ -25,7 +25,7 @@ from ludus.core.jsonable import to_builtins
 from ludus.core.types import AgentSpec, EnvSpec, MetaSolution, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.base import Values
 from ludus.policies.bots import BotSettings
@@ -276,17 +276,17 @@ class _Falls:
 
     game = None
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         del seed
         self.t = 0
-        return Happened(due=[(0, np.zeros(1, np.float32), None)])
+        return EnvStepResult(due=[(0, np.zeros(1, np.float32), None)])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         del actions
         self.t += 1
         if self.t == 2:
             raise RuntimeError("the board fell")
-        return Happened(due=[(0, np.zeros(1, np.float32), None)], reward=[(0, 1.0)])
+        return EnvStepResult(due=[(0, np.zeros(1, np.float32), None)], reward=[(0, 1.0)])
 
     def render(self) -> str:
         return f"at {self.t}"

@@ -18,7 +18,7 @@ from ludus.core.types import AgentSpec, EnvSpec, PolicyRef, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 
@@ -31,18 +31,18 @@ class Clock:
     def __init__(self, shows: str) -> None:
         self.shows = shows
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
-        return Happened(due=[(0, self.seen(), None)])
+        return EnvStepResult(due=[(0, self.seen(), None)])
 
     def seen(self) -> Any:
         return np.full(1, self.t, np.float32)
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         if self.t == 3:
-            return Happened(reward=[(0, 2.0)], gone=[(0, self.seen(), TERMINATED)], over=TERMINATED)
-        return Happened(due=[(0, self.seen(), None)], reward=[(0, 2.0)])
+            return EnvStepResult(reward=[(0, 2.0)], gone=[(0, self.seen(), TERMINATED)], over=TERMINATED)
+        return EnvStepResult(due=[(0, self.seen(), None)], reward=[(0, 2.0)])
 
     def render(self) -> Any:
         if self.shows == "text":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.types import AgentSpec, EnvSpec, Timestep
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.publisher import TERMINATED
-from ludus.envs.python_vector import Happened, PythonVectorEnv
+from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.wrappers.base import Wrapper
 
 
@@ -114,15 +114,15 @@ class Cheat(Spoiled):
 class Breaks:
     """Raises in its fourth step."""
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
-        return Happened(due=[(0, np.zeros(1, np.float32), None)])
+        return EnvStepResult(due=[(0, np.zeros(1, np.float32), None)])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         if self.t == 4:
             raise RuntimeError("out of fuel")
-        return Happened(due=[(0, np.zeros(1, np.float32), None)])
+        return EnvStepResult(due=[(0, np.zeros(1, np.float32), None)])
 
     def render(self) -> str:
         return ""
@@ -158,17 +158,17 @@ class Team(Breaks):
     def __init__(self, ends: bool = True) -> None:
         self.ends = ends
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         self.t = 0
-        return Happened(due=[(i, np.zeros(1, np.float32), None) for i in range(2)])
+        return EnvStepResult(due=[(i, np.zeros(1, np.float32), None) for i in range(2)])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
         self.t += 1
         seen = np.zeros(1, np.float32)
         paid = [(0, 0.5), (1, 0.5)]
         if self.t == 2 and self.ends:
-            return Happened(reward=paid, gone=[(i, seen, TERMINATED) for i in range(2)], over=TERMINATED)
-        return Happened(due=[(i, seen, None) for i in range(2)], reward=paid)
+            return EnvStepResult(reward=paid, gone=[(i, seen, TERMINATED) for i in range(2)], over=TERMINATED)
+        return EnvStepResult(due=[(i, seen, None) for i in range(2)], reward=paid)
 
 
 def python_vector(make: Callable[[], Any], num_envs: int, *, agents: int = 1, restarts: int = 0) -> PythonVectorEnv:

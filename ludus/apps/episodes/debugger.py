@@ -606,9 +606,9 @@ class RecordedEpisode(EpisodeDebugger):
 def _states_again(episode: Episode) -> list[Any]:
     """The states of an OpenSpiel game before each step, and behind the last one. Raises whatever moves that do not fit raise."""
     from ludus.envs.openspiel.games import load_game
-    from ludus.envs.openspiel.states import Luck, OpenSpielGame
+    from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame
 
-    luck = Luck(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
+    luck = ChanceStream(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
     state = OpenSpielGame(load_game(episode.spec.id)).new_state(luck)
     luck.play(state)
     states = [state]

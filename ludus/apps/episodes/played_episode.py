@@ -30,7 +30,7 @@ from ludus.apps.episodes.recording import (
 )
 from ludus.core.errors import EnvError, LudusError, RunError, ScenarioError
 from ludus.core.types import ActionRequests, Array, EnvSpec, Mixture, PolicyOutput, PolicyRef, Timestep
-from ludus.envs.base import NamesColumns, VectorEnv
+from ludus.envs.base import HasColumnNames, VectorEnv
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META
@@ -174,9 +174,9 @@ class _OpenSpielStates(Wrapper):
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`."""
-        from ludus.envs.openspiel.states import Luck
+        from ludus.envs.openspiel.states import ChanceStream
 
-        self._luck = Luck(int(seeds[0]))
+        self._luck = ChanceStream(int(seeds[0]))
         state = self._game.new_state(self._luck)
         self._luck.play(state)
         self.states = [state]
@@ -570,7 +570,7 @@ class PlayedEpisode(EpisodeDebugger):
         if self._states is not None:
             state = self._states.states[number]
             return {action: str(state.action_to_string(player, action)) for action in legal}
-        names = self._inner.action_names(player) if isinstance(self._inner, NamesColumns) else ()
+        names = self._inner.action_names(player) if isinstance(self._inner, HasColumnNames) else ()
         return {action: names[action] for action in legal if action < len(names)}
 
     def _inner_player(self, number: int, player: int, row: int) -> int:
@@ -588,7 +588,7 @@ class PlayedEpisode(EpisodeDebugger):
         """See `EpisodeDebugger.columns`."""
         agent = self.episode.spec.agents_of(player)[0]
         own = next((one.player for one in self._inner.spec.agents if one.name == agent.name), player)
-        names = tuple(self._inner.observation_names(own)) if isinstance(self._inner, NamesColumns) else ()
+        names = tuple(self._inner.observation_names(own)) if isinstance(self._inner, HasColumnNames) else ()
         return names if agent.observation.shape == (len(names),) else ()
 
     def picture(self, number: int) -> NDArray[np.uint8] | str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ludus.envs.base import NamesColumns, VectorEnv
+from ludus.envs.base import HasColumnNames, VectorEnv
 
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "Acrobot-v1": ("left", "nothing", "right"),
@@ -64,7 +64,7 @@ def action_names_of(env: VectorEnv) -> tuple[str, ...]:
     if env.spec.id.startswith("openspiel/"):
         return ()
     env.reset(np.zeros(env.num_envs, np.uint64))  # many are made only then
-    names = tuple(env.action_names(0)) if isinstance(env, NamesColumns) else ()
+    names = tuple(env.action_names(0)) if isinstance(env, HasColumnNames) else ()
     if names:
         return names
     family, _, name = env.spec.id.partition("/")

@@ -30,16 +30,30 @@ _OURS = ("self", "game", "num_envs", "batch_size", "num_threads", "autoreset_mod
 def make(
     name: str, *, num_envs: int, threads: int | None = None, batch_size: int | None = None, **options: Any
 ) -> VectorEnv:
-    """`name` is a game's ROM, such as `ms_pacman`. Observations are uint8[stack, height, width], with a last axis of 3 if in colour.
+    """Make the vector of a game of Atari. Observations are uint8[stack, height, width], with a last axis of 3 if in colour.
 
-    threads, batch_size: see `ludus.envs.adapters.native`. options: of `ale_py.vector_env.AtariVectorEnv`, with its defaults.
-    Raises UnknownName, ConfigError for options that it does not have, EnvError if it cannot be made.
+    Args:
+        name: A game's ROM, such as `ms_pacman`.
+        num_envs: Number of environments.
+        threads: As in `ludus.envs.adapters.pool_options.batch_and_threads`; batch_size likewise.
+        batch_size: Environments of a timestep.
+        options: Of `ale_py.vector_env.AtariVectorEnv`, with its defaults.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such game.
+        ConfigError: An option is not taken.
+        EnvError: The vector cannot be made.
     """
     id = f"ale/{name}"
     if name not in names():
         raise UnknownName("Atari game", name, names())
-    given = inspect.signature(AtariVectorEnv.__init__).parameters
-    usual = {option: None if p.default is p.empty else p.default for option, p in given.items() if option not in _OURS}
+    parameters = inspect.signature(AtariVectorEnv.__init__).parameters
+    usual = {
+        option: None if p.default is p.empty else p.default for option, p in parameters.items() if option not in _OURS
+    }
     check_options(id, usual, options, ours=OPTIONS)
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     whole = batch == num_envs
@@ -56,11 +70,11 @@ def make(
         vector = build()
     except Exception as error:
         raise EnvError(f"{id} cannot be made with the options {options}: {type(error).__name__}: {error}.") from error
-    seen, action = vector.single_observation_space, vector.single_action_space
+    observation, action = vector.single_observation_space, vector.single_action_space
     native = Native(
-        spec=one_agent(id, seen, action, determinism="environment" if whole else "none"),
+        spec=one_agent(id, observation, action, determinism="environment" if whole else "none"),
         num_envs=num_envs,
-        observation=seen,
+        observation=observation,
         action=action,
         mode=mode,
         start=partial(_start, vector) if whole else partial(_start_anew, build),
@@ -72,7 +86,7 @@ def make(
 
 @lru_cache(maxsize=1)
 def names() -> list[str]:
-    """The games whose ROMs ale-py brings, sorted."""
+    """Return the games whose ROMs ale-py brings, sorted."""
     return sorted(roms.get_all_rom_ids())
 
 
@@ -81,7 +95,8 @@ def _start(vector: Any, seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
 
 
 def _start_anew(build: Callable[[], Any], seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
-    """Of a vector that answers later, a reset would leave steps of the old episodes under way, whose results come first."""
+    """Start a new vector: a reset of one that answers later would leave steps of the former episodes under way, whose results come
+    first."""
     return _start(build(), seeds)
 
 
@@ -89,7 +104,7 @@ def _send(vector: Any, actions: Array, _: Array) -> None:
     vector.send(actions)  # it knows the environments: those of the batch that it gave last
 
 
-def _show(_: Any, environment: int, seen: Array) -> Array:
-    """The newest frame that policies see; ALE's vector shows nothing else."""
-    frame = seen[environment][-1]
+def _show(_: Any, environment: int, observation: Array) -> Array:
+    """Return the newest frame that policies see; ALE's vector shows nothing else."""
+    frame = observation[environment][-1]
     return frame.copy() if frame.ndim == 3 else np.repeat(frame[:, :, None], 3, axis=2)

@@ -19,10 +19,10 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_l
 from ludus.core.types import Array
 from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.adapters.single import one_agent
-from ludus.envs.adapters.step_checks import drawn
+from ludus.envs.adapters.step_checks import call_renderer
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
+from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonVectorEnv, SingleAgentVectorEnv
 
 __all__ = ["make", "names"]
 
@@ -31,11 +31,23 @@ _UNBOUNDED = 1e10  # what MuJoCo says of a motor without limits
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, **options: Any) -> VectorEnv:
-    """`name` is `cheetah-run` or such.
+    """Make the vector of a task of the Control Suite.
 
-    restarts: see `PythonVectorEnv`. render: let it show itself. options: of the task (`time_limit` in seconds, …), and control_timestep
-    (seconds between two decisions), n_sub_steps, legacy_step of its `Environment`.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    Args:
+        name: `cheetah-run` or such.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        render: Whether it is made able to render.
+        options: Of the task (`time_limit` in seconds, …), and control_timestep (seconds between two decisions), n_sub_steps, legacy_step of
+            its `Environment`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such task; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The task cannot be made.
     """
     id = f"dmc/{name}"
     suite = _suite()
@@ -43,33 +55,38 @@ def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, *
     if name not in known:
         raise UnknownName("task of the Control Suite", name, known)
     domain, task = known[name]
-    taken = set(inspect.signature(suite._DOMAINS[domain].SUITE[task]).parameters) - {"environment_kwargs", "random"}
+    parameters = set(inspect.signature(suite._DOMAINS[domain].SUITE[task]).parameters) - {
+        "environment_kwargs",
+        "random",
+    }
     for option in options:
-        if option not in taken and option not in _OF_ENVIRONMENT:
-            raise ConfigError(f"{id} has no option {option!r}{nearest(option, {*taken, *_OF_ENVIRONMENT, 'render'})}")
+        if option not in parameters and option not in _OF_ENVIRONMENT:
+            raise ConfigError(
+                f"{id} has no option {option!r}{nearest(option, {*parameters, *_OF_ENVIRONMENT, 'render'})}"
+            )
     for option in {"time_limit", "control_timestep"} & options.keys():
         check_limit(option, options[option], unit="seconds", whole=False, none=option == "control_timestep")
     build = partial(_build, id, domain, task, options)
     first = build()
-    kept = [first]  # made already: the vector's first
+    probes = [first]  # made already: the vector's first
 
-    def made() -> ControlTask:
-        return ControlTask(kept.pop() if kept else build(), id, render=render)
+    def new_env() -> ControlTask:
+        return ControlTask(probes.pop() if probes else build(), id, render=render)
 
     limit = getattr(first, "_step_limit", math.inf)  # as the environment counts
     spec = one_agent(id, *_spaces(first), max_decisions=None if math.isinf(limit) else math.ceil(limit))
     if restarts:
-        return PythonVectorEnv(made, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts, kept=kept)
-    return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,), kept=kept)
+        return PythonVectorEnv(new_env, num_envs, spec=spec, masked=(False,), restarts_allowed=restarts, probes=probes)
+    return SingleAgentVectorEnv(new_env, num_envs, spec=spec, masked=(False,), probes=probes)
 
 
 def names() -> list[str]:
-    """All tasks, sorted. quadruped-escape is made with OpenGL only."""
+    """Return all tasks, sorted. quadruped-escape is made with OpenGL only."""
     return sorted(f"{domain}-{task}" for domain, task in _suite().ALL_TASKS)
 
 
 class ControlTask:
-    """A `dm_env.Environment` with rewards, as a `SingleAgentEnv`. Observations are put side by side, in the order in which the task lists
+    """A `dm_env.Environment` with rewards, as a `SingleAgentEnv`. Observations are concatenated, in the order in which the task lists
     them. An episode's last step is terminated if it has discount 0, and truncated otherwise."""
 
     def __init__(self, env: Any, id: str, *, render: bool = False) -> None:
@@ -77,11 +94,12 @@ class ControlTask:
         self._id = id
         self._render = render
         self._step = env.step
-        self._seen = np.zeros(0, np.float32)  # side by side, and a view of each part; whoever is shown it copies it
+        self._observation = np.zeros(0, np.float32)  # concatenated, and a view of each part; the caller copies it
         self._parts: list[Array] = []
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`. All of a task's randomness is its `random`. Raises EnvError where it needs OpenGL, and there is none."""
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes. All of a task's randomness is its `random`. Raises EnvError where it needs OpenGL, and
+        there is none."""
         self._env.task.random.seed(seed & 0x7FFFFFFF)
         try:
             first = self._env.reset()
@@ -94,49 +112,50 @@ class ControlTask:
             raise
         if not self._parts:
             self._lay(first.observation)
-        return Happened(due=[(0, self._flat(first.observation), None)])
+        return EnvStepResult(due=[(0, self._flat(first.observation), None)])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
-        seen, reward, how, _ = self.advance(actions[0])
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
+        observation, reward, how, _ = self.advance(actions[0])
         if how:
-            return Happened(reward=[(0, reward)], gone=[(0, seen, how)], over=how)
-        return Happened(due=[(0, seen, None)], reward=[(0, reward)])
+            return EnvStepResult(reward=[(0, reward)], gone=[(0, observation, how)], over=how)
+        return EnvStepResult(due=[(0, observation, None)], reward=[(0, reward)])
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
-        """See `SingleAgentEnv.advance`."""
-        step_type, reward, discount, shown = self._step(action)
-        seen = self._flat(shown)
+        """Step as `SingleAgentEnv.advance` describes."""
+        step_type, reward, discount, parts = self._step(action)
+        observation = self._flat(parts)
         if step_type == _MID:
-            return seen, reward, GOES_ON, None
+            return observation, reward, GOES_ON, None
         if step_type != _LAST:
-            raise Flaw("began a new episode without being asked to")
-        return seen, reward, TERMINATED if discount == 0 else TRUNCATED, None
+            raise ContractViolation("began a new episode without being asked to")
+        return observation, reward, TERMINATED if discount == 0 else TRUNCATED, None
 
-    def _lay(self, shown: Mapping[str, Any]) -> None:
-        """Room for the parts of an observation, side by side."""
-        shapes = [np.shape(value) for value in shown.values()]
+    def _lay(self, parts: Mapping[str, Any]) -> None:
+        """Allocate the parts of an observation in one array."""
+        shapes = [np.shape(value) for value in parts.values()]
         ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-        self._seen = np.zeros(ends[-1], np.float32)
+        self._observation = np.zeros(ends[-1], np.float32)
         self._parts = [
-            self._seen[begin:end].reshape(shape) for begin, end, shape in zip([0, *ends], ends, shapes, strict=False)
+            self._observation[begin:end].reshape(shape)
+            for begin, end, shape in zip([0, *ends], ends, shapes, strict=False)
         ]
 
-    def _flat(self, shown: Mapping[str, Any]) -> Array:
-        for part, value in zip(self._parts, shown.values(), strict=True):
+    def _flat(self, parts: Mapping[str, Any]) -> Array:
+        for part, value in zip(self._parts, parts.values(), strict=True):
             part[...] = value
-        return self._seen
+        return self._observation
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8]:
-        """An image uint8[240, 320, 3]. Raises EnvError where OpenGL cannot draw, or if it was not made to render."""
+        """Return an image uint8[240, 320, 3]. Raises EnvError where OpenGL cannot draw, or if it was not made to render."""
         if not self._render:
             raise EnvError(f"{self._id} has nothing to show; make it with render=True.")
-        image: NDArray[np.uint8] = drawn(self._id, partial(self._env.physics.render, 240, 320, camera_id=0))
+        image: NDArray[np.uint8] = call_renderer(self._id, partial(self._env.physics.render, 240, 320, camera_id=0))
         return image
 
     def close(self) -> None:
@@ -171,7 +190,7 @@ def _build(id: str, domain: str, task: str, options: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    """Silences what MuJoCo's compiler says, for each environment anew, about old ways to write models: the suite wrote them."""
+    """Silence what MuJoCo's compiler says, for each environment again, about old ways to write models: the suite wrote them."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -183,8 +202,8 @@ def _without_advice() -> Iterator[None]:
 
 @cache
 def _suite() -> Any:
-    """`dm_control.suite`. dm-control 1.0.50 lists arrays of MuJoCo's that MuJoCo 4 has no more, and looks for each of them; those are
-    struck off its list."""
+    """Return `dm_control.suite`. dm-control 1.0.50 lists arrays of MuJoCo's that MuJoCo 4 has no more, and looks for each of them; those
+    are struck off its list."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of GLFW without a screen
         import mujoco

@@ -27,32 +27,33 @@ from ludus.envs.adapters.native import (
 )
 from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent, quiet
-from ludus.envs.base import Unsaved, VectorEnv
+from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_vector import check_actions
 from ludus.envs.spaces import MASK, observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
 # EnvPool's environments of several agents, all of them stepped together: those whose players move in turn (its board and
-# card games, Pgx's), and those whose agents act at once.
+# card games, Pgx's), and those whose agents act simultaneously.
 
 Start = Callable[[NDArray[np.uint64]], tuple[Any, Any, Mapping[str, Any]]]
 """seeds uint64[E] -> the pool, its first observations and info."""
 
 
 def board_spec(id: str, observation: Space[Any], action: Discrete, players: int) -> EnvSpec:
-    """One agent per player. Who begins is drawn, but players are not taken for interchangeable. All of these games are zero-sum."""
-    seen, _ = observation_space(observation, what=id)
+    """Return a spec with one agent per player. The first player is random, but players do not count as interchangeable. All of these
+    games are zero-sum."""
+    box, _ = observation_space(observation, what=id)
     return EnvSpec(
         id=id,
-        agents=tuple(AgentSpec(f"player_{p}", p, seen, action) for p in range(players)),
+        agents=tuple(AgentSpec(f"player_{p}", p, box, action) for p in range(players)),
         utility_range=((float("-inf"), float("inf")),) * players,
         symmetry=tuple((p,) for p in range(players)),
         zero_sum=True,
     )
 
 
-class SeveralVectorEnv(Unsaved):
+class SeveralVectorEnv(NoSnapshotMixin):
     """What vectors over a pool whose environments have several agents have in common. Ended environments rest for a step."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start, masked: bool) -> None:
@@ -67,30 +68,30 @@ class SeveralVectorEnv(Unsaved):
         self._last: Timestep | None = None
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`. Makes a new pool, whose seeds are fixed."""
+        """Reset as `VectorEnv.reset` describes. Makes a new pool, whose seeds are fixed."""
         self._pub.reset(seeds, episodes)
         self._resting.fill(False)
-        self._pool, seen, info = self._start(self._pub.seeds)
-        self._see(seen, info)
+        self._pool, observation, info = self._start(self._pub.seeds)
+        self._write_observation(observation, info)
         return self._publish()
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. Raises EnvError for illegal actions and whatever the pool raises."""
+        """Step as `VectorEnv.step` describes. Raises EnvError for illegal actions and whatever the pool raises."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
-        self._hand_out(actions, self._last)
+        self._scatter_actions(actions, self._last)
         if self._advance():
             more, pub = self._pub.begin_next(), self._pub
             alone = len(more) and not any(due.any() for due in pub.due)
             for p in range(self.spec.num_players):
                 pub.final[p] = pub.observation[p].copy() if alone else pub.observation[p]
-            self._see_final_masks()
-            if alone:  # somebody must have something due
+            self._write_final_masks()
+            if alone:  # an environment must be due
                 self._advance()
         return self._publish()
 
     def render(self, environment: int) -> NDArray[np.uint8]:
-        """See `Renders.render`. Raises EnvError if it was not made to render, or was not reset."""
+        """Render as `SupportsRender.render` describes. Raises EnvError if it was not made to render, or was not reset."""
         if self._pool is None or not self._pool.render_mode:
             raise EnvError(f"{self.spec.id} has nothing to show; make it with render=True and reset it.")
         image: NDArray[np.uint8] = self._pool.render(env_ids=environment)[0]
@@ -102,7 +103,7 @@ class SeveralVectorEnv(Unsaved):
         if pool is not None:
             pool.close()
 
-    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
+    def _scatter_actions(self, actions: tuple[Array, ...], last: Timestep) -> None:
         """Check actions, and put them where the pool takes them. Raises EnvError for illegal ones."""
         raise NotImplementedError
 
@@ -110,18 +111,18 @@ class SeveralVectorEnv(Unsaved):
         """Add a step's rewards. order: the environments as the pool lists them. playing: bool[E], whose rewards count."""
         raise NotImplementedError
 
-    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
-        """What each agent sees, and who is due. The pool lists environments in the order in which its threads finish them."""
+    def _write_observation(self, observation: Any, info: Mapping[str, Any]) -> None:
+        """Write what each agent sees, and who is due. The pool lists environments in the order in which its threads finish them."""
         raise NotImplementedError
 
-    def _see_final_masks(self) -> None:
-        """Masks of those that were due last, where an episode ended."""
+    def _write_final_masks(self) -> None:
+        """Write the masks of the agents that were due last, where an episode ended."""
 
     def _advance(self) -> bool:
-        """One step of the pool. Whether an episode ended."""
+        """Step the pool. Returns whether an episode ended."""
         pub = self._pub
         try:
-            seen, reward, terminated, truncated, info = self._pool.step(self._actions)
+            observation, reward, terminated, truncated, info = self._pool.step(self._actions)
         except Exception as error:
             raise pub.error(0, f"raised {type(error).__name__}: {error}") from error
         order = info["env_id"]
@@ -132,22 +133,22 @@ class SeveralVectorEnv(Unsaved):
         how *= playing
         pub.over[how != GOES_ON] = how[how != GOES_ON]
         np.not_equal(how, GOES_ON, out=self._resting)
-        self._see(seen, info)
+        self._write_observation(observation, info)
         return bool(self._resting.any())
 
     def _publish(self) -> Timestep:
         self._last = self._pub.publish()
         return self._last
 
-    def _misshapen(self, player: int, given: Array, due: int) -> EnvError:
+    def _misshapen(self, player: int, actions: Array, due: int) -> EnvError:
         return EnvError(
-            f"player {player} of {self.spec.id} was given actions {given.dtype}{list(given.shape)} for {due} due decisions; "
+            f"player {player} of {self.spec.id} was given actions {actions.dtype}{list(actions.shape)} for {due} due decisions; "
             "expected one integer each."
         )
 
 
 class BoardVectorEnv(SeveralVectorEnv):
-    """`VectorEnv` over a pool of games. Each player sees its own observation; only whoever is to move is due. `info` of the pool holds
+    """`VectorEnv` over a pool of games. Each player sees its own observation; only the player to move is due. `info` of the pool holds
     env_id int[E], current_player int[E] and legal_action_mask bool[E, A] of that player."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start) -> None:
@@ -157,47 +158,53 @@ class BoardVectorEnv(SeveralVectorEnv):
         self._legal, self._mover = np.zeros((num_envs, count), np.bool_), np.zeros(num_envs, np.int32)
         self._bounds = np.array([0, count], np.int64)
 
-    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
-        for p, (due, given) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
-            if given.shape != due.slot.shape or (len(given) and given.dtype.kind not in "iu"):
-                raise self._misshapen(p, given, len(due.slot))
-            row = native.hand_out_masked(given, due.slot, self._actions, self._bounds, due.mask) if len(given) else -1
+    def _scatter_actions(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        for p, (due, player_actions) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
+            if player_actions.shape != due.slot.shape or (
+                len(player_actions) and player_actions.dtype.kind not in "iu"
+            ):
+                raise self._misshapen(p, player_actions, len(due.slot))
+            row = (
+                native.scatter_actions_masked(player_actions, due.slot, self._actions, self._bounds, due.mask)
+                if len(player_actions)
+                else -1
+            )
             if row >= 0:
                 assert due.mask is not None
                 legal = np.flatnonzero(due.mask[row]).tolist()
                 raise self._pub.error(
-                    int(due.slot[row]), f"was given player {p}'s illegal action {given[row]}; legal: {legal}"
+                    int(due.slot[row]), f"was given player {p}'s illegal action {player_actions[row]}; legal: {legal}"
                 )
 
     def _earn(self, order: Array, reward: Array, playing: Array) -> None:
         for p in range(self.spec.num_players):
             self._pub.reward[p][order] += reward[p :: self.spec.num_players] * playing[order]
 
-    def _see_final_masks(self) -> None:
+    def _write_final_masks(self) -> None:
         for p in range(self.spec.num_players):
             final_mask = self._pub.final_mask[p]
             assert final_mask is not None
             final_mask[...] = self._legal | (self._mover != p)[:, None]  # of the others, nothing is known
 
-    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+    def _write_observation(self, observation: Any, info: Mapping[str, Any]) -> None:
         pub, players, order = self._pub, self.spec.num_players, info["env_id"]
         ordered = bool((order[1:] > order[:-1]).all())
         self._legal[order] = info["legal_action_mask"]
         self._mover[order] = info["current_player"]
         acting = ~self._resting & ~pub.idle
         for p in range(players):
-            own = seen[p::players]
+            own = observation[p::players]
             self._write(own if ordered else own[np.argsort(order)], pub.observation[p])
             np.logical_and(acting, self._mover == p, out=pub.due[p])
             mask = pub.mask[p]
             assert mask is not None
             mask[...] = self._legal
-        self._actions[:] = self._legal.argmax(axis=1)  # of those that nobody decides for
+        self._actions[:] = self._legal.argmax(axis=1)  # of environments without a decision
 
 
 class SimultaneousVectorEnv(SeveralVectorEnv):
-    """`VectorEnv` over a pool whose environments have A agents each, which act at once and to the end, with Box observations and Discrete
-    actions. The pool's rows are E × A; `info` holds env_id int[E]. seats[p]: the positions of player p's agents among the A."""
+    """`VectorEnv` over a pool whose environments have A agents each, which act simultaneously and to the end, with Box observations and
+    Discrete actions. The pool's rows are E × A; `info` holds env_id int[E]. seats[p]: the positions of player p's agents among the A."""
 
     def __init__(
         self, spec: EnvSpec, num_envs: int, *, observation: Box, start: Start, seats: tuple[Array, ...]
@@ -207,26 +214,28 @@ class SimultaneousVectorEnv(SeveralVectorEnv):
         self._seats = seats
         self._actions = np.zeros(num_envs * self._agents, np.int32)
 
-    def _hand_out(self, actions: tuple[Array, ...], last: Timestep) -> None:
-        for p, (due, given) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
-            if given.shape != due.slot.shape:
-                raise self._misshapen(p, given, len(due.slot))
-            check_actions(self.spec.agents_of(p)[0].action, given, mask=None, what=f"player {p} of {self.spec.id}")
+    def _scatter_actions(self, actions: tuple[Array, ...], last: Timestep) -> None:
+        for p, (due, player_actions) in enumerate(zip(last.due, map(np.asarray, actions), strict=True)):
+            if player_actions.shape != due.slot.shape:
+                raise self._misshapen(p, player_actions, len(due.slot))
+            check_actions(
+                self.spec.agents_of(p)[0].action, player_actions, mask=None, what=f"player {p} of {self.spec.id}"
+            )
             seats = self._seats[p]
             environment, own = np.divmod(due.slot, len(seats))
-            self._actions[environment * self._agents + seats[own]] = given
+            self._actions[environment * self._agents + seats[own]] = player_actions
 
     def _earn(self, order: Array, reward: Array, playing: Array) -> None:
-        paid = reward.reshape(self.num_envs, self._agents) * playing[order][:, None]
+        rewards = reward.reshape(self.num_envs, self._agents) * playing[order][:, None]
         for p, seats in enumerate(self._seats):
-            self._pub.reward[p].reshape(self.num_envs, len(seats))[order] += paid[:, seats]
+            self._pub.reward[p].reshape(self.num_envs, len(seats))[order] += rewards[:, seats]
 
-    def _see(self, seen: Any, info: Mapping[str, Any]) -> None:
+    def _write_observation(self, observation: Any, info: Mapping[str, Any]) -> None:
         pub, order = self._pub, info["env_id"]
         acting = ~self._resting & ~pub.idle
-        rows = seen.reshape(self.num_envs, self._agents, *seen.shape[1:])
+        rows = observation.reshape(self.num_envs, self._agents, *observation.shape[1:])
         for p, seats in enumerate(self._seats):
-            shape = self.num_envs, len(seats), *seen.shape[1:]
+            shape = self.num_envs, len(seats), *observation.shape[1:]
             pub.observation[p].reshape(shape)[order] = rows[:, seats]
             pub.due[p].reshape(shape[:2])[:] = acting[:, None]
 
@@ -256,11 +265,24 @@ def make(
     render: bool = False,
     **options: Any,
 ) -> VectorEnv:
-    """`name` is an id of `envpool.list_all_envs()`.
+    """Make the vector of an environment of EnvPool's.
 
-    threads, batch_size: see `ludus.envs.adapters.native`. render: make it able to show itself. options: of the environment's
-    configuration; where several agents act at once, also those of `Sides`, which say who plays whom.
-    Raises UnknownName, ConfigError for options that it does not have, EnvError for one that cannot be made or played.
+    Args:
+        name: An id of `envpool.list_all_envs()`.
+        num_envs: Number of environments.
+        threads: As in `ludus.envs.adapters.pool_options.batch_and_threads`; batch_size likewise.
+        batch_size: Environments of a timestep.
+        render: Whether it is made able to render.
+        options: Of the environment's configuration; where several agents act simultaneously, also those of `Sides`, which say who plays
+            whom.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such id.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made or played.
     """
     id = f"envpool/{name}"
     if name not in _ids():
@@ -279,29 +301,31 @@ def make(
             options = rest
         elif rest != options:
             spec = _spec(id, name, options)
-        seen, action = _bounded(spec.gymnasium_observation_space), _counted(spec.gymnasium_action_space)
+        observation, action = _bounded(spec.gymnasium_observation_space), _as_choices(spec.gymnasium_action_space)
     if several and batch < num_envs:
         raise ConfigError(
             f"batch_size={batch} was given for {id}; games of several players are stepped together. Leave it out."
         )
-    shown = {"render_mode": "rgb_array"} if render else {}
+    rendering = {"render_mode": "rgb_array"} if render else {}
     build = partial(
         envpool.make, name, env_type="gymnasium", num_envs=num_envs, batch_size=batch,
-        num_threads=workers, **shown, **options,
+        num_threads=workers, **rendering, **options,
     )  # fmt: skip
     start = partial(_start, build, batch < num_envs)
     if at_once:
-        return _simultaneous(id, seen, action, spec.config.max_num_players, sides, num_envs=num_envs, start=start)
+        return _simultaneous(
+            id, observation, action, spec.config.max_num_players, sides, num_envs=num_envs, start=start
+        )
     if several:
         assert isinstance(action, Discrete)
-        game = board_spec(id, seen, action, spec.config.max_num_players)
-        return BoardVectorEnv(game, num_envs, observation=seen, start=start)
-    native = _native(id, name, spec, seen, action, num_envs=num_envs, batch=batch, start=start)
+        game = board_spec(id, observation, action, spec.config.max_num_players)
+        return BoardVectorEnv(game, num_envs, observation=observation, start=start)
+    native = _native(id, name, spec, observation, action, num_envs=num_envs, batch=batch, start=start)
     return AsyncNativeVectorEnv(native, send=_send) if batch < num_envs else NativeVectorEnv(native)
 
 
 def names() -> list[str]:
-    """Ids of environments that can be played, sorted. Procgen's need the system's Qt 5."""
+    """Return the ids of environments that can be played, sorted. Procgen's need the system's Qt 5."""
     return sorted(_ids() - {*_CRASHING})
 
 
@@ -311,30 +335,31 @@ def _ids() -> frozenset[str]:
 
 
 def _simultaneous(
-    id: str, seen: Space[Any], action: Space[Any], agents: int, sides: Sides, *, num_envs: int, start: Start
+    id: str, observation: Space[Any], action: Space[Any], agents: int, sides: Sides, *, num_envs: int, start: Start
 ) -> SimultaneousVectorEnv:
-    """Agents agent_0, agent_1, … that act at once."""
-    if not isinstance(seen, Box) or not isinstance(action, Discrete):
+    """Make the vector of agents agent_0, agent_1, … that act simultaneously."""
+    if not isinstance(observation, Box) or not isinstance(action, Discrete):
         raise EnvError(
-            f"{id} has {agents} agents that act at once, with observations in {seen} and actions in {action}; Ludus plays those with a Box "
+            f"{id} has {agents} agents that act at once, with observations in {observation} and actions in {action}; Ludus plays "
+            f"those with a Box "
             "and a Discrete."
         )
     if sides.state:
         raise ConfigError(f"{id} has no state; leave out state=true.")
     names = [f"agent_{i}" for i in range(agents)]
     spec, seat, _ = seat_agents(
-        id, names, dict.fromkeys(names, (seen, action)), sides=sides, masked=False, clip=False, state=None
+        id, names, dict.fromkeys(names, (observation, action)), sides=sides, masked=False, clip=False, state=None
     )
     order = sorted(names, key=lambda name: seat[name].index)
     seats = tuple(
         np.array([names.index(name) for name in order if spec.agents[seat[name].index].player == p])
         for p in range(spec.num_players)
     )
-    return SimultaneousVectorEnv(spec, num_envs, observation=seen, start=start, seats=seats)
+    return SimultaneousVectorEnv(spec, num_envs, observation=observation, start=start, seats=seats)
 
 
 def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
-    """EnvPool's description of an environment."""
+    """Return EnvPool's description of an environment."""
     try:
         usual = envpool.make_spec(name)
         known = {*usual._config_keys, *_THEIRS} - {*_OURS}
@@ -360,19 +385,19 @@ def _heeds_limits(name: str, spec: Any) -> bool:
 
 
 def _native(
-    id: str, name: str, spec: Any, seen: Space[Any], action: Space[Any], *, num_envs: int, batch: int, start: Any
+    id: str, name: str, spec: Any, observation: Space[Any], action: Space[Any], *, num_envs: int, batch: int, start: Any
 ) -> Native:
     determinism: Determinism = "environment" if batch == num_envs else "none"
     limit = spec.config.max_episode_steps if _heeds_limits(name, spec) else 0
     return Native(
-        spec=one_agent(id, seen, action, determinism=determinism, max_decisions=limit or None),
+        spec=one_agent(id, observation, action, determinism=determinism, max_decisions=limit or None),
         num_envs=num_envs,
-        observation=seen,
+        observation=observation,
         action=action,
         mode=AutoresetMode.NEXT_STEP,
         start=start,
         fresh=True,
-        mask=_mask(spec, seen, action),
+        mask=_mask(spec, observation, action),
         show=_show,
         cut=partial(_late, spec.config.max_episode_steps) if _group(name) == "jumanji" else None,
     )
@@ -383,19 +408,19 @@ def _group(name: str) -> str:
 
 
 def _late(limit: int, terminated: Array, info: Mapping[str, Any]) -> Array:
-    """Jumanji's own games end at their time limit as if they were over."""
+    """Return which ends are those of the time limit: Jumanji's own games end there as if they were over."""
     return np.asarray(terminated & (info["elapsed_step"] >= limit))
 
 
 def _start(build: Any, asynchronous: bool, seeds: Seeds) -> tuple[Any, Any, Mapping[str, Any]]:
-    """A pool's seeds are fixed when it is made, so each reset makes a new one."""
+    """Make a new pool and reset it: a pool's seeds are fixed when it is made."""
     with quiet():
         pool = build(seed=(seeds & np.uint64(0x7FFFFFFF)).astype(np.int64).tolist())
         if not asynchronous:
             return (pool, *pool.reset())
         pool.async_reset()
-        seen, *_, info = pool.recv()
-        return pool, seen, info
+        observation, *_, info = pool.recv()
+        return pool, observation, info
 
 
 def _send(pool: Any, actions: Array, environments: Array) -> None:
@@ -406,19 +431,20 @@ def _show(pool: Any, environment: int, _: Array) -> Any:
     return pool.render(env_ids=environment)[0] if pool.render_mode else None
 
 
-def _mask(spec: Any, seen: Space[Any], action: Space[Any]) -> Any:
-    """Where the legal actions are: board games put them into info, Jumanji's into the observation."""
+def _mask(spec: Any, observation: Space[Any], action: Space[Any]) -> Any:
+    """Return where the legal actions are: board games put them into info, Jumanji's into the observation."""
     if not isinstance(action, Discrete):
         return None
     if f"info:{_LEGAL}" in spec._state_keys:
         return lambda _, info: info[_LEGAL]
-    if isinstance(seen, Dict) and MASK in seen.spaces and seen[MASK].shape == (action.n,):
-        return lambda seen, _: seen[MASK]
+    if isinstance(observation, Dict) and MASK in observation.spaces and observation[MASK].shape == (action.n,):
+        return lambda observation, _: observation[MASK]
     return None
 
 
 def _bounded(space: Space[Any]) -> Space[Any]:
-    """EnvPool writes C++'s least positive and largest numbers where a Box has no bounds. Planes of bits keep their shape."""
+    """Return the space with infinite bounds where EnvPool writes C++'s least positive and largest numbers. Planes of bits keep their
+    shape."""
     if isinstance(space, MultiBinary):
         return Box(0, 1, space.shape, np.float32)
     if isinstance(space, Dict):
@@ -431,8 +457,8 @@ def _bounded(space: Space[Any]) -> Space[Any]:
     return space
 
 
-def _counted(space: Space[Any]) -> Space[Any]:
-    """Boxes of integers are choices."""
+def _as_choices(space: Space[Any]) -> Space[Any]:
+    """Return a Box of integers as a MultiDiscrete."""
     space = space if isinstance(space, MultiBinary) else _bounded(space)
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.integer):
         return MultiDiscrete(space.high.astype(np.int64) - space.low + 1, start=space.low.astype(np.int64))

@@ -17,7 +17,7 @@ from gymnasium import Space
 from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, own_space, shown_space
+from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, to_gymnasium_space, unbounded_box
 
 __all__ = ["make", "names"]
 
@@ -36,46 +36,46 @@ _REFUSED: Mapping[str, str] = {
 
 class JaxmarlEnv:
     """`FunctionalEnv` over one of JaxMARL's. An end at its limit of steps is truncation, unless the battle is over then, or the riddle
-    told. Units that are dead, and agents that have arrived, are due until then, as in JaxMARL's own learners: so a team is paid when it
+    told. Units that are dead, and agents that have arrived, are due until then, as in JaxMARL's own learners: so a team is rewarded when it
     earns."""
 
     def __init__(self, id: str, env: Any, *, shaped: float = 0.0) -> None:
-        """shaped: what the environment's own rewards for steps on the way (Overcooked's) count."""
+        """Wrap an environment. shaped: the weight of its own shaped rewards (Overcooked's)."""
         self.id, self._env, self._shaped = id, env, shaped
         self._agents = [str(agent) for agent in env.agents]
-        shown, state = jax.eval_shape(env.reset, KEY)
+        observations, state = jax.eval_shape(env.reset, KEY)
         self._legal = _legal_moves(env, state)
         self.masked = self._legal is not None
-        world = shown.get(_STATE)
-        self.state: Space[Any] | None = None if world is None else shown_space(jax.eval_shape(flat, world))
+        world = observations.get(_STATE)
+        self.state: Space[Any] | None = None if world is None else unbounded_box(jax.eval_shape(flat, world))
         self.spaces = {}
         for agent in self._agents:
-            action = own_space(env.action_space(agent), what=f"agent {agent!r} of {id}")
-            self.spaces[agent] = (shown_space(jax.eval_shape(flat, shown[agent])), action)
+            action = to_gymnasium_space(env.action_space(agent), what=f"agent {agent!r} of {id}")
+            self.spaces[agent] = (unbounded_box(jax.eval_shape(flat, observations[agent])), action)
         self._limit = getattr(env, "max_steps", None) or getattr(env, "num_outer_steps", None)
 
-    def init(self, key: Value) -> tuple[Value, Seen]:
-        """See `FunctionalEnv.init`."""
-        shown, state = self._env.reset(key)
-        return state, self._seen(shown, state)
+    def init(self, key: Value) -> tuple[Value, AgentViews]:
+        """Begin an episode as `FunctionalEnv.init` describes."""
+        observations, state = self._env.reset(key)
+        return state, self._views(observations, state)
 
-    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
-        """See `FunctionalEnv.step`."""
-        given = dict(zip(self._agents, actions, strict=True))
-        shown, state, rewards, dones, info = self._env.step_env(key, state, given)
+    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, AgentViews, StepOutcome]:
+        """Step as `FunctionalEnv.step` describes."""
+        agent_actions = dict(zip(self._agents, actions, strict=True))
+        observations, state, rewards, dones, info = self._env.step_env(key, state, agent_actions)
         done = jnp.asarray(dones["__all__"]).astype(bool).reshape(())
         reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32).reshape(()) for agent in self._agents])
         if self._shaped:
             on_the_way = [jnp.asarray(info[_SHAPED][agent], jnp.float32).reshape(()) for agent in self._agents]
             reward += self._shaped * jnp.stack(on_the_way)
         truncated = done & self._late(state) & ~self._decided(state, reward)
-        return state, self._seen(shown, state), Earned(reward, done & ~truncated, truncated)
+        return state, self._views(observations, state), StepOutcome(reward, done & ~truncated, truncated)
 
-    def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
-        """See `FunctionalEnv.final`."""
-        return seen.observation
+    def final(self, state: Value, views: AgentViews) -> tuple[Value, ...]:
+        """Return the final observations as `FunctionalEnv.final` describes."""
+        return views.observation
 
-    def _seen(self, shown: Mapping[str, Value], state: Value) -> Seen:
+    def _views(self, observations: Mapping[str, Value], state: Value) -> AgentViews:
         mask = None
         if self._legal is not None:
             legal = self._legal(state)
@@ -83,8 +83,8 @@ class JaxmarlEnv:
         due = jnp.ones(len(self._agents), bool)
         if hasattr(state, "cur_player_idx"):  # Hanabi's agents take turns
             due = jnp.arange(len(self._agents)) == state.seat_order[jnp.argmax(state.cur_player_idx)]
-        world = flat(shown[_STATE]) if self.state is not None else None
-        return Seen(tuple(flat(shown[agent]) for agent in self._agents), mask, due, world)
+        world = flat(observations[_STATE]) if self.state is not None else None
+        return AgentViews(tuple(flat(observations[agent]) for agent in self._agents), mask, due, world)
 
     def _late(self, state: Value) -> Value:
         """Whether the episode has taken the time that it may."""
@@ -105,7 +105,7 @@ class JaxmarlEnv:
 
 
 def _legal_moves(env: Any, state: Any) -> Callable[[Value], Any] | None:
-    """What tells legal moves of a state; None: all are."""
+    """Return a function from a state to legal moves; None: all are legal."""
     for name in ("get_legal_moves", "get_avail_actions"):
         tell: Callable[[Value], Any] | None = getattr(env, name, None)
         if tell is None:
@@ -121,10 +121,22 @@ def _legal_moves(env: Any, state: Any) -> Callable[[Value], Any] | None:
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
-    """`name` is what JaxMARL registers, such as `SMAX` or `overcooked`. options: those of its class, among them scenario (SMAX: a map such
-    as 3m) and layout (Overcooked: a kitchen such as cramped_room) by name; shaped_rewards (Overcooked: what the package's rewards for steps
-    on the way count, default 0); those of `ludus.envs.adapters.agent_seats.Sides`, teams by default prefix for SMAX (allies, enemies).
-    Raises UnknownName, ConfigError for options that are not taken and for what Ludus does not play."""
+    """Make the vector of an environment of JaxMARL's.
+
+    Args:
+        name: What JaxMARL registers, such as `SMAX` or `overcooked`.
+        num_envs: Number of environments.
+        options: Of its class, among them scenario (SMAX: a map such as 3m) and layout (Overcooked: a kitchen such as cramped_room) by name;
+            shaped_rewards (Overcooked: the weight of the package's shaped rewards, default 0); and those of
+            `ludus.envs.adapters.agent_seats.Sides`, teams by default prefix for SMAX (allies, enemies).
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such id.
+        ConfigError: An option is not taken, or Ludus does not play the environment.
+    """
     jaxmarl = _package()
     if name in _REFUSED:
         raise ConfigError(f"jaxmarl/{name} is not played: {_REFUSED[name]}.")
@@ -135,21 +147,21 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
             f"jaxmarl/{name} needs jaxrobotarium, which is installed from its repository only; Ludus has not tried it."
         )
 
-    def made(given: Mapping[str, Any]) -> JaxmarlEnv:
+    def make_one(arguments: Mapping[str, Any]) -> JaxmarlEnv:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Overcooked says that there is a newer one
-            options = dict(given)
+            options = dict(arguments)
             shaped = _share(name, options.pop("shaped_rewards", 0.0))
             env = jaxmarl.make(name, **_by_name(name, options))
             if name.startswith("MPE_"):
                 _check_particles(name, env, options)
             return JaxmarlEnv(f"jaxmarl/{name}", env, shaped=shaped)
 
-    return functional_vector(f"jaxmarl/{name}", made, num_envs=num_envs, options=options, defaults=_sides)
+    return functional_vector(f"jaxmarl/{name}", make_one, num_envs=num_envs, options=options, defaults=_sides)
 
 
 def names() -> list[str]:
-    """The ids that JaxMARL registers and that can be made without options, sorted."""
+    """Return the ids that JaxMARL registers and that can be made without options, sorted."""
     jaxmarl = _package()
     return sorted(
         name for name in jaxmarl.registered_envs
@@ -158,7 +170,7 @@ def names() -> list[str]:
 
 
 def _package() -> Any:
-    """JaxMARL. Its first import says what it does not find, and leaves the interpreter's first streams in the place of those in use."""
+    """Import JaxMARL. Its first import prints what it does not find, and replaces the streams in use by the interpreter's first ones."""
     if "jaxmarl" not in sys.modules:
         streams = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
         unread: Any = io.StringIO()
@@ -170,18 +182,18 @@ def _package() -> Any:
     return importlib.import_module("jaxmarl")
 
 
-def _share(name: str, given: Any) -> float:
-    """What shaped rewards count."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ConfigError(f"shaped_rewards={given!r} was given; expected a number, 0 for none.")
-    if given and not name.startswith("overcooked"):
-        raise ConfigError(f"shaped_rewards={given!r} was given; jaxmarl/{name} has none. Leave it out.")
-    return float(given)
+def _share(name: str, value: Any) -> float:
+    """Return the weight of shaped rewards."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"shaped_rewards={value!r} was given; expected a number, 0 for none.")
+    if value and not name.startswith("overcooked"):
+        raise ConfigError(f"shaped_rewards={value!r} was given; jaxmarl/{name} has none. Leave it out.")
+    return float(value)
 
 
-def _by_name(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with what names a map or a kitchen as what JaxMARL takes for it."""
-    out = dict(given)
+def _by_name(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options, with what names a map or a kitchen as what JaxMARL takes for it."""
+    out = dict(options)
     if isinstance(chosen := out.get("scenario"), str):
         from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
 
@@ -200,8 +212,8 @@ def _one_of(what: str, name: str, known: Mapping[str, Any]) -> Any:
     return known[name]
 
 
-def _check_options(name: str, given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for what no class of the environment's takes; some swallow whatever they are given."""
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what no class of the environment's takes; some swallow whatever they are given."""
     from jaxmarl import registration
 
     kinds = {"SMAX": ("SMAX",), "HeuristicEnemySMAX": ("HeuristicEnemySMAX", "SMAX")}.get(name)
@@ -210,7 +222,7 @@ def _check_options(name: str, given: Mapping[str, Any]) -> None:
     known = {key for kind in kinds for key in inspect.signature(getattr(registration, kind)).parameters} - {
         "env_kwargs"
     }
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(options) - known):
         raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
 
 
@@ -221,24 +233,25 @@ _PARTICLES = {
 """What particle environments take without naming it."""
 
 
-def _check_particles(name: str, env: Any, given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for what no class of the environment's takes; they swallow whatever they are given."""
+def _check_particles(name: str, env: Any, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what no class of the environment's takes; they swallow whatever they are given."""
     named = {key for kind in type(env).__mro__[:-1] for key in inspect.signature(kind).parameters}
     known = _PARTICLES | (named - {"kwargs"})
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(options) - known):
         raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Physics in floats is the same to the last bit only in a vector of the same size; vectors of other sizes were seen to differ."""
+    """Return the determinism and the sides of battles: physics in floats is bitwise identical only in vectors of the same size."""
     name = env.id.partition("/")[2]
     physics = name.startswith("MPE_") or "SMAX" in name or name == "jaxnav" or name in _BRAX
-    found: dict[str, Any] = {"determinism": "vector" if physics else "environment"}
-    return found | (_of_battle(env) if "SMAX" in name else {})
+    sides: dict[str, Any] = {"determinism": "vector" if physics else "environment"}
+    return sides | (_of_battle(env) if "SMAX" in name else {})
 
 
 def _of_battle(env: JaxmarlEnv) -> dict[str, Any]:
-    """A team's return is that of each unit, times its units: at most 1 for the health that it takes, and the bonus."""
+    """Return the sides of a battle. A team's return is that of each unit, times its units: at most 1 for the health that it takes, and
+    the bonus."""
     inner = env._env
     bonus, counts = float(inner.won_battle_bonus), [inner.num_allies, inner.num_enemies]
     if inner.use_self_play_reward:

@@ -16,7 +16,7 @@ from gymnasium import Space, spaces
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, Earned, Seen, Value, flat, shown_space
+from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, unbounded_box
 
 __all__ = ["make", "names"]
 
@@ -40,12 +40,12 @@ class JumanjiEnv:
         self.masked = hasattr(first.observation, "action_mask")
         self._counts = () if self._team else _several(values, first.observation if self.masked else None)
         self._limit = getattr(env, "time_limit", None)
-        seen = jax.eval_shape(self._see, first.observation)
+        observations = jax.eval_shape(self._observations, first.observation)
         action = spaces.Discrete(int(np.max(values))) if self._team else self._action(values)
-        self.spaces = {f"agent_{i}": (shown_space(seen[i]), action) for i in range(self._agents)}
+        self.spaces = {f"agent_{i}": (unbounded_box(observations[i]), action) for i in range(self._agents)}
 
     def _action(self, values: Any) -> Space[Any]:
-        """Of the one agent there is."""
+        """Return the action space of the only agent."""
         if self._counts:
             return spaces.Discrete(int(np.prod(self._counts)))
         if values is None:
@@ -56,13 +56,13 @@ class JumanjiEnv:
             return spaces.Box(low, high, spec.shape, np.float32)
         return spaces.MultiDiscrete(np.asarray(values)) if np.ndim(values) else spaces.Discrete(int(values))
 
-    def init(self, key: Value) -> tuple[Value, Seen]:
-        """See `FunctionalEnv.init`."""
+    def init(self, key: Value) -> tuple[Value, AgentViews]:
+        """Begin an episode as `FunctionalEnv.init` describes."""
         state, timestep = self._env.reset(key)
-        return state, self._seen(timestep.observation)
+        return state, self._views(timestep.observation)
 
-    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
-        """See `FunctionalEnv.step`. Jumanji's states hold a key of their own, made of the episode's."""
+    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, AgentViews, StepOutcome]:
+        """Step as `FunctionalEnv.step` describes. Jumanji's states hold a key of their own, made of the episode's."""
         action = jnp.stack(actions) if self._team else actions[0]
         if self._counts:
             action = jnp.stack(jnp.unravel_index(action, self._counts))
@@ -74,23 +74,23 @@ class JumanjiEnv:
             late = count >= self._limit
         truncated = over & (late | (timestep.discount != 0).any())
         reward = jnp.broadcast_to(timestep.reward, (self._agents,)).astype(jnp.float32)
-        return state, self._seen(timestep.observation), Earned(reward, over & ~truncated, truncated)
+        return state, self._views(timestep.observation), StepOutcome(reward, over & ~truncated, truncated)
 
-    def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
-        """See `FunctionalEnv.final`."""
-        return seen.observation
+    def final(self, state: Value, views: AgentViews) -> tuple[Value, ...]:
+        """Return the final observations as `FunctionalEnv.final` describes."""
+        return views.observation
 
-    def _seen(self, observation: Value) -> Seen:
-        """Agents that have nothing left to do (MMST's, who are connected) are not due, unless nobody has."""
+    def _views(self, observation: Value) -> AgentViews:
+        """Return what agents see. Agents without a legal action (MMST's, when connected) are not due, unless no agent has one."""
         due, mask = jnp.ones(self._agents, bool), None
         if self.masked:
             legal = observation.action_mask.astype(bool).reshape(self._agents, -1)
-            some = legal.any(axis=1)
-            due, mask = some | ~some.any(), tuple(legal | ~some[:, None])
-        return Seen(self._see(observation), mask, due)
+            has_action = legal.any(axis=1)
+            due, mask = has_action | ~has_action.any(), tuple(legal | ~has_action[:, None])
+        return AgentViews(self._observations(observation), mask, due)
 
-    def _see(self, observation: Value) -> tuple[Value, ...]:
-        """What each agent sees; of a step's number its share of the time limit."""
+    def _observations(self, observation: Value) -> tuple[Value, ...]:
+        """Return what each agent sees; of a step's number its share of the time limit."""
         if not hasattr(observation, "_asdict") and not hasattr(observation, "keys"):
             return (flat(observation),)
         parts = dict(observation._asdict() if hasattr(observation, "_asdict") else observation)
@@ -112,7 +112,8 @@ class JumanjiEnv:
 
 
 def _several(values: Any, observation: Any) -> tuple[int, ...]:
-    """Counts of an action's numbers that one mask holds together, in as many dimensions: they are played as one number. () for others."""
+    """Return the counts of an action's numbers that one mask holds together, in as many dimensions: they are played as one number. ()
+    for others."""
     if values is None or observation is None or np.ndim(values) == 0:
         return ()
     counts = tuple(int(n) for n in np.ravel(values))
@@ -120,7 +121,7 @@ def _several(values: Any, observation: Any) -> tuple[int, ...]:
 
 
 def _connector_planes(grid: Value, agent: int) -> Value:
-    """float32[6, rows, columns]: own path, head and goal, then those of all others. Jumanji numbers them 1, 2, 3 for the first
+    """Return float32[6, rows, columns]: own path, head and goal, then those of all others. Jumanji numbers them 1, 2, 3 for the first
     agent, 4, 5, 6 for the next one …"""
     whose, what = (grid - 1) // 3, (grid - 1) % 3
     own, others = (grid > 0) & (whose == agent), (grid > 0) & (whose != agent)
@@ -128,7 +129,7 @@ def _connector_planes(grid: Value, agent: int) -> Value:
 
 
 def _cleaner_planes(grid: Value, locations: Value, agent: int) -> Value:
-    """float32[5, rows, columns]: dirty, clean, wall, where the agent is, how many of the others are there."""
+    """Return float32[5, rows, columns]: dirty, clean, wall, where the agent is, how many of the others are there."""
     everybody = jnp.zeros(grid.shape, jnp.float32).at[locations[:, 0], locations[:, 1]].add(1.0)
     own = jnp.zeros(grid.shape, jnp.float32).at[locations[agent, 0], locations[agent, 1]].set(1.0)
     return jnp.concatenate(
@@ -145,26 +146,38 @@ class _NoViewer:
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
-    """`name` is what Jumanji registers, such as `RobotWarehouse-v0`. options: those of its class (time_limit …), generator: {…}, what its
-    generator of episodes is made with, in place of what it is by default (num_agents, grid_size …), and those of
-    `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
+    """Make the vector of an environment of Jumanji's.
+
+    Args:
+        name: What Jumanji registers, such as `RobotWarehouse-v0`.
+        num_envs: Number of environments.
+        options: Of its class (time_limit …), generator: {…}, the arguments of its generator of episodes that differ from the default
+            (num_agents, grid_size …), and those of `ludus.envs.adapters.agent_seats.Sides`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such id.
+        ConfigError: An option is not taken.
+    """
     jumanji = _package()
     if name not in jumanji.registered_environments():
         raise UnknownName("environment of Jumanji", name, names())
 
-    def made(given: Mapping[str, Any]) -> JumanjiEnv:
-        return JumanjiEnv(f"jumanji/{name}", _made(jumanji, name, given))
+    def make_one(arguments: Mapping[str, Any]) -> JumanjiEnv:
+        return JumanjiEnv(f"jumanji/{name}", _make(jumanji, name, arguments))
 
-    return functional_vector(f"jumanji/{name}", made, num_envs=num_envs, options=options, defaults=_sides)
+    return functional_vector(f"jumanji/{name}", make_one, num_envs=num_envs, options=options, defaults=_sides)
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Sums of floats are the same to the last bit only in a vector of the same size; vectors of other sizes were seen to differ."""
+    """Return the determinism: sums of floats are bitwise identical only in vectors of the same size."""
     return {"determinism": "vector" if env.id.partition("/")[2] in _FLOATS else "environment"}
 
 
 def names() -> list[str]:
-    """The ids that Jumanji registers, sorted, but for those that load levels from the network."""
+    """Return the ids that Jumanji registers, sorted, except those that load levels from the network."""
     return sorted(set(_package().registered_environments()) - {*_FETCHED})
 
 
@@ -176,17 +189,17 @@ def _package() -> Any:
     return jumanji
 
 
-def _made(jumanji: Any, name: str, given: Mapping[str, Any]) -> Any:
+def _make(jumanji: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     from jumanji.registration import _REGISTRY
 
     module, _, kind = _REGISTRY[name].entry_point.partition(":")
     known = set(inspect.signature(getattr(importlib.import_module(module), kind).__init__).parameters) - {"self"}
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(arguments) - known):
         raise ConfigError(
             f"unknown option {unknown[0]!r} for jumanji/{name}{nearest(unknown[0], sorted(known - {'viewer'}))}"
         )
     fixed = {"viewer": _NoViewer()} if "viewer" in known else {}
-    options = dict(given)
+    options = dict(arguments)
     parts = options.pop("generator", None)
     env = jumanji.make(name, **fixed, **options)
     if parts is None:
@@ -197,12 +210,12 @@ def _made(jumanji: Any, name: str, given: Mapping[str, Any]) -> Any:
 
 
 def _generator(env: Any, name: str, parts: Mapping[str, Any]) -> Any:
-    """The environment's generator, made anew with some things changed."""
+    """Return the environment's generator, made again with some arguments changed."""
     old = getattr(env, "_generator", None) or getattr(env, "generator", None)
     if old is None:
         raise EnvError(f"jumanji/{name} has no generator; leave the option out.")
     known = [key for key in inspect.signature(type(old).__init__).parameters if key != "self"]
     if unknown := sorted(set(parts) - set(known)):
         raise ConfigError(f"generator: unknown option {unknown[0]!r} for jumanji/{name}{nearest(unknown[0], known)}")
-    found = {key: getattr(old, key, getattr(old, f"_{key}", None)) for key in known}
-    return type(old)(**{**{key: value for key, value in found.items() if value is not None}, **parts})
+    arguments = {key: getattr(old, key, getattr(old, f"_{key}", None)) for key in known}
+    return type(old)(**{**{key: value for key, value in arguments.items() if value is not None}, **parts})

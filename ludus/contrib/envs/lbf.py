@@ -6,7 +6,7 @@ from typing import Any
 
 from ludus.core.errors import UnknownName
 from ludus.envs.adapters.agent_seats import split_options
-from ludus.envs.adapters.pettingzoo_vector import made_with
+from ludus.envs.adapters.pettingzoo_vector import env_creator
 from ludus.envs.adapters.tuple_env import tuple_vector
 from ludus.envs.base import VectorEnv
 
@@ -14,23 +14,33 @@ __all__ = ["make", "names"]
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is `Foraging-8x8-2p-3f-v3` or such.
+    """Make the vector of an environment of level-based foraging. Episodes that end with food left are truncated.
 
-    restarts: see `PythonVectorEnv`. Options of `Sides` say who plays whom; the others (sight, max_episode_steps, penalty, …) go to the
-    environment. Episodes that end with food left have run out of time: they are truncated.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    Args:
+        name: `Foraging-8x8-2p-3f-v3` or such.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        options: Those of `Sides` say who plays whom; the others (sight, max_episode_steps, penalty, …) go to the environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     spec = _registered(name)
     sides, rest = split_options(options)
     id = f"lbf/{name}"
-    make_one = made_with(id, spec.entry_point, {**spec.kwargs, **rest})
+    make_one = env_creator(id, spec.entry_point, {**spec.kwargs, **rest})
     return tuple_vector(
         make_one, num_envs, id=id, sides=sides, restarts=restarts, out_of_time=_food_is_left, forget=_forget_positions
     )
 
 
 def names() -> list[str]:
-    """The ids that the package registers, sorted."""
+    """Return the ids that the package registers, sorted."""
     import gymnasium
     import lbforaging  # noqa: F401  registers them
 
@@ -50,6 +60,7 @@ def _food_is_left(env: Any) -> bool:
 
 
 def _forget_positions(env: Any) -> None:
-    """A reset places each player where no other one is, among them those that it has not placed yet, where they were last."""
+    """Clear the players' positions: a reset places each player where no other is, and counts the former places of those that it has not
+    placed yet."""
     for player in env.players:
         player.position = None

@@ -18,7 +18,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.adapters.agent_seats import check_limit, players_of, seat_agents, split_options
-from ludus.envs.base import Unsaved, VectorEnv
+from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -26,12 +26,12 @@ from ludus.envs.publisher_kernels import episode_seed
 
 
 @kernel
-def hand_out(given, slot, legal, out):  # type: ignore[no-untyped-def]
+def scatter_actions(actions, slot, legal, out):  # type: ignore[no-untyped-def]
     """Copy actions int[n] to int32 `out`. legal: int32[agents], how many actions each agent has. Returns the first row whose action is
     none of them, or -1."""
     agents = len(legal)
-    for i in range(len(given)):
-        action = given[i]
+    for i in range(len(actions)):
+        action = actions[i]
         if action < 0 or action >= legal[slot[i] % agents]:
             return i
         out[i] = action
@@ -39,8 +39,8 @@ def hand_out(given, slot, legal, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tally(alive, reward):  # type: ignore[no-untyped-def]
-    """bool[n], float32[n] -> how many live, and the sum of all rewards."""
+def count_alive(alive, reward):  # type: ignore[no-untyped-def]
+    """Count the True of bool[n] and sum float32[n]. Returns (living agents, sum of rewards)."""
     living = 0
     total = 0.0
     for i in range(len(alive)):
@@ -69,8 +69,8 @@ class AgentGroup:
 
 
 def engine() -> ctypes.CDLL:
-    """MAgent2's library under a handle of our own, so that addresses can be passed as numbers. It runs in one thread: the wheels are built
-    without OpenMP."""
+    """Load MAgent2's library under a handle of our own, so that addresses can be passed as numbers. It runs in one thread: the wheels
+    are built without OpenMP."""
     from magent2.c_lib import _LIB
 
     lib = ctypes.CDLL(_LIB._name)
@@ -101,7 +101,7 @@ class GroupRows:
 
     @property
     def next_observation(self) -> int:
-        """Address of the next row."""
+        """Return the address of the next row."""
         return self._observation + self._stride * self.at
 
     @property
@@ -109,12 +109,12 @@ class GroupRows:
         return self._reward + 4 * self.at
 
     def clear(self) -> None:
-        """No rows. What earlier timesteps hold of `ended` is theirs."""
+        """Remove all rows. The lists `ended` of earlier timesteps do not change."""
         self.at = 0
         self.ended = []
 
 
-class Scratch:
+class EngineBuffer:
     """An array that the engine writes to, and its address."""
 
     def __init__(self, size: int, dtype: type[np.generic]) -> None:
@@ -125,11 +125,11 @@ class Scratch:
 # --------------------------------------------------------------------------------------------------------------------
 # A vector of MAgent2's grid worlds, read group by group: hundreds of agents a call, no dictionaries. Observations
 # and rewards are written by the engine into the rows of the timestep. What comes out is what `parallel_env` would
-# give, but for the first step of an episode: there `parallel_env` (MAgent2 0.3.4) gives every group the actions of
+# give, except for the first step of an episode: there `parallel_env` (MAgent2 0.3.4) gives every group the actions of
 # the first one.
 
 
-class MAgentVectorEnv(Unsaved):
+class MAgentVectorEnv(NoSnapshotMixin):
     """`VectorEnv` over `envs`, which are MAgent2's `parallel_env`s, not yet played. legal[p]: int32[agents], actions of each agent."""
 
     def __init__(
@@ -148,15 +148,15 @@ class MAgentVectorEnv(Unsaved):
         slots = [self.num_envs * n for n in self._agents]
         shapes = [spec.agents_of(p)[0].observation.shape or () for p in range(len(slots))]
         self._sides = [[GroupRows(n, shape) for n, shape in zip(slots, shapes, strict=True)] for _ in range(2)]
-        self._actions = [Scratch(n, np.int32) for n in slots]
+        self._actions = [EngineBuffer(n, np.int32) for n in slots]
         self._never = [np.zeros(n, np.bool_) for n in slots]
         most = max(group.count for group in groups)
-        self._alive = Scratch(most, np.bool_)
-        self._view = Scratch(most * max(int(np.prod(group.view)) for group in groups), np.float32)
-        self._features = Scratch(most * max(group.features for group in groups), np.float32)
-        self._targets = Scratch(2, np.uintp)  # where the engine writes views and features
+        self._alive = EngineBuffer(most, np.bool_)
+        self._view = EngineBuffer(most * max(int(np.prod(group.view)) for group in groups), np.float32)
+        self._features = EngineBuffer(most * max(group.features for group in groups), np.float32)
+        self._targets = EngineBuffer(2, np.uintp)  # where the engine writes views and features
         self._targets.array[1] = self._features.address
-        self._done = Scratch(1, np.int32)
+        self._done = EngineBuffer(1, np.int32)
         self._slots: list[list[NDArray[np.int32]]] = [[np.empty(0, np.int32)] * len(groups) for _ in envs]
         self._frames = [0] * self.num_envs
         self._returns = np.zeros((self.num_envs, len(slots)))
@@ -172,7 +172,7 @@ class MAgentVectorEnv(Unsaved):
     # ------------------------------------------------------------------------------------------ the contract
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`."""
+        """Reset as `VectorEnv.reset` describes."""
         if len(seeds) != self.num_envs:
             raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
         self._seeds[:] = seeds
@@ -186,7 +186,7 @@ class MAgentVectorEnv(Unsaved):
         return self._publish(side, [])
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. Raises EnvError on an illegal action, before anything is stepped."""
+        """Step as `VectorEnv.step` describes. Raises EnvError on an illegal action, before anything is stepped."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
         for p, due in enumerate(self._last.due):
@@ -214,7 +214,7 @@ class MAgentVectorEnv(Unsaved):
         return self._publish(side, finished)
 
     def render(self, environment: int) -> NDArray[np.uint8]:
-        """See `Renders.render`."""
+        """Render as `SupportsRender.render` describes."""
         env = self._envs[environment]
         env.render_mode = "rgb_array"
         image: NDArray[np.uint8] = env.render()
@@ -255,14 +255,14 @@ class MAgentVectorEnv(Unsaved):
             rows.at += group.count
 
     def _read(self, e: int, g: int, rows: GroupRows, *, done: bool, over: bool) -> None:
-        """Take in what a step brought to one group: rows for those who live, final ones for the others."""
+        """Read the results of a step for one group: rows for living agents, final ones for the others."""
         group, slots = self._groups[g], self._slots[e][g]
         game, n, at = self._games[e], len(slots), rows.at
         self._lib.env_get_reward(game, group.handle, rows.next_reward)
         self._lib.env_get_info(game, group.handle, b"alive", self._alive.address)
         self._observe(e, group, rows, n)
         alive, reward = self._alive.array[:n], rows.reward[at : at + n]
-        living, total = tally(alive, reward)
+        living, total = count_alive(alive, reward)
         self._returns[e, group.player] += total
         if living == n and not over:
             rows.at += n
@@ -272,15 +272,15 @@ class MAgentVectorEnv(Unsaved):
         leaves = np.ones(n, np.bool_) if over else ~alive
         terminated = leaves if done else ~alive
         rows.ended.append((slots[leaves], reward[leaves], terminated[leaves], observation[leaves]))
-        keep_on_device = ~leaves
-        self._slots[e][g] = slots[keep_on_device]
+        remaining = ~leaves
+        self._slots[e][g] = slots[remaining]
         living = 0 if over else living
-        observation[:living] = observation[keep_on_device]
-        reward[:living] = reward[keep_on_device]
+        observation[:living] = observation[remaining]
+        reward[:living] = reward[remaining]
         rows.at += living
 
     def _observe(self, e: int, group: AgentGroup, rows: GroupRows, n: int) -> None:
-        """Have the engine write the observations of a group's n agents into the next rows."""
+        """Let the engine write the observations of a group's n agents into the next rows."""
         plain = group.tail == 0
         self._targets.array[0] = rows.next_observation if plain else self._view.address
         self._lib.env_get_observation(self._games[e], group.handle, self._targets.address)
@@ -294,23 +294,23 @@ class MAgentVectorEnv(Unsaved):
 
     # ------------------------------------------------------------------------------------------ the vector
 
-    def _take(self, player: int, given: Array, due: ActionRequests) -> None:
+    def _take(self, player: int, actions: Array, due: ActionRequests) -> None:
         n = len(due.slot)
-        if given.shape != (n,) or (n and given.dtype.kind not in "iu"):
+        if actions.shape != (n,) or (n and actions.dtype.kind not in "iu"):
             raise EnvError(
-                f"player {player} of {self.spec.id} was given actions {given.dtype}{list(given.shape)} for {n} due decisions; expected "
+                f"player {player} of {self.spec.id} was given actions {actions.dtype}{list(actions.shape)} for {n} due decisions; expected "
                 "one whole number each."
             )
-        if n and (row := hand_out(given, due.slot, self._legal[player], self._actions[player].array)) >= 0:
+        if n and (row := scatter_actions(actions, due.slot, self._legal[player], self._actions[player].array)) >= 0:
             agent = self.spec.agents_of(player)[due.slot[row] % self._agents[player]]
             count = self._legal[player][due.slot[row] % self._agents[player]]
             raise EnvError(
-                f"player {player} of {self.spec.id} chose the illegal action {given[row]} in row {row}, for agent {agent.name!r}; legal: "
+                f"player {player} of {self.spec.id} chose the illegal action {actions[row]} in row {row}, for agent {agent.name!r}; legal: "
                 f"0 to {count - 1}."
             )
 
     def _turn(self) -> list[GroupRows]:
-        """The side that is filled now, empty."""
+        """Return the side that is filled now, empty."""
         self._sides.reverse()
         side = self._sides[0]
         for rows in side:
@@ -339,12 +339,12 @@ class MAgentVectorEnv(Unsaved):
         return self._last
 
     def _recount(self) -> None:
-        """Somebody left or came: the slots and masks of the rows anew. Arrays of earlier timesteps are left alone."""
+        """List the slots and masks of the rows again, after agents left or came. Arrays of earlier timesteps do not change."""
         self._playing = [e for e, slots in enumerate(self._slots) if any(len(of) for of in slots)]
         self._due = []
         for p, agents in enumerate(self._agents):
-            mine = [g for g, group in enumerate(self._groups) if group.player == p]
-            slot = np.concatenate([self._slots[e][g] for e in range(self.num_envs) for g in mine])
+            own_groups = [g for g, group in enumerate(self._groups) if group.player == p]
+            slot = np.concatenate([self._slots[e][g] for e in range(self.num_envs) for g in own_groups])
             table = self._masks[p]
             self._due.append((slot, None if table is None else table[slot % agents]))
         self._changed = False
@@ -369,18 +369,30 @@ _OURS = ("render_mode", "seed")  # set by Ludus
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
-    """options: those of `parallel_env` (map_size, max_cycles, minimap_mode, extra_features, rewards), and of
-    `ludus.envs.adapters.agent_seats.Sides`: `teams` is by default one player for each army ("red", "blue"); agents of one kind cannot be
-    parted. Raises UnknownName, and ConfigError for options that the environment does not take or teams that part a kind.
+    """Make the vector of a grid world of MAgent2's.
+
+    Args:
+        name: Of the environment, with its version.
+        num_envs: Number of environments.
+        options: Of `parallel_env` (map_size, max_cycles, minimap_mode, extra_features, rewards), and of
+            `ludus.envs.adapters.agent_seats.Sides`: `teams` is by default one player for each army ("red", "blue"); agents of one kind
+            cannot be split.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment.
+        ConfigError: An option is not taken, or teams split a kind.
     """
     if name not in names():
         raise UnknownName("MAgent2 environment", name, names())
-    sides, given = split_options(options)
+    sides, env_options = split_options(options)
     if sides.state:
         raise ConfigError("state=true was given; states of MAgent2's environments are not carried. Leave it out.")
-    if "max_cycles" in given:
-        check_limit("max_cycles", given["max_cycles"], none=False)
-    envs = [_made(name, given) for _ in range(num_envs)]
+    if "max_cycles" in env_options:
+        check_limit("max_cycles", env_options["max_cycles"], none=False)
+    envs = [_make(name, env_options) for _ in range(num_envs)]
     env = envs[0]
     sizes = _sizes(env)
     teams = _whole(name, sides.teams, sizes) if sides.teams is not None else _armies(sizes)
@@ -397,32 +409,32 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
 
 
 def names() -> list[str]:
-    """Environments with their versions, sorted."""
+    """Return the environments with their versions, sorted."""
     import magent2.environments
 
-    found = [module.name for module in pkgutil.iter_modules(magent2.environments.__path__)]
-    return sorted(name for name in found if re.search(r"_v\d+$", name))
+    modules = [module.name for module in pkgutil.iter_modules(magent2.environments.__path__)]
+    return sorted(name for name in modules if re.search(r"_v\d+$", name))
 
 
-def _made(name: str, given: dict[str, Any]) -> Any:
-    """One `parallel_env`. Raises ConfigError for options that it does not take."""
+def _make(name: str, options: dict[str, Any]) -> Any:
+    """Return one `parallel_env`. Raises ConfigError for options that it does not take."""
     module = importlib.import_module(f"magent2.environments.{name}")
     function = module.parallel_env
     source = inspect.getmodule(inspect.unwrap(function))
     config = getattr(source, "get_config", None)
     known = {*inspect.signature(function).parameters, *(inspect.signature(config).parameters if config else ())}
     known -= {"reward_args", "env_args", *_OURS}
-    for option in given:
+    for option in options:
         if option not in known:
             raise ConfigError(f"unknown option {option!r} for magent2/{name}{nearest(option, known)}")
     try:
-        return function(**given)
+        return function(**options)
     except (AssertionError, TypeError, ValueError) as error:
-        raise ConfigError(f"magent2/{name} cannot be made with {given}: {error}.") from error
+        raise ConfigError(f"magent2/{name} cannot be made with {options}: {error}.") from error
 
 
 def _sizes(env: Any) -> dict[str, int]:
-    """How many agents each kind has, in the engine's order."""
+    """Return how many agents each kind has, in the engine's order."""
     out: dict[str, int] = {}
     for agent in env.possible_agents:
         kind = agent.rsplit("_", 1)[0]
@@ -431,7 +443,7 @@ def _sizes(env: Any) -> dict[str, int]:
 
 
 def _armies(sizes: dict[str, int]) -> dict[str, list[str]]:
-    """Kinds of one colour are one army: redmelee and redranged are red."""
+    """Group kinds of one colour into one army: redmelee and redranged are red."""
     teams: dict[str, list[str]] = {}
     for kind, count in sizes.items():
         army = next((colour for colour in ("red", "blue") if kind.startswith(colour)), kind)
@@ -440,7 +452,7 @@ def _armies(sizes: dict[str, int]) -> dict[str, list[str]]:
 
 
 def _whole(name: str, teams: Any, sizes: dict[str, int]) -> dict[str, list[str]]:
-    """Teams that were given, each with whole kinds, in the engine's order. Raises ConfigError if a kind is parted."""
+    """Return the given teams, each with whole kinds, in the engine's order. Raises ConfigError if a kind is parted."""
     agents = [f"{kind}_{i}" for kind, count in sizes.items() for i in range(count)]
     out: dict[str, list[str]] = {}
     for player, members in enumerate(players_of(agents, teams)):

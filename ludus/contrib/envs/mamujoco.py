@@ -18,7 +18,7 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_l
 from ludus.core.packages import missing_package
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.agent_seats import AgentName, Teams, players_of, split_options
-from ludus.envs.adapters.pettingzoo_vector import shown_as, zoo_vector
+from ludus.envs.adapters.pettingzoo_vector import render_options, zoo_vector
 from ludus.envs.adapters.single import quiet
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
@@ -48,33 +48,46 @@ _BROKEN = (
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, render: bool = False, **options: Any) -> VectorEnv:
-    """`name` is `HalfCheetah-2x3` or such: the body, and how its joints are shared out (agents × joints each, usually).
+    """Make the vector of a body whose joints several agents share.
 
-    restarts: see `PythonVectorEnv`. render: make it able to show itself. Options of `Sides` say who plays whom; by default all agents
-    are one player. The others (agent_obsk, local_categories, …) go to `MultiAgentMujocoEnv`, and from there to Gymnasium's environment.
     The reward is that of the whole body; a player's agents get equal shares of it, so that each player's return is the body's.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+
+    Args:
+        name: `HalfCheetah-2x3` or such: the body, and how its joints are distributed (agents × joints each, usually).
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        render: Whether it is made able to render.
+        options: Those of `Sides` say who plays whom; by default all agents are one player. The others (agent_obsk, local_categories, …) go
+            to `MultiAgentMujocoEnv`, and from there to Gymnasium's environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such partition; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     id = f"mamujoco/{name}"
-    body, partition = _parted(name)
+    body, partition = _split_name(name)
     sides, rest = split_options(options, defaults={"teams": "one"})
     if wrong := sorted({*rest} & {*_OURS}):
         raise ConfigError(f"{id} was given the option {wrong[0]}, which its id says already. Leave it out.")
     if sides.statistics:
         raise ConfigError(f"{id} counts nothing by name; leave out statistics.")
-    build = partial(_build, id, body, partition, {**shown_as(render), **rest}, sides.teams)
-    vector = PythonVectorEnv if restarts else BodyVectorEnv
+    build = partial(_build, id, body, partition, {**render_options(render), **rest}, sides.teams)
+    vector = PythonVectorEnv if restarts else SharedBodyVectorEnv
     return zoo_vector(build, num_envs, id=id, sides=sides, restarts=restarts, vector=vector)
 
 
 def names() -> list[str]:
-    """What may follow `mamujoco/`, sorted; of ManySegmentAnt-NxM and ManySegmentSwimmer-NxM, of which there is no end, a few.
+    """Return what may follow `mamujoco/`, sorted; of ManySegmentAnt-NxM and ManySegmentSwimmer-NxM, of which there is no end, a few.
     Without what does not run with MuJoCo 4."""
     return sorted(f"{b}-{partition}" for b, known in _PARTITIONS.items() if b not in _BROKEN for partition in known)
 
 
-def _parted(name: str) -> tuple[str, str]:
-    """(body, partition)"""
+def _split_name(name: str) -> tuple[str, str]:
+    """Return (body, partition)."""
     body, _, partition = name.partition("-")
     if not (body in _SEGMENTS and re.fullmatch(r"[1-9]\d*x[1-9]\d*", partition)) and partition not in _PARTITIONS.get(
         body, ()
@@ -83,14 +96,14 @@ def _parted(name: str) -> tuple[str, str]:
     return body, partition
 
 
-def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams: Teams) -> OneBody:
+def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams: Teams) -> SharedBodyEnv:
     try:
         with warnings.catch_warnings(), quiet():
             warnings.simplefilter("ignore")
             from gymnasium_robotics import mamujoco_v1
 
-            with _alone(Path(mamujoco_v1.__file__).parent) if body in _SEGMENTS else nullcontext():
-                made = mamujoco_v1.parallel_env(scenario=body, agent_conf=partition, **options)
+            with _exclusive(Path(mamujoco_v1.__file__).parent) if body in _SEGMENTS else nullcontext():
+                env = mamujoco_v1.parallel_env(scenario=body, agent_conf=partition, **options)
     except ImportError as error:
         raise missing_package(id, error) from error
     except TypeError as error:
@@ -101,13 +114,13 @@ def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams
         raise ConfigError(f"{id} has no option {wrong[1]!r}{nearest(wrong[1], known)}") from error
     except Exception as error:
         raise EnvError(f"{id} cannot be made: {type(error).__name__}: {one_line(error)}.") from error
-    return OneBody(made, players_of(made.possible_agents, teams), options.get("render_mode"))
+    return SharedBodyEnv(env, players_of(env.possible_agents, teams), options.get("render_mode"))
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One at a time, whatever the process: for a body of many segments the package writes a file of the same name into its own folder,
-    reads it and removes it. Where the file system has no locks, nobody waits."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold a lock across processes: for a body of many segments the package writes a file of the same name into its own folder, reads it
+    and removes it. Where the file system has no locks, it does not wait."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
@@ -117,9 +130,9 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-class OneBody:
-    """A parallel environment of agents who move one body and are paid for it together: each gets an equal share of what its player is
-    paid. players: the agents of each."""
+class SharedBodyEnv:
+    """A parallel environment of agents that move one body and are rewarded together: each gets an equal share of its player's
+    reward. players: the agents of each."""
 
     def __init__(self, env: Any, players: Sequence[Sequence[AgentName]], render_mode: str | None) -> None:
         self.unwrapped = env
@@ -133,25 +146,26 @@ class OneBody:
 
     @property
     def agents(self) -> list[str]:
-        """Whoever still acts: everybody or nobody."""
+        """Return the agents that still act: all or none."""
         agents: list[str] = self.unwrapped.agents
         return agents
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
-        """See PettingZoo's `ParallelEnv.reset`."""
+        """Reset as PettingZoo's `ParallelEnv.reset`."""
         return self.unwrapped.reset(seed=seed, options=options)
 
     def step(self, actions: Mapping[str, Any]) -> Any:
-        """See PettingZoo's `ParallelEnv.step`."""
-        shown, rewards, terminations, truncations, infos = self.unwrapped.step(actions)
+        """Step as PettingZoo's `ParallelEnv.step`."""
+        observations, rewards, terminations, truncations, infos = self.unwrapped.step(actions)
         if self._shared:
             rewards = {agent: reward / self._among[agent] for agent, reward in rewards.items()}
-        return shown, rewards, terminations, truncations, infos
+        return observations, rewards, terminations, truncations, infos
 
 
-class BodyVectorEnv(PythonVectorEnv):
-    """A `PythonVectorEnv` of `OneBody`s, whose first fault raises EnvError. All agents act in every step and end together, so that what
-    they see goes straight into its rows. What is no number is found when all have made their step."""
+class SharedBodyVectorEnv(PythonVectorEnv):
+    """A `PythonVectorEnv` of `SharedBodyEnv`s, whose first fault raises EnvError. All agents act in every step and end together, so that
+    what
+    they see goes straight into its rows. Non-finite numbers are detected after all steps."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -164,28 +178,28 @@ class BodyVectorEnv(PythonVectorEnv):
     def _play(self, actions: tuple[Array, ...], last: Timestep) -> None:
         pub, agents = self._pub, self._pub.agents
         shapes = [(self.num_envs, count) for count in agents]
-        seen = [rows.reshape(*shape, -1) for rows, shape in zip(pub.observation, shapes, strict=True)]
+        observations = [rows.reshape(*shape, -1) for rows, shape in zip(pub.observation, shapes, strict=True)]
         finals = [rows.reshape(*shape, -1) for rows, shape in zip(pub.final, shapes, strict=True)]
         acting = last.due[0].slot[:: agents[0]] // agents[0]
         moves = [
-            self._given(p, given, due).reshape(len(acting), agents[p], -1)
-            for p, (given, due) in enumerate(zip(actions, last.due, strict=True))
+            self._env_actions(p, body_actions, due).reshape(len(acting), agents[p], -1)
+            for p, (body_actions, due) in enumerate(zip(actions, last.due, strict=True))
         ]
         first = self._places[0][2]
-        paid = np.zeros(len(acting))  # each body, for what all of its agents did
+        rewards_of_bodies = np.zeros(len(acting))  # each body, for what all of its agents did
         for k, e in enumerate(acting.tolist()):
             try:
                 body: Any = self._envs[e].game
                 joints = body.joints
-                given = {name: moves[p][k, i, : joints[name]] for p, i, name in self._places}
-                shown, rewards, terminations, truncations, _ = body.unwrapped.step(given)
-                paid[k] = rewards[first]
+                body_actions = {name: moves[p][k, i, : joints[name]] for p, i, name in self._places}
+                body_observations, rewards, terminations, truncations, _ = body.unwrapped.step(body_actions)
+                rewards_of_bodies[k] = rewards[first]
                 how = TERMINATED if terminations[first] else TRUNCATED if truncations[first] else GOES_ON
                 if how:
                     pub.over[e] = how
-                rows = finals if how else seen
+                rows = finals if how else observations
                 for p, i, name in self._places:
-                    own = shown[name]
+                    own = body_observations[name]
                     rows[p][e, i, : len(own)] = own
                 state = pub.final_state if how else pub.state
                 if state is not None:
@@ -193,7 +207,7 @@ class BodyVectorEnv(PythonVectorEnv):
             except Exception as error:  # noqa: BLE001  whatever an environment raises becomes one clear error
                 self._fault(e, f"raised {type(error).__name__}: {error}", cause=error)
         for reward, shape in zip(pub.reward, shapes, strict=True):
-            reward.reshape(shape)[acting] += (paid / shape[1])[:, None]
+            reward.reshape(shape)[acting] += (rewards_of_bodies / shape[1])[:, None]
         goes_on = pub.over[acting] == GOES_ON
         for due, shape in zip(pub.due, shapes, strict=True):
             due.fill(False)

@@ -20,12 +20,12 @@ from ludus.core.errors import ConfigError, EnvError, nearest, one_line
 from ludus.envs.adapters.agent_seats import AgentName, AgentSeat, Sides, seat_agents, split_options
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 
 __all__ = ["make", "names"]
 
 _OPTIONS = ("additional_args", "no_graphics", "parameters", "time_scale", "timeout_wait")
-_PATIENCE = 10_000  # steps of Unity in which nobody asks for an action, before it is taken for stuck
+_PATIENCE = 10_000  # steps of Unity without a request for an action, before it counts as stuck
 
 
 def make(
@@ -40,12 +40,25 @@ def make(
     additional_args: Sequence[str] = (),
     **options: Any,
 ) -> VectorEnv:
-    """`name` is the path of a build, relative to the working directory; an absolute one follows a second slash.
+    """Make the vector of a game built with Unity's ML-Agents.
 
-    restarts: see `PythonVectorEnv`. render: let Unity open its window. time_scale: game seconds a second, at most. parameters: of the build
-    (its environment parameters). timeout_wait: seconds that Unity may take to answer. additional_args: of its command line. Options of
-    `Sides` say who plays whom; by default agents of one team id are one player.
-    Raises ConfigError for options and what is not installed, EnvError for a build that cannot be started or played.
+    Args:
+        name: The path of a build, relative to the working directory; an absolute one follows a second slash.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        render: Whether Unity opens its window.
+        time_scale: Game seconds per second, at most.
+        parameters: Of the build (its environment parameters).
+        timeout_wait: Seconds that Unity may take to answer.
+        additional_args: Of its command line.
+        options: Those of `Sides` say who plays whom; by default agents of one team id are one player.
+
+    Returns:
+        The vector.
+
+    Raises:
+        ConfigError: An option is not taken, or a package is missing.
+        EnvError: The build cannot be started or played.
     """
     id = f"mlagents/{name}"
     sides, rest = split_options(options, defaults={"determinism": "none"})
@@ -56,38 +69,38 @@ def make(
         raise ConfigError(f"{id} has no state; leave out state=true.")
     unity = _unity(id)
     build = partial(
-        _started, id, unity, name,
+        _start_unity, id, unity, name,
         render=render, time_scale=time_scale, parameters=parameters or {}, wait=timeout_wait, arguments=additional_args,
     )  # fmt: skip
     first = build(0)
     with closing(first):  # its seed is none of an episode's, and a build takes one as it starts
-        behaviours = _behaviours(id, first)
-        agents = [name for behaviour in behaviours for name in behaviour.agents]
+        behaviors = _behaviors(id, first)
+        agents = [name for behavior in behaviors for name in behavior.agents]
         if "teams" not in options:
-            sides = _by_team(sides, behaviours)
+            sides = _by_team(sides, behaviors)
         spec, seats, masked = seat_agents(
             id,
             agents,
-            {name: (each.observation, each.action) for each in behaviours for name in each.agents},
+            {name: (each.observation, each.action) for each in behaviors for name in each.agents},
             sides=sides,
-            masked=any(each.branches for each in behaviours),
+            masked=any(each.branches for each in behaviors),
             clip=True,
             state=None,
         )
 
-    def made() -> PythonEnv:
-        return Build(build, unity.ActionTuple, behaviours, seats)
+    def new_env() -> PythonEnv:
+        return Build(build, unity.ActionTuple, behaviors, seats)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return PythonVectorEnv(new_env, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
 def names() -> list[str]:
-    """None: builds are files of the user's."""
+    """Return an empty list: builds are files of the user."""
     return []
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behavior:
     """What agents of one behaviour see and do. name: as Unity calls it, such as "Striker?team=0". team: Unity's team id. agents: Ludus's
     names of those that there are after a reset, in the order of Unity's ids. branches: how many choices each discrete number has; ():
     actions are continuous."""
@@ -108,47 +121,49 @@ class Build:
         self,
         build: Callable[[int], Any],
         action_tuple: Callable[..., Any],
-        behaviours: Sequence[Behaviour],
+        behaviors: Sequence[Behavior],
         seats: Mapping[AgentName, AgentSeat],
     ) -> None:
         self._build = build
         self._tuple = action_tuple
-        self._behaviours = behaviours
+        self._behaviors = behaviors
         self._seats = seats
         self._env: Any = None
         self._alive: dict[tuple[int, int], AgentSeat] = {}  # (behaviour, Unity's id) -> seat
-        self._asked: list[NDArray[np.int64]] = []  # Unity's ids of those that wait for an action, for each behaviour
+        self._waiting_ids: list[
+            NDArray[np.int64]
+        ] = []  # Unity's ids of those that wait for an action, for each behaviour
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`. Unity takes a seed when it is started, and none after that."""
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes. Unity takes a seed when it is started, and none after that."""
         if self._env is None:
             self._env = self._build(seed & 0x7FFFFFFF)
         self._env.reset()
         self._alive.clear()
-        for b, behaviour in enumerate(self._behaviours):
-            there = sorted(int(i) for i in self._env.get_steps(behaviour.name)[0].agent_id)
-            if len(there) > len(behaviour.agents):
-                raise Flaw(
-                    f"has {len(there)} agents of {behaviour.name} after a reset; there were {len(behaviour.agents)} after its first"
+        for b, behavior in enumerate(self._behaviors):
+            there = sorted(int(i) for i in self._env.get_steps(behavior.name)[0].agent_id)
+            if len(there) > len(behavior.agents):
+                raise ContractViolation(
+                    f"has {len(there)} agents of {behavior.name} after a reset; there were {len(behavior.agents)} after its first"
                 )
-            self._alive |= {(b, i): self._seats[name] for i, name in zip(there, behaviour.agents, strict=False)}
-        happened = self._until_due(Happened())
-        happened.reward.clear()  # earned before anybody decided anything
-        return happened
+            self._alive |= {(b, i): self._seats[name] for i, name in zip(there, behavior.agents, strict=False)}
+        result = self._until_due(EnvStepResult())
+        result.reward.clear()  # earned before the first decision
+        return result
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
         self._send(actions)
         self._env.step()
-        return self._until_due(Happened())
+        return self._until_due(EnvStepResult())
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8] | str:
-        """Raises EnvError: Unity shows itself in a window of its own."""
+        """Raise EnvError: Unity shows itself in a window of its own."""
         raise EnvError("Unity gives no images; with render=true it opens a window of its own.")
 
     def close(self) -> None:
@@ -157,70 +172,70 @@ class Build:
         if env is not None:
             env.close()
 
-    def _until_due(self, happened: Happened) -> Happened:
-        """What Unity tells now, after further steps until somebody has to act or the episode is over."""
+    def _until_due(self, result: EnvStepResult) -> EnvStepResult:
+        """Step Unity until an agent has to act or the episode is over."""
         for _ in range(_PATIENCE):
-            self._hear(happened)
+            self._hear(result)
             if not self._alive:
-                how = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
-                happened.over = how
-                return happened
-            if happened.due:
-                return happened
+                how = TRUNCATED if any(how == TRUNCATED for _, _, how in result.gone) else TERMINATED
+                result.over = how
+                return result
+            if result.due:
+                return result
             self._send(())
             self._env.step()
-        raise Flaw(f"asked for no action in {_PATIENCE} steps")
+        raise ContractViolation(f"asked for no action in {_PATIENCE} steps")
 
-    def _hear(self, happened: Happened) -> None:
-        """Note who has to act, what was earned, and who has ended."""
-        self._asked = []
-        for b, behaviour in enumerate(self._behaviours):
-            asking, ended = self._env.get_steps(behaviour.name)
-            self._asked.append(np.asarray(asking.agent_id, np.int64))
+    def _hear(self, result: EnvStepResult) -> None:
+        """Note which agents have to act, the rewards, and which agents have ended."""
+        self._waiting_ids = []
+        for b, behavior in enumerate(self._behaviors):
+            asking, ended = self._env.get_steps(behavior.name)
+            self._waiting_ids.append(np.asarray(asking.agent_id, np.int64))
             for k, i in enumerate(ended.agent_id.tolist()):
                 seat = self._alive.pop((b, i), None)
                 if seat is not None:
-                    self._earn(happened, seat, ended, k)
+                    self._earn(result, seat, ended, k)
                     how = TRUNCATED if ended.interrupted[k] else TERMINATED
-                    seen, legal = self._seen(seat, behaviour, ended, k, None)
-                    happened.gone.append((seat.index, seen, how))
+                    observation, legal = self._observe(seat, behavior, ended, k, None)
+                    result.gone.append((seat.index, observation, how))
                     if legal is not None:
-                        happened.final_mask.append((seat.index, legal))
+                        result.final_mask.append((seat.index, legal))
             for k, i in enumerate(asking.agent_id.tolist()):
                 seat = self._alive.get((b, i))
                 if seat is not None:
-                    self._earn(happened, seat, asking, k)
-                    seen, mask = self._seen(seat, behaviour, asking, k, asking.action_mask)
-                    happened.due.append((seat.index, seen, mask))
+                    self._earn(result, seat, asking, k)
+                    observation, mask = self._observe(seat, behavior, asking, k, asking.action_mask)
+                    result.due.append((seat.index, observation, mask))
 
-    def _earn(self, happened: Happened, seat: AgentSeat, steps: Any, k: int) -> None:
-        happened.reward.append((seat.index, float(steps.reward[k]) + float(steps.group_reward[k])))
+    def _earn(self, result: EnvStepResult, seat: AgentSeat, steps: Any, k: int) -> None:
+        result.reward.append((seat.index, float(steps.reward[k]) + float(steps.group_reward[k])))
 
-    def _seen(self, seat: AgentSeat, behaviour: Behaviour, steps: Any, k: int, forbidden: Any) -> tuple[Any, Any]:
-        """(observation, mask). forbidden: for each number of an action, bool[n, choices], True where it may not be chosen."""
+    def _observe(self, seat: AgentSeat, behavior: Behavior, steps: Any, k: int, forbidden: Any) -> tuple[Any, Any]:
+        """Return (observation, mask). forbidden: for each number of an action, bool[n, choices], True where it may not be chosen."""
         parts = tuple(part[k] for part in steps.obs)
         info = None
-        if behaviour.branches and forbidden is not None:
+        if behavior.branches and forbidden is not None:
             info = {"action_mask": np.concatenate([~np.asarray(branch[k], np.bool_) for branch in forbidden])}
         return seat.see(parts[0] if len(parts) == 1 else parts, info)
 
     def _send(self, actions: Sequence[Any]) -> None:
         """Give Unity an action for each agent that asked for one; zeros for those that Ludus does not play any more."""
-        for b, (behaviour, asked) in enumerate(zip(self._behaviours, self._asked, strict=True)):
-            if not len(asked):
+        for b, (behavior, waiting) in enumerate(zip(self._behaviors, self._waiting_ids, strict=True)):
+            if not len(waiting):
                 continue
-            width = len(behaviour.branches) or behaviour.action.shape[0]  # type: ignore[index]
-            rows = np.zeros((len(asked), width), np.int32 if behaviour.branches else np.float32)
-            for k, i in enumerate(asked.tolist()):
+            width = len(behavior.branches) or behavior.action.shape[0]  # type: ignore[index]
+            rows = np.zeros((len(waiting), width), np.int32 if behavior.branches else np.float32)
+            for k, i in enumerate(waiting.tolist()):
                 seat = self._alive.get((b, i))
                 if seat is not None and len(actions):
                     rows[k] = seat.act(actions[seat.index])
-            kind = "discrete" if behaviour.branches else "continuous"
-            self._env.set_actions(behaviour.name, self._tuple(**{kind: rows}))
+            kind = "discrete" if behavior.branches else "continuous"
+            self._env.set_actions(behavior.name, self._tuple(**{kind: rows}))
 
 
 def _unity(id: str) -> Any:
-    """What is used of the package. Raises ConfigError where it was made for another protobuf."""
+    """Import what is used of the package. Raises ConfigError where it was made for another protobuf."""
     try:
         from mlagents_envs.base_env import ActionTuple
         from mlagents_envs.environment import UnityEnvironment
@@ -239,7 +254,7 @@ def _unity(id: str) -> Any:
     )
 
 
-def _started(
+def _start_unity(
     id: str,
     unity: Any,
     path: str,
@@ -251,18 +266,18 @@ def _started(
     wait: int,
     arguments: Sequence[str],
 ) -> Any:
-    """A process of Unity, connected. Raises EnvError."""
-    engine, given = unity.Engine(), unity.Parameters()
+    """Start a process of Unity and connect to it. Raises EnvError."""
+    engine, parameter_channel = unity.Engine(), unity.Parameters()
     try:
         engine.set_configuration_parameters(time_scale=time_scale)
         for name, value in parameters.items():
-            given.set_float_parameter(name, float(value))
+            parameter_channel.set_float_parameter(name, float(value))
         return unity.UnityEnvironment(
             file_name=path,
             base_port=_free_port(),
             seed=seed,
             no_graphics=not render,
-            side_channels=[engine, given],
+            side_channels=[engine, parameter_channel],
             timeout_wait=wait,
             additional_args=list(arguments),
         )
@@ -276,8 +291,8 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _behaviours(id: str, env: Any) -> list[Behaviour]:
-    """What there is after the first reset, by rising names. Raises EnvError for what Ludus cannot play."""
+def _behaviors(id: str, env: Any) -> list[Behavior]:
+    """Return the behaviors after the first reset, by rising names. Raises EnvError for what Ludus cannot play."""
     env.reset()
     out = []
     for name in sorted(env.behavior_specs):
@@ -285,15 +300,15 @@ def _behaviours(id: str, env: Any) -> list[Behaviour]:
         count = len(env.get_steps(name)[0].agent_id)
         if not count:
             continue
-        found = re.search(r"[?&]team=(\d+)", name)
-        team = int(found[1]) if found else 0
+        match = re.search(r"[?&]team=(\d+)", name)
+        team = int(match[1]) if match else 0
         agents = tuple(f"{name.partition('?')[0]}_{team}_{k}" for k in range(count))
         boxes = [spaces.Box(-np.inf, np.inf, tuple(part.shape), np.float32) for part in spec.observation_specs]
         if not boxes:
             raise EnvError(f"{id}: agents of {name} observe nothing; Ludus plays those that do.")
         observation = boxes[0] if len(boxes) == 1 else spaces.Tuple(boxes)
         branches = tuple(int(n) for n in spec.action_spec.discrete_branches)
-        out.append(Behaviour(name, team, agents, observation, _action(id, name, spec.action_spec, branches), branches))
+        out.append(Behavior(name, team, agents, observation, _action(id, name, spec.action_spec, branches), branches))
     if not out:
         raise EnvError(f"{id} has no agent that asks for an action after a reset.")
     return out
@@ -308,9 +323,9 @@ def _action(id: str, name: str, spec: Any, branches: tuple[int, ...]) -> Space[A
     return spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(list(branches))
 
 
-def _by_team(sides: Sides, behaviours: Sequence[Behaviour]) -> Sides:
-    """With one player for each of Unity's team ids."""
+def _by_team(sides: Sides, behaviors: Sequence[Behavior]) -> Sides:
+    """Return the sides with one player for each of Unity's team ids."""
     teams: dict[int, list[str]] = {}
-    for behaviour in behaviours:
-        teams.setdefault(behaviour.team, []).extend(behaviour.agents)
+    for behavior in behaviors:
+        teams.setdefault(behavior.team, []).extend(behavior.agents)
     return replace(sides, teams=dict(sorted(teams.items())))

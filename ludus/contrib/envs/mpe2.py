@@ -9,7 +9,7 @@ from typing import Any
 
 from ludus.core.errors import UnknownName
 from ludus.envs.adapters.agent_seats import split_options
-from ludus.envs.adapters.pettingzoo_vector import Api, check_api, made_with, shown_as, zoo_vector
+from ludus.envs.adapters.pettingzoo_vector import Api, check_api, env_creator, render_options, zoo_vector
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]
@@ -18,11 +18,23 @@ __all__ = ["make", "names"]
 def make(
     name: str, *, num_envs: int, restarts: int = 0, api: Api = "auto", render: bool = False, **options: Any
 ) -> VectorEnv:
-    """`name` is `simple_spread_v3` or such.
+    """Make the vector of a multi-agent particle environment.
 
-    api: "aec" plays one agent after the other; otherwise all move at once. restarts: see `PythonVectorEnv`. render: make it able to
-    show itself. Options of `Sides` say who plays whom; the others (N, max_cycles, continuous_actions, …) go to the environment.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    Args:
+        name: `simple_spread_v3` or such.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        api: "aec" steps agents in turn; otherwise all move at once.
+        render: Whether it is made able to render.
+        options: Those of `Sides` say who plays whom; the others (N, max_cycles, continuous_actions, …) go to the environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     check_api(api)
     if name not in names():
@@ -31,13 +43,13 @@ def make(
     sides, rest = split_options(options)
     entry = f"mpe2.{name}:{'env' if api == 'aec' else 'parallel_env'}"
     return zoo_vector(
-        made_with(id, entry, {**shown_as(render), **rest}), num_envs, id=id, sides=sides, restarts=restarts
+        env_creator(id, entry, {**render_options(render), **rest}), num_envs, id=id, sides=sides, restarts=restarts
     )
 
 
 def names() -> list[str]:
-    """The modules of MPE2 that are environments, sorted."""
-    found = importlib.util.find_spec("mpe2")
-    places = found.submodule_search_locations if found is not None else None
+    """Return the modules of MPE2 that are environments, sorted."""
+    package = importlib.util.find_spec("mpe2")
+    places = package.submodule_search_locations if package is not None else None
     files = [path.stem for place in places or () for path in Path(place).glob("*.py")]
     return sorted(name for name in files if re.fullmatch(r"\w+_v\d+", name))

@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
 from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, Earned, Seen, Value, fit, shown_space
+from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, fit, unbounded_box
 
 __all__ = ["make", "names"]
 
@@ -30,67 +30,80 @@ class PgxEnv:
         self._game, self._max_steps = game, max_steps
         self._players = int(game.num_players)
         first = jax.eval_shape(game.init, KEY)
-        seen = jax.eval_shape(fit, first.observation)
+        observation = jax.eval_shape(fit, first.observation)
         of_each: tuple[Space[Any], Space[Any]] = (
-            shown_space(seen),
+            unbounded_box(observation),
             spaces.Discrete(int(first.legal_action_mask.shape[0])),
         )
         self.spaces = {f"player_{p}": of_each for p in range(self._players)}
 
-    def init(self, key: Value) -> tuple[Value, Seen]:
-        """See `FunctionalEnv.init`. Who begins is drawn, too."""
+    def init(self, key: Value) -> tuple[Value, AgentViews]:
+        """Begin an episode as `FunctionalEnv.init` describes. The first player is random, too."""
         state = self._game.init(key)
-        return state, self._seen(state)
+        return state, self._views(state)
 
-    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
-        """See `FunctionalEnv.step`."""
+    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, AgentViews, StepOutcome]:
+        """Step as `FunctionalEnv.step` describes."""
         state = self._game.step(state, jnp.stack(actions)[state.current_player], key)
         truncated = state.truncated & ~state.terminated
         if self._max_steps is not None:
             truncated |= (state._step_count >= self._max_steps) & ~state.terminated
-        return state, self._seen(state), Earned(state.rewards, state.terminated, truncated)
+        return state, self._views(state), StepOutcome(state.rewards, state.terminated, truncated)
 
-    def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
-        """See `FunctionalEnv.final`: as each player sees it, who is due or not."""
+    def final(self, state: Value, views: AgentViews) -> tuple[Value, ...]:
+        """Return the final observations as `FunctionalEnv.final` describes: as each player sees it, who is due or not."""
         if self._max_steps is None:
-            return seen.observation
+            return views.observation
         return tuple(fit(self._game._observe(state, jnp.int32(p))) for p in range(self._players))
 
-    def _seen(self, state: Value) -> Seen:
-        """What the one who is due sees stands in the rows of all. What others may do in their turn is not known."""
+    def _views(self, state: Value) -> AgentViews:
+        """Return the views: the observation of the player that is due is in the rows of all. The legal actions of others in their turn
+        are not known."""
         due = jnp.arange(self._players) == state.current_player
         observation = (fit(state.observation),) * self._players
-        return Seen(observation, tuple(state.legal_action_mask | ~mine for mine in due), due)
+        return AgentViews(observation, tuple(state.legal_action_mask | ~is_due for is_due in due), due)
 
 
 def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
-    """`name` is one of Pgx's games, such as `connect_four`. options: max_steps (default None: until the game ends), and those of
-    `ludus.envs.adapters.agent_seats.Sides`. Raises UnknownName, ConfigError for options that are not taken."""
+    """Make the vector of a game of Pgx's.
+
+    Args:
+        name: Such as `connect_four`.
+        num_envs: Number of environments.
+        options: max_steps (default None: until the game ends), and those of `ludus.envs.adapters.agent_seats.Sides`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such game.
+        ConfigError: An option is not taken.
+    """
     known = names()
     if name not in known:
         raise UnknownName("game of Pgx", name, known)
 
-    def made(given: Mapping[str, Any]) -> PgxEnv:
+    def make_one(arguments: Mapping[str, Any]) -> PgxEnv:
         import pgx
 
-        if unknown := sorted(set(given) - {"max_steps"}):
+        if unknown := sorted(set(arguments) - {"max_steps"}):
             raise ConfigError(f"unknown option {unknown[0]!r} for pgx/{name}{nearest(unknown[0], ['max_steps'])}")
-        most = given.get("max_steps")
+        most = arguments.get("max_steps")
         check_limit("max_steps", most, unit="moves")
         return PgxEnv(f"pgx/{name}", pgx.make(name), most)
 
-    return functional_vector(f"pgx/{name}", made, num_envs=num_envs, options=options, defaults=_sides)
+    return functional_vector(f"pgx/{name}", make_one, num_envs=num_envs, options=options, defaults=_sides)
 
 
 def names() -> list[str]:
-    """Pgx's games, sorted, but for bridge_bidding."""
+    """Return Pgx's games, sorted, except bridge_bidding."""
     import pgx
 
     return sorted(set(pgx.available_envs()) - {*_LEFT_OUT})
 
 
 def _sides(env: Any) -> dict[str, Any]:
-    """Who begins is drawn by lot in all games of two, so that their players are alike."""
+    """Return the sides of games of two, in which the first player is random, so that players are interchangeable."""
     if len(env.spaces) != 2:
         return {}
     most = _RANGES.get(env.id.partition("/")[2], 1.0)

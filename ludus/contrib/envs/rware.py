@@ -7,7 +7,7 @@ from typing import Any
 
 from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.adapters.agent_seats import split_options
-from ludus.envs.adapters.pettingzoo_vector import made_with
+from ludus.envs.adapters.pettingzoo_vector import env_creator
 from ludus.envs.adapters.tuple_env import tuple_vector
 from ludus.envs.base import VectorEnv
 
@@ -15,21 +15,31 @@ __all__ = ["make", "names"]
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is `rware-tiny-2ag-v2` or such; `rware-img-…` shows images.
+    """Make the vector of a multi-robot warehouse. It has no natural end: episodes are truncated.
 
-    restarts: see `PythonVectorEnv`. Options of `Sides` say who plays whom; the others (reward_type="global", max_steps, msg_bits, …) go to
-    the environment. A warehouse has no natural end: episodes are truncated.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    Args:
+        name: `rware-tiny-2ag-v2` or such; observations of `rware-img-…` are images.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        options: Those of `Sides` say who plays whom; the others (reward_type="global", max_steps, msg_bits, …) go to the environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     spec = _registered(name)
     sides, rest = split_options(options)
     id = f"rware/{name}"
-    make_one = made_with(id, spec.entry_point, {**spec.kwargs, **_with_enums(id, rest)})
+    make_one = env_creator(id, spec.entry_point, {**spec.kwargs, **_with_enums(id, rest)})
     return tuple_vector(make_one, num_envs, id=id, sides=sides, restarts=restarts, out_of_time=lambda _: True)
 
 
 def names() -> list[str]:
-    """The ids that the package registers, sorted; those of images are registered when one is made."""
+    """Return the ids that the package registers, sorted; those of images are registered when one is made."""
     import gymnasium
     import rware  # noqa: F401  registers them
 
@@ -52,7 +62,7 @@ def _registered(name: str) -> Any:
 
 
 def _with_enums(id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the names of reward and observation types as what the package calls them."""
+    """Return the options with the names of reward and observation types as what the package calls them."""
     from rware.warehouse import ObservationType, RewardType
 
     out = dict(options)

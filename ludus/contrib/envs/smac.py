@@ -1,5 +1,5 @@
 """`smac/<map>`: the StarCraft Multi-Agent Challenge (Samvelyan et al. 2019): small battles against the game's built-in side. What speaks
-its interface, `get_env_info`, `get_obs`, `get_state`, `get_avail_actions`, `step`, goes by `battles`."""
+its interface, `get_env_info`, `get_obs`, `get_state`, `get_avail_actions`, `step`, uses `battles`."""
 
 from __future__ import annotations
 
@@ -14,26 +14,37 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, one_line
 from ludus.envs.adapters.agent_seats import Sides, seat_agents, split_options
-from ludus.envs.adapters.step_checks import drawn
+from ludus.envs.adapters.step_checks import call_renderer
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 
 __all__ = ["make", "names"]
 
 DEFAULTS: Mapping[str, Any] = {"teams": "one", "state": True, "determinism": "none"}
-"""Of `Sides`: one player for the whole side, whose learners may want the state. The game's own randomness is not promised."""
+"""Of `Sides`: one player for the whole side, whose learners may use the state. The game's own randomness is not promised."""
 COUNTED = ("battle_won", "dead_allies", "dead_enemies")
-"""Statistics of a battle, of each player alike."""
+"""Statistics of a battle, the same for each player."""
 _OURS = ("continuing_episode", "map_name", "seed")  # options that are Ludus's to give
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is a map, such as `3m` or `2s3z`.
+    """Make the vector of a map of the StarCraft Multi-Agent Challenge.
 
-    restarts: see `PythonVectorEnv`. Options of `Sides` say who plays whom; by default all units are one player, and there is a state. The
-    others (difficulty, step_mul, obs_last_action, reward_sparse, …) go to `StarCraft2Env`.
-    Raises UnknownName with the nearest names, ConfigError for options, EnvError for one that cannot be made.
+    Args:
+        name: A map, such as `3m` or `2s3z`.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        options: Those of `Sides` say who plays whom; by default all units are one player, and there is a state. The others (difficulty,
+            step_mul, obs_last_action, reward_sparse, …) go to `StarCraft2Env`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such map; with the nearest names.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     from smac.env import StarCraft2Env
 
@@ -42,27 +53,27 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
     id = f"smac/{name}"
     sides, rest = split_options(options, defaults=DEFAULTS)
     check_ours(id, rest)
-    build = partial(built, id, StarCraft2Env, {"map_name": name, "continuing_episode": True, **rest})
+    build = partial(build_env, id, StarCraft2Env, {"map_name": name, "continuing_episode": True, **rest})
     return battles(build, num_envs, id=id, sides=sides, restarts=restarts)
 
 
 def names() -> list[str]:
-    """The maps, sorted."""
+    """Return the maps, sorted."""
     from smac.env.starcraft2.maps.smac_maps import get_smac_map_registry
 
     return sorted(get_smac_map_registry())
 
 
 def check_ours(id: str, options: Mapping[str, Any]) -> None:
-    """Raises ConfigError for options that the id or Ludus itself gives."""
+    """Raise ConfigError for options that the id or Ludus itself gives."""
     for name in _OURS:
         if name in options:
             raise ConfigError(f"{id} was given the option {name}, which Ludus gives itself. Leave it out.")
 
 
-def built(id: str, creator: Callable[..., Any], options: Mapping[str, Any], seed: int) -> Any:
-    """One environment; StarCraft II itself is started by its first reset. seed: of the game, 31 bits. Raises ConfigError for options that
-    it does not take, EnvError if it cannot be made."""
+def build_env(id: str, creator: Callable[..., Any], options: Mapping[str, Any], seed: int) -> Any:
+    """Return one environment; StarCraft II itself is started by its first reset. seed: of the game, 31 bits. Raises ConfigError for
+    options that it does not take, EnvError if it cannot be made."""
     try:
         return creator(**options, seed=seed)
     except TypeError as error:
@@ -72,21 +83,22 @@ def built(id: str, creator: Callable[..., Any], options: Mapping[str, Any], seed
 
 
 def battles(build: Callable[[int], Any], num_envs: int, *, id: str, sides: Sides, restarts: int = 0) -> PythonVectorEnv:
-    """A vector of `num_envs` environments that `build(seed)` makes, all of whose units act in every step. id: what to call it in messages.
+    """Return a vector of `num_envs` environments that `build(seed)` makes, all of whose units act in every step. id: what to call it in
+    messages.
 
     The reward is the side's; a player's units get equal shares of it, so that each player's return is the side's. A dead unit stays: it may
-    do nothing but "no-op", and goes on to be paid for the battle that it died in. What ends by `info["episode_limit"]` is truncated.
+    do nothing but "no-op", and is still rewarded for the battle that it died in. What ends by `info["episode_limit"]` is truncated.
     Statistics are `COUNTED`.
     Raises ConfigError for teams that do not fit.
     """
     first = build(0)
     info = first.get_env_info()
     agents = [f"unit_{i}" for i in range(int(info["n_agents"]))]
-    seen = Box(-np.inf, np.inf, (int(np.prod(info["obs_shape"])),), np.float32)
-    acts = Discrete(int(info["n_actions"]))
+    observation = Box(-np.inf, np.inf, (int(np.prod(info["obs_shape"])),), np.float32)
+    action = Discrete(int(info["n_actions"]))
     state = Box(-np.inf, np.inf, (int(np.prod(info["state_shape"])),), np.float32) if sides.state else None
     spec, seats, masked = seat_agents(
-        id, agents, dict.fromkeys(agents, (seen, acts)), sides=sides, masked=True, clip=False, state=state
+        id, agents, dict.fromkeys(agents, (observation, action)), sides=sides, masked=True, clip=False, state=state
     )
     spec = replace(spec, statistics=COUNTED)
     first.close()
@@ -94,10 +106,10 @@ def battles(build: Callable[[int], Any], num_envs: int, *, id: str, sides: Sides
     sizes = [len(spec.agents_of(p)) for p in range(spec.num_players)]
     shares = [1 / sizes[spec.agents[i].player] for i in index]
 
-    def made() -> PythonEnv:
+    def new_env() -> PythonEnv:
         return Battle(build, id, index, shares, players=spec.num_players, with_state=sides.state)
 
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    return PythonVectorEnv(new_env, num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
 class Battle:
@@ -122,39 +134,43 @@ class Battle:
         self._with_state = with_state
         self._env: Any = None
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`. The engine takes a seed when it is started, and none after that."""
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes. The engine takes a seed when it is started, and none after that."""
         if self._env is None:
             self._env = self._build(seed & 0x7FFFFFFF)
         self._env.reset()
-        return Happened(due=self._rows(), state=self._state())
+        return EnvStepResult(due=self._rows(), state=self._state())
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
         answer = self._env.step([int(actions[i]) for i in self._index])
         if not isinstance(answer, tuple) or len(answer) != 3:
-            raise Flaw(f"returned {type(answer).__name__} from step; expected the tuple (reward, terminated, info)")
+            raise ContractViolation(
+                f"returned {type(answer).__name__} from step; expected the tuple (reward, terminated, info)"
+            )
         reward, terminated, info = answer
         if terminated and "battle_won" not in info:
-            raise Flaw("lost its connection to StarCraft II")
-        paid = [(i, reward * share) for i, share in zip(self._index, self._shares, strict=True)] if reward else []
+            raise ContractViolation("lost its connection to StarCraft II")
+        rewards = [(i, reward * share) for i, share in zip(self._index, self._shares, strict=True)] if reward else []
         rows = self._rows()
         if not terminated:
-            return Happened(due=rows, reward=paid, state=self._state())
+            return EnvStepResult(due=rows, reward=rewards, state=self._state())
         how = TRUNCATED if info.get("episode_limit") else TERMINATED
-        gone = [(i, seen, how) for i, seen, _ in rows]
+        gone = [(i, observation, how) for i, observation, _ in rows]
         masks = [(i, mask) for i, _, mask in rows if np.any(mask)]
-        counted = np.tile([float(info.get(name, np.nan)) for name in COUNTED], (self._players, 1))
-        return Happened(reward=paid, gone=gone, final_mask=masks, over=how, state=self._state(), statistics=counted)
+        statistics = np.tile([float(info.get(name, np.nan)) for name in COUNTED], (self._players, 1))
+        return EnvStepResult(
+            reward=rewards, gone=gone, final_mask=masks, over=how, state=self._state(), statistics=statistics
+        )
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8]:
-        """An image. Raises EnvError if there is no screen, ConfigError if there is no package to draw with."""
-        return np.asarray(drawn(self._id, partial(self._env.render, mode="rgb_array")), np.uint8)
+        """Return an image. Raises EnvError if there is no screen, ConfigError if there is no package to draw with."""
+        return np.asarray(call_renderer(self._id, partial(self._env.render, mode="rgb_array")), np.uint8)
 
     def close(self) -> None:
         """End the engine."""
@@ -164,11 +180,14 @@ class Battle:
 
     def _rows(self) -> list[tuple[int, Any, Any]]:
         env = self._env
-        shown, legal = env.get_obs(), np.asarray(env.get_avail_actions(), np.bool_)
-        if len(shown) != len(self._index) or len(legal) != len(self._index):
-            raise Flaw(f"gave {len(shown)} observations and {len(legal)} masks to {len(self._index)} units")
+        observations, legal = env.get_obs(), np.asarray(env.get_avail_actions(), np.bool_)
+        if len(observations) != len(self._index) or len(legal) != len(self._index):
+            raise ContractViolation(
+                f"gave {len(observations)} observations and {len(legal)} masks to {len(self._index)} units"
+            )
         return [
-            (i, np.asarray(seen, np.float32), mask) for i, seen, mask in zip(self._index, shown, legal, strict=True)
+            (i, np.asarray(observation, np.float32), mask)
+            for i, observation, mask in zip(self._index, observations, legal, strict=True)
         ]
 
     def _state(self) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.contrib.envs.smac import DEFAULTS, battles, built, check_ours
+from ludus.contrib.envs.smac import DEFAULTS, battles, build_env, check_ours
 from ludus.core.errors import UnknownName
 from ludus.envs.adapters.agent_seats import split_options
 from ludus.envs.base import VectorEnv
@@ -38,40 +38,54 @@ _PUBLISHED: Mapping[str, Any] = {  # where the published scenarios differ from t
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is `terran_5_vs_5` or such: the race, and how many units fight how many. Any two numbers are taken.
+    """Make the vector of a scenario of SMACv2.
 
-    Options as of `ludus.contrib.envs.smac.make`; those of the environment (capability_config, conic_fov, prob_obs_enemy, …) go to
-    `StarCraftCapabilityEnvWrapper`. Raises what that raises.
+    Args:
+        name: `terran_5_vs_5` or such: the race, and the numbers of units of both sides, which may be any.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        options: As of `ludus.contrib.envs.smac.make`; those of the environment (capability_config, conic_fov, prob_obs_enemy, …) go to
+            `StarCraftCapabilityEnvWrapper`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such race, or the name has another form.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made.
     """
     from smacv2.env import StarCraftCapabilityEnvWrapper
 
-    found = re.fullmatch(r"(protoss|terran|zerg)_([1-9]\d?)_vs_([1-9]\d?)", name)
-    if found is None:
+    match = re.fullmatch(r"(protoss|terran|zerg)_([1-9]\d?)_vs_([1-9]\d?)", name)
+    if match is None:
         raise UnknownName("scenario of SMACv2", name, names(), hint="other numbers of units may be given")
     id = f"smacv2/{name}"
     sides, rest = split_options(options, defaults=DEFAULTS)
     check_ours(id, rest)
     whole = {
         **_PUBLISHED,
-        "capability_config": _drawn(found[1], int(found[2]), int(found[3])),
+        "capability_config": _capability_config(match[1], int(match[2]), int(match[3])),
         **rest,
-        "map_name": f"10gen_{found[1]}",
+        "map_name": f"10gen_{match[1]}",
         "continuing_episode": True,
     }
 
     def build(seed: int) -> Any:
-        return built(id, StarCraftCapabilityEnvWrapper, copy.deepcopy(whole), seed)  # it writes into its configuration
+        return build_env(
+            id, StarCraftCapabilityEnvWrapper, copy.deepcopy(whole), seed
+        )  # it writes into its configuration
 
     return battles(build, num_envs, id=id, sides=sides, restarts=restarts)
 
 
 def names() -> list[str]:
-    """The published scenarios, sorted."""
+    """Return the published scenarios, sorted."""
     return sorted(f"{race}_{own}_vs_{others}" for race in _UNITS for own, others in _SIZES)
 
 
-def _drawn(race: str, own: int, others: int) -> dict[str, Any]:
-    """What is drawn for each battle, as published."""
+def _capability_config(race: str, own: int, others: int) -> dict[str, Any]:
+    """Return what is drawn for each battle, as published."""
     return {
         "n_units": own,
         "n_enemies": others,

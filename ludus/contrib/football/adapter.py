@@ -13,19 +13,19 @@ from pydantic import Field
 
 from ludus.contrib.football.encoders import CentralState, Encoder, encoder, legal
 from ludus.contrib.football.frames import PIXELS, Frames
-from ludus.contrib.football.match import COUNTED, Match, Plan
+from ludus.contrib.football.match import COUNTED, Match, MatchConfig
 from ludus.contrib.football.scenarios import (
     Formation,
-    Rules,
+    MatchRules,
     controls,
-    first_sight,
     formation,
+    initial_view,
     names,
     role_names,
     with_rules,
 )
 from ludus.contrib.football.shaping import ZERO_SUM, Rewards
-from ludus.contrib.football.view import LEFT, RIGHT, Action, View
+from ludus.contrib.football.view import LEFT, RIGHT, Action, SideView
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.types import AgentSpec, EnvSpec
@@ -77,52 +77,62 @@ _ENDS = ("end_on_score", "end_on_out_of_play", "end_on_possession_change")
 
 
 def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> VectorEnv:
-    """`name` is a scenario: `5_vs_5`, `academy_3_vs_1_with_keeper`.
+    """Make the vector of a scenario of Google Research Football.
 
-    restarts: see `PythonVectorEnv`. options: see `FootballOptions`.
-    Raises UnknownName with the nearest names, ConfigError for options.
+    Args:
+        name: A scenario: `5_vs_5`, `academy_3_vs_1_with_keeper`.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        options: Those of `FootballOptions`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such scenario; with the nearest names.
+        ConfigError: An option is wrong.
     """
     id = f"football/{name}"
     chosen = FootballOptions(**options)
-    found = {kick_off: _formation(id, name, chosen, kick_off) for kick_off in (LEFT, RIGHT)}
-    control = controls(id, found[LEFT], sides=chosen.sides, agents=chosen.agents, keepers=chosen.keepers)
+    formations = {kick_off: _formation(id, name, chosen, kick_off) for kick_off in (LEFT, RIGHT)}
+    control = controls(id, formations[LEFT], sides=chosen.sides, agents=chosen.agents, keepers=chosen.keepers)
     players = {"right": (RIGHT,), "both": (LEFT, RIGHT)}.get(chosen.sides, (LEFT,))
-    sights = [first_sight(found[LEFT], control, side=side) for side in players]
-    encoders = _encoders(id, chosen, sights, duration=found[LEFT].rules.duration)
-    plan = Plan(
+    views = [initial_view(formations[LEFT], control, side=side) for side in players]
+    encoders = _encoders(id, chosen, views, duration=formations[LEFT].rules.duration)
+    config = MatchConfig(
         id=id,
-        formation=found.__getitem__,
+        formation=formations.__getitem__,
         controls=control,
         players=players,
         random_sides=chosen.sides == "random",
-        encode=tuple(made.encode for made in encoders),
-        columns=tuple(made.names for made in encoders),
+        encode=tuple(item.encode for item in encoders),
+        columns=tuple(item.names for item in encoders),
         legal=_legal(chosen),
-        central=CentralState(sights[0], duration=found[LEFT].rules.duration) if chosen.state else None,
+        central=CentralState(views[0], duration=formations[LEFT].rules.duration) if chosen.state else None,
         pay=partial(Rewards, chosen.rewards),
         statistics=_statistics(chosen.statistics),
         frames=Frames(id),
-        seen_as="pixels" if chosen.observation == "pixels" else "numbers",
-        drawn_by=chosen.render,
+        observation_kind="pixels" if chosen.observation == "pixels" else "numbers",
+        renderer=chosen.render,
         built_in=chosen.built_in,
     )
     _check_built_in(id, chosen)
-    spec = _spec(plan, found, sights, chosen)
-    masked = [plan.legal is not None] * len(players)
-    plan.pay()  # which refuses what there is not
-    return PythonVectorEnv(partial(Match, plan), num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
+    spec = _spec(config, formations, views, chosen)
+    masked = [config.legal is not None] * len(players)
+    config.pay()  # which raises for unknown terms
+    return PythonVectorEnv(partial(Match, config), num_envs, spec=spec, masked=masked, restarts_allowed=restarts)
 
 
 def _formation(id: str, name: str, chosen: FootballOptions, kick_off: int) -> Formation:
-    made = formation(name, kick_off)
-    given = {key: value for key in (*_RULES, *_ENDS) if (value := getattr(chosen, key)) is not None}
+    scenario = formation(name, kick_off)
+    changes = {key: value for key in (*_RULES, *_ENDS) if (value := getattr(chosen, key)) is not None}
     if chosen.difficulty is not None:
-        given["difficulty"] = _difficulty(made.rules.difficulty, chosen)
-    return with_rules(id, made, given)
+        changes["difficulty"] = _difficulty(scenario.rules.difficulty, chosen)
+    return with_rules(id, scenario, changes)
 
 
 def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[float, float]:
-    """A number is that of sides without agents, or of both where there is no such side."""
+    """Return (left, right). A number is that of sides without agents, or of both where there is no such side."""
     if isinstance(chosen.difficulty, tuple):
         return chosen.difficulty
     assert chosen.difficulty is not None
@@ -131,7 +141,7 @@ def _difficulty(own: tuple[float, float], chosen: FootballOptions) -> tuple[floa
     return (left if chosen.sides in ("left", "random") else level, right if chosen.sides == "right" else level)
 
 
-def _legal(chosen: FootballOptions) -> Callable[[View], NDArray[np.bool_]] | None:
+def _legal(chosen: FootballOptions) -> Callable[[SideView], NDArray[np.bool_]] | None:
     if chosen.masks is None:
         return None
     return partial(legal, rules=chosen.masks)
@@ -153,48 +163,50 @@ def _statistics(chosen: tuple[str, ...] | None) -> tuple[str, ...]:
     return COUNTED if chosen is None else tuple(dict.fromkeys(chosen))
 
 
-def _encoders(id: str, chosen: FootballOptions, sights: list[View], *, duration: int) -> tuple[Encoder, ...]:
-    """One for each player; none where agents see pixels."""
+def _encoders(id: str, chosen: FootballOptions, views: list[SideView], *, duration: int) -> tuple[Encoder, ...]:
+    """Return one for each player; none where agents see pixels."""
     if chosen.observation == "pixels":
         if chosen.sides != "left":
             raise ConfigError(
                 f"{id}: observation=pixels was given with sides={chosen.sides}; the engine draws what the left side sees. Use sides=left."
             )
         return ()
-    return tuple(encoder(chosen.observation, sight, duration=duration) for sight in sights)
+    return tuple(encoder(chosen.observation, view, duration=duration) for view in views)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # What is played.
 
 
-def _spec(plan: Plan, found: Mapping[int, Formation], sights: list[View], chosen: FootballOptions) -> EnvSpec:
+def _spec(
+    config: MatchConfig, formations: Mapping[int, Formation], views: list[SideView], chosen: FootballOptions
+) -> EnvSpec:
     agents = []
-    for p, (side, sight) in enumerate(zip(plan.players, sights, strict=True)):
-        if plan.seen_as == "pixels":
-            seen: Box[Any] = Box(0, 255, PIXELS, np.uint8)
+    for p, (side, view) in enumerate(zip(config.players, views, strict=True)):
+        if config.observation_kind == "pixels":
+            observation: Box[Any] = Box(0, 255, PIXELS, np.uint8)
         else:
-            seen = Box(-np.inf, np.inf, plan.encode[p](sight, None).shape[1:], np.float32)
+            observation = Box(-np.inf, np.inf, config.encode[p](view, None).shape[1:], np.float32)
         team = {"right": "right", "random": "team"}.get(chosen.sides, ("left", "right")[side])
-        roles = role_names(found[LEFT], plan.controls, side, roles=chosen.roles)
+        roles = role_names(formations[LEFT], config.controls, side, roles=chosen.roles)
         actions = Discrete(len(Action) + len(chosen.built_in))
-        agents += [AgentSpec(f"{team}_{i}", p, seen, actions, role) for i, role in enumerate(roles)]
-    alike = found[LEFT].turned == found[RIGHT] and plan.controls == plan.controls.turned
-    symmetric = len(plan.players) == 2 and alike
+        agents += [AgentSpec(f"{team}_{i}", p, observation, actions, role) for i, role in enumerate(roles)]
+    alike = formations[LEFT].turned == formations[RIGHT] and config.controls == config.controls.turned
+    symmetric = len(config.players) == 2 and alike
     return EnvSpec(
-        id=plan.id,
+        id=config.id,
         agents=tuple(agents),
-        utility_range=(_utility_range(found[LEFT].rules, chosen.rewards),) * len(plan.players),
-        symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(plan.players))),
-        zero_sum=len(plan.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
-        state=None if plan.central is None else Box(-np.inf, np.inf, plan.central(sights[0]).shape, np.float32),
-        statistics=plan.statistics,
-        max_decisions=(found[LEFT].rules.duration + 1) * max(plan.controls.agents),
+        utility_range=(_utility_range(formations[LEFT].rules, chosen.rewards),) * len(config.players),
+        symmetry=((0, 1),) if symmetric else tuple((p,) for p in range(len(config.players))),
+        zero_sum=len(config.players) == 2 and set(chosen.rewards) <= ZERO_SUM,
+        state=None if config.central is None else Box(-np.inf, np.inf, config.central(views[0]).shape, np.float32),
+        statistics=config.statistics,
+        max_decisions=(formations[LEFT].rules.duration + 1) * max(config.controls.agents),
     )
 
 
-def _utility_range(rules: Rules, rewards: Mapping[str, float]) -> tuple[float, float]:
-    """Of a match that its first goal ends, and of one that is only won or lost; others have no bounds."""
+def _utility_range(rules: MatchRules, rewards: Mapping[str, float]) -> tuple[float, float]:
+    """Return the range of a match that its first goal ends, or that is only won or lost; others have no bounds."""
     bounded = {"win"} | ({"score"} if rules.end_on_score else set())
     most = sum(map(abs, rewards.values())) if set(rewards) <= bounded else np.inf
     return -most, most

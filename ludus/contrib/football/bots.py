@@ -28,7 +28,7 @@ class _Side:
     spec: PolicySpec
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: nobody enumerates football."""
+        """Return None: football is not enumerated."""
         return None
 
     def weights(self) -> Weights:
@@ -43,7 +43,7 @@ class FootballScript(_Side):
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        """Raises PolicyError for a config that `Tactics` has no place for."""
+        """Raise PolicyError for a config that `Tactics` has no place for."""
         del weights  # it has none
         self.spec = spec
         known = [field.name for field in fields(Tactics)]
@@ -63,7 +63,7 @@ class FootballScript(_Side):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """See `Policy.act`; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
+        """Act as `Policy.act` describes; observation float32[n, F]. Log-probabilities are 0. Raises PolicyError for another observation."""
         check_mode(self, mode)
         action = np.empty(len(observation), np.int32)
         try:
@@ -75,14 +75,14 @@ class FootballScript(_Side):
 
 
 class FootballBuiltIn(_Side):
-    """Kind `football_built_in`: leaves its side to the engine, which plays it as it plays sides that nobody steers.
+    """Kind `football_built_in`: leaves its side to the engine, which plays it as it plays sides without agents.
 
     Config `level`: which of the difficulties of the environment's option `built_in`, counted from 0 (default). Weights, modes: as
     `FootballScript`. Raises PolicyError where there is no such difficulty.
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        """Raises PolicyError for other options than a level."""
+        """Raise PolicyError for other options than a level."""
         del weights  # it has none
         self.spec = spec
         level = spec.config.get("level", 0)
@@ -99,7 +99,7 @@ class FootballBuiltIn(_Side):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """See `Policy.act`. Log-probabilities are 0."""
+        """Act as `Policy.act` describes. Log-probabilities are 0."""
         check_mode(self, mode)
         if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
             raise PolicyError(
@@ -113,7 +113,7 @@ _KICKS = (Action.LONG_PASS, Action.HIGH_PASS, Action.SHORT_PASS, Action.SHOT)
 
 
 def _allowed(action: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """What is not legal becomes a short pass where it was a kick, or a shot where that is all, or else nothing."""
+    """Replace illegal actions: a kick by a short pass, or by a shot where only that is legal, other actions by IDLE."""
     wrong = np.flatnonzero(~mask[np.arange(len(action)), action])
     kicks = wrong[np.isin(action[wrong], _KICKS)]
     action[wrong] = Action.IDLE

@@ -1,6 +1,7 @@
-"""What the agents of one side observe, the central state, and which actions make sense: arrays over all k agents of the side at once.
+"""What the agents of one side observe, the central state, and which actions make sense: arrays over all k agents of the side.
 
-`encoder(name, view)` knows the columns of one scenario; `encode(view, previous)` fills them. Both sides see alike, since a `View` always
+`encoder(name, view)` knows the columns of one scenario; `encode(view, previous)` fills them. Both sides see the same way, since a
+`SideView` always
 plays to the right.
 """
 
@@ -12,8 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.contrib.football.observation_kernels import Bodies, Moment, write_features, write_mask, write_state
-from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, View
+from ludus.contrib.football.observation_kernels import (
+    MatchMoment,
+    PlayerArrays,
+    write_features,
+    write_mask,
+    write_state,
+)
+from ludus.contrib.football.view import OWN, ROLES, THEIR, Action, Mode, SideView
 from ludus.core.errors import ConfigError, UnknownName
 
 __all__ = ["ENCODERS", "MASKS", "CentralState", "Encoder", "encoder", "legal", "off_side_line"]
@@ -29,13 +36,19 @@ class Encoder(NamedTuple):
     """
 
     names: tuple[str, ...]
-    encode: Callable[[View, View | None], _Rows]
+    encode: Callable[[SideView, SideView | None], _Rows]
 
 
-def encoder(name: str, like: View, *, duration: int = 3000) -> Encoder:
-    """The encoder of that name, for sides with as many bodies as those of `like`. duration: steps of a whole match.
+def encoder(name: str, like: SideView, *, duration: int = 3000) -> Encoder:
+    """Return an encoder of observations.
 
-    Raises UnknownName with the nearest names.
+    Args:
+        name: A name of `ENCODERS`.
+        like: A view of sides with as many bodies.
+        duration: Steps of a whole match.
+
+    Raises:
+        UnknownName: There is no such encoder; with the nearest names.
     """
     if name not in ENCODERS:
         raise UnknownName("football observation", name, sorted(ENCODERS))
@@ -47,7 +60,7 @@ def encoder(name: str, like: View, *, duration: int = 3000) -> Encoder:
 
 
 def _simple115(own: int, their: int, _duration: int) -> Encoder:
-    """gfootball's `simple115v2`, equal to it to the bit: 11 bodies a side, what is missing filled with -1."""
+    """Return the encoder of gfootball's `simple115v2`, bitwise identical to it: 11 bodies a side, what is missing filled with -1."""
     if own > 11 or their > 11:
         raise ConfigError(f"the football observation simple115 holds 11 bodies a side; {own} and {their} were given")
     axes = ("x", "y")
@@ -62,7 +75,7 @@ def _simple115(own: int, their: int, _duration: int) -> Encoder:
     names += ["ball_nobody", "ball_own", "ball_their"]
     names += [f"controlled_{body}" for body in range(11)] + [f"mode_{mode.name.lower()}" for mode in Mode]
 
-    def encode(view: View, previous: View | None) -> _Rows:
+    def encode(view: SideView, previous: SideView | None) -> _Rows:
         del previous
         k = len(view.controlled)
         row = np.zeros(115, np.float32)
@@ -89,7 +102,8 @@ def _simple115(own: int, their: int, _duration: int) -> Encoder:
 
 
 def _floats(own: int, their: int, _duration: int) -> Encoder:
-    """The engine's numbers as they are, one after the other; who has the ball, the roles and the mode as one column a value."""
+    """Return the encoder of the engine's numbers as they are, concatenated; who has the ball, the roles and the mode as one column a
+    value."""
     names = _match_columns() + [f"score_{side}" for side in ("own", "their")] + ["steps_left"]
     for side, bodies in (("own", own), ("their", their)):
         for what in ("x", "y", "velocity_x", "velocity_y", "tired", "yellow", "active", "has_ball"):
@@ -98,7 +112,7 @@ def _floats(own: int, their: int, _duration: int) -> Encoder:
     shared = len(names)
     names += [f"controlled_{body}" for body in range(own)] + _sticky_columns()
 
-    def encode(view: View, previous: View | None) -> _Rows:
+    def encode(view: SideView, previous: SideView | None) -> _Rows:
         del previous
         rows = np.zeros((len(view.controlled), len(names)), np.float32)
         rows[:, :shared] = np.concatenate(
@@ -131,8 +145,8 @@ def _sticky_columns() -> list[str]:
     return [f"held_{Action(a).name.lower()}" for a in (*range(1, 9), Action.SPRINT, Action.DRIBBLE)]
 
 
-def _columns(view: View, *, own: bool) -> list[NDArray[Any]]:
-    """One side's bodies: every number of all bodies, then the next one; roles body by body."""
+def _columns(view: SideView, *, own: bool) -> list[NDArray[Any]]:
+    """Return one side's bodies: every number of all bodies, then the next one; roles body by body."""
     if own:
         at, moves, tired, yellow, active, role = (
             view.own_position,
@@ -155,7 +169,7 @@ def _columns(view: View, *, own: bool) -> list[NDArray[Any]]:
     return [at[:, 0], at[:, 1], moves[:, 0], moves[:, 1], tired, yellow, active, ball, _TEN[role].ravel()]
 
 
-def _has_ball(view: View, side: int, bodies: int) -> _Floats:
+def _has_ball(view: SideView, side: int, bodies: int) -> _Floats:
     has = np.zeros(bodies)
     if view.ball_side == side and view.ball_body >= 0:
         has[view.ball_body] = 1
@@ -186,7 +200,7 @@ def _features(own: int, their: int, duration: int) -> Encoder:
     names += _scaled_columns() + ["ball_goal_distance", "ball_goal_angle"] + [f"ball_{zone}" for zone in _ZONES]
     names += ["ball_was_nobody", "ball_was_own", "ball_was_their"]
 
-    def encode(view: View, previous: View | None) -> _Rows:
+    def encode(view: SideView, previous: SideView | None) -> _Rows:
         rows = np.empty((len(view.controlled), len(names)), np.float32)
         was = view.ball_side if previous is None else previous.ball_side
         moment = _moment(view, was=was, duration=duration)
@@ -197,32 +211,32 @@ def _features(own: int, their: int, duration: int) -> Encoder:
 
 
 def _scaled_columns() -> list[str]:
-    """The ball, whose it is, the mode, off-side lines, goals and time."""
+    """Return the ball, whose it is, the mode, off-side lines, goals and time."""
     names = [*(f"ball_{axis}" for axis in "xyz"), *(f"ball_velocity_{axis}" for axis in "xyz"), "ball_speed"]
     names += [f"ball_rotation_{axis}" for axis in "xyz"] + ["ball_nobody", "ball_own", "ball_their"]
     return names + [f"mode_{mode.name.lower()}" for mode in Mode] + list(_MATCH)
 
 
-def _own(view: View) -> Bodies:
+def _own(view: SideView) -> PlayerArrays:
     has_ball = view.ball_body if view.ball_side == OWN else -1
     at, moves, tired = view.own_position, view.own_velocity, view.own_tired
-    return Bodies(at, moves, tired, view.own_yellow, view.own_active, view.own_role, has_ball)
+    return PlayerArrays(at, moves, tired, view.own_yellow, view.own_active, view.own_role, has_ball)
 
 
-def _their(view: View) -> Bodies:
+def _their(view: SideView) -> PlayerArrays:
     has_ball = view.ball_body if view.ball_side == THEIR else -1
     at, moves, tired = view.their_position, view.their_velocity, view.their_tired
-    return Bodies(at, moves, tired, view.their_yellow, view.their_active, view.their_role, has_ball)
+    return PlayerArrays(at, moves, tired, view.their_yellow, view.their_active, view.their_role, has_ball)
 
 
-def _moment(view: View, *, was: int, duration: int) -> Moment:
+def _moment(view: SideView, *, was: int, duration: int) -> MatchMoment:
     own, their = view.score
     ball, moves, turns = view.ball, view.ball_velocity, view.ball_rotation
-    return Moment(ball, moves, turns, view.ball_side, was, own, their, view.steps_left, view.mode, duration)
+    return MatchMoment(ball, moves, turns, view.ball_side, was, own, their, view.steps_left, view.mode, duration)
 
 
-def off_side_line(view: View) -> float:
-    """x beyond which a body of this side would be off-side, were the ball played now.
+def off_side_line(view: SideView) -> float:
+    """Return x beyond which a body of this side would be off-side, were the ball played now.
 
     Law 11: nearer to the opponents' goal line than both the ball and the second-last opponent, and in the opponents' half.
     """
@@ -247,7 +261,7 @@ class CentralState:
     Made for sides with as many bodies and agents as those of `like`. names: one for each column.
     """
 
-    def __init__(self, like: View, *, duration: int = 3000) -> None:
+    def __init__(self, like: SideView, *, duration: int = 3000) -> None:
         own, their, k = len(like.own_position), len(like.their_position), len(like.controlled)
         names = _scaled_columns()
         for side, bodies in (("own", own), ("their", their)):
@@ -257,7 +271,7 @@ class CentralState:
         self.names = tuple(names)
         self._duration = duration
 
-    def __call__(self, view: View) -> NDArray[np.float32]:
+    def __call__(self, view: SideView) -> NDArray[np.float32]:
         state = np.empty(len(self.names), np.float32)
         moment = _moment(view, was=view.ball_side, duration=self._duration)
         write_state(state, _own(view), _their(view), moment, view.controlled, view.sticky)
@@ -274,13 +288,14 @@ _LONG = np.array([Action.LONG_PASS, Action.HIGH_PASS])
 _SHOT_X, _SHOT_Y = 0.64, 0.27  # Light-MALib's shooting range
 
 
-def legal(view: View, rules: str = "meaningful") -> NDArray[np.bool_]:
-    """bool[k, 19]: which actions make sense for each agent; idle always does. For a body that was sent off, nothing else does.
+def legal(view: SideView, rules: str = "meaningful") -> NDArray[np.bool_]:
+    """Return bool[k, 19]: which actions make sense for each agent; idle always does. For a body that was sent off, nothing else does.
 
-    meaningful: kicks and dribbling only with the ball (one's own, or nobody's or one's side's within 2 metres); sliding only within 2
+    meaningful: kicks and dribbling only with the ball (one's own, or a ball without an owner or of one's side within 2 metres); sliding
+        only within 2
     metres of a ball that the own side does not have, and not while dribbling; releases only of what is held. Directions and sprint always.
     tactical (the rules of Light-MALib's feature encoder): besides, no shot from outside x > 0.64, |y| < 0.27, no long or high pass from
-    inside; no sliding at a ball that nobody has; who takes the own side's goal kick or corner may only pass, who takes its penalty only
+    inside; no sliding at a ball without an owner; who takes the own side's goal kick or corner may only pass, who takes its penalty only
     shoot.
     """
     mask = np.empty((len(view.controlled), len(Action)), np.bool_)
@@ -290,8 +305,8 @@ def legal(view: View, rules: str = "meaningful") -> NDArray[np.bool_]:
     return mask
 
 
-def _restrict(mask: NDArray[np.bool_], view: View) -> None:
-    """Light-MALib's rules of where and when."""
+def _restrict(mask: NDArray[np.bool_], view: SideView) -> None:
+    """Apply Light-MALib's rules of where and when."""
     takers = np.flatnonzero(mask[:, Action.SHOT])
     if view.ball_side != THEIR:
         mask[:, Action.SLIDING] = False
@@ -301,7 +316,7 @@ def _restrict(mask: NDArray[np.bool_], view: View) -> None:
     else:
         mask[:, _LONG] = False
     allowed = _RESTARTS.get(view.mode)
-    if allowed is not None and view.ball_side != THEIR and allowed.mine(x):
+    if allowed is not None and view.ball_side != THEIR and allowed.is_own(x):
         mask[takers, 1:] = False
         mask[takers[:, None], allowed.kicks] = True
 
@@ -309,7 +324,7 @@ def _restrict(mask: NDArray[np.bool_], view: View) -> None:
 class _Restart(NamedTuple):
     """A restart whose taker may only kick. mine: whether it is the own side's, by the ball's x."""
 
-    mine: Callable[[float], bool]
+    is_own: Callable[[float], bool]
     kicks: NDArray[np.int64]
 
 

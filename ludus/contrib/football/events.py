@@ -1,4 +1,4 @@
-"""What happened on the pitch between two steps, from views alone: the engine's sides, whose actions nobody knows, count alike.
+"""What happened on the pitch between two steps, from views alone: the engine's sides, whose actions are not known, count in the same way.
 
 Events are named from the side whose views are followed: OWN and THEIR. Followed from the other side, the same match gives the same events
 with the sides swapped.
@@ -19,15 +19,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.contrib.football.view import GOAL_HALF, METRES, NOBODY, OWN, THEIR, Mode, View
+from ludus.contrib.football.view import GOAL_HALF, METRES, NOBODY, OWN, THEIR, Mode, SideView
 
-__all__ = ["Body", "Events", "Follower", "Kick", "put_down"]
+__all__ = ["Events", "Follower", "Kick", "PlayerRef", "ball_was_placed"]
 
 KICK_SPEED = 1.0
 """Metres a step (0.1 s) from which a ball that its owner lets go of counts as kicked; passes have about 1.6, a ball that is lost 0.4."""
 TOUCH_GAIN = 0.3
 TOUCH_REACH = 2.0
-"""A ball that nobody has and that gets faster by so many metres a step, to the speed of a kick, was kicked first time by the nearest body,
+"""A ball without an owner that gets faster by this many metres a step, to the speed of a kick, was kicked first time by the nearest body,
 if one is as near (metres): the engine gives such balls no owner. Bounces and blocks slow a ball down."""
 PARRY_LOSS = 0.5
 PARRY_REACH = 4.0
@@ -40,28 +40,28 @@ line at most this far (metres) from it: shots are about 2.9 metres a step, and m
 BAR = 2.44
 """Metres: the height of the goal."""
 DEFLECTED = 20
-"""Steps after a shot within which a goal is the shooter's, whoever touched the ball since."""
+"""Steps after a shot within which a goal is the shooter's, even if others touched the ball since."""
 PUT_DOWN = 5.0
 """Metres a step: no ball flies so fast, so one that is in the middle then was put there: for a kick-off, at half-time."""
 _GRAVITY = 0.0981  # metres a step, each step
 _X, _Y = METRES.tolist()
 
 
-class Body(NamedTuple):
+class PlayerRef(NamedTuple):
     """A footballer: OWN or THEIR, and the index there; body -1: not known."""
 
     side: int
     body: int
 
 
-NO_BODY = Body(NOBODY, -1)
+NO_BODY = PlayerRef(NOBODY, -1)
 
 
 class Kick(NamedTuple):
-    """The ball leaves somebody's feet. on_target: a shot whose line without drag ends between the posts and under the bar. stopped: a shot
+    """The ball leaves a body's feet. on_target: a shot whose line without drag ends between the posts and under the bar. stopped: a shot
     that a keeper has parried."""
 
-    by: Body
+    by: PlayerRef
     shot: bool
     on_target: bool
     stopped: bool = False
@@ -69,7 +69,7 @@ class Kick(NamedTuple):
 
 @dataclass(slots=True)
 class Events:
-    """What one step brought; sides are OWN or THEIR, NOBODY where it did not happen.
+    """The events of one step; sides are OWN or THEIR, NOBODY where it did not happen.
 
     goal: the side that is given the goal. own_goal: whether the other side put it there. shot: a kick at the goal. on_target: the side of a
     shot that was found on target now: when it is kicked, or when it goes in. saved: the side whose keeper stopped a shot.
@@ -81,15 +81,15 @@ class Events:
 
     goal: int = NOBODY
     own_goal: bool = False
-    shot: Body = NO_BODY
+    shot: PlayerRef = NO_BODY
     on_target: int = NOBODY
     saved: int = NOBODY
     passed: int = NOBODY
-    completed: tuple[Body, Body] | None = None
-    intercepted: Body = NO_BODY
-    tackled: Body = NO_BODY
-    lost: Body = NO_BODY
-    carried: Body = NO_BODY
+    completed: tuple[PlayerRef, PlayerRef] | None = None
+    intercepted: PlayerRef = NO_BODY
+    tackled: PlayerRef = NO_BODY
+    lost: PlayerRef = NO_BODY
+    carried: PlayerRef = NO_BODY
     metres: float = 0.0
     out: int = NOBODY
     restart: int = Mode.NORMAL
@@ -102,52 +102,52 @@ class Follower:
 
     def __init__(self) -> None:
         self._last = NO_BODY  # who had the ball last
-        self._flight: Kick | None = None  # the kick that nobody has received yet
+        self._flight: Kick | None = None  # the kick that is not received yet
         self._shot: Kick | None = None  # the last shot
         self._since_shot = 0
         self._stopped = NOBODY  # whose pass was on its way when the referee stopped the game
 
-    def begin(self, view: View) -> None:
-        """A match begins."""
+    def begin(self, view: SideView) -> None:
+        """Begin a match."""
         self._forget()
         self._last = _owner(view)
 
-    def see(self, before: View, after: View) -> Events:
-        """What happened from one step to the next."""
+    def see(self, before: SideView, after: SideView) -> Events:
+        """Return the events between two steps."""
         events = Events()
         self._since_shot += 1
         if after.score != before.score:
             self._goal(events, before, after)
         elif after.mode != Mode.NORMAL:
             if before.mode != after.mode:
-                self._called(events, after)
+                self._on_stoppage(events, after)
         elif before.mode != Mode.NORMAL:
-            self._restarted(events, before, after)
-        elif put_down(before, after):
+            self._on_restart(events, before, after)
+        elif ball_was_placed(before, after):
             self.begin(after)
         else:
-            self._played(events, before, after)
+            self._on_open_play(events, before, after)
         return events
 
     def _forget(self) -> None:
         self._last, self._flight, self._shot = NO_BODY, None, None
 
-    def _goal(self, events: Events, before: View, after: View) -> None:
+    def _goal(self, events: Events, before: SideView, after: SideView) -> None:
         side = OWN if after.score[0] > before.score[0] else THEIR
         shot = self._shot
-        mine = shot is not None and shot.by.side == side and self._since_shot <= DEFLECTED
+        by_shooter = shot is not None and shot.by.side == side and self._since_shot <= DEFLECTED
         events.goal = side
-        events.own_goal = not mine and self._last.side == 1 - side
-        if mine and shot is not None and not shot.on_target:
+        events.own_goal = not by_shooter and self._last.side == 1 - side
+        if by_shooter and shot is not None and not shot.on_target:
             events.on_target = side
-        elif not mine and not events.own_goal:  # from nowhere that counts as a shot: it was one all the same
-            events.shot, events.on_target = Body(side, self._last.body), side
+        elif not by_shooter and not events.own_goal:  # from nowhere that counts as a shot: it was one all the same
+            events.shot, events.on_target = PlayerRef(side, self._last.body), side
         elif events.own_goal and self._flight is not None and not self._flight.shot:
             events.passed = self._flight.by.side
         self._forget()
 
-    def _called(self, events: Events, after: View) -> None:
-        """The referee stops the game."""
+    def _on_stoppage(self, events: Events, after: SideView) -> None:
+        """Note that the referee stops the game."""
         events.restart = after.mode
         if self._flight is not None and not self._flight.shot:
             events.passed = self._flight.by.side
@@ -160,8 +160,8 @@ class Follower:
             events.out = 1 - after.ball_side if after.ball_side != NOBODY else self._last.side
         self._flight = None
 
-    def _restarted(self, events: Events, before: View, after: View) -> None:
-        """Somebody takes the restart: as a kick, whatever its speed."""
+    def _on_restart(self, events: Events, before: SideView, after: SideView) -> None:
+        """Note a restart, as a kick of any speed."""
         taker = _owner(before) if before.ball_side != NOBODY else _nearest(before)
         if before.mode in (Mode.FREE_KICK, Mode.PENALTY) and taker.side != NOBODY:
             offender = 1 - taker.side
@@ -174,7 +174,7 @@ class Follower:
             self._kick(events, taker, after)
             self._arrive(events, _owner(after), after)
 
-    def _played(self, events: Events, before: View, after: View) -> None:
+    def _on_open_play(self, events: Events, before: SideView, after: SideView) -> None:
         had, has = _owner(before), _owner(after)
         if had.side == NOBODY:
             if has.side != NOBODY:
@@ -183,7 +183,7 @@ class Follower:
                 self._arrive(events, toucher, after)
                 self._kick(events, toucher, after)
             elif self._flight is not None and self._flight.shot:
-                self._parried(events, self._flight, before, after)
+                self._check_parry(events, self._flight, before, after)
             return
         self._last = had
         if had == has:
@@ -196,7 +196,7 @@ class Follower:
             self._flight = Kick(had, shot=False, on_target=False) if had.side == has.side else None
             self._arrive(events, has, after)
 
-    def _kick(self, events: Events, by: Body, after: View) -> None:
+    def _kick(self, events: Events, by: PlayerRef, after: SideView) -> None:
         kick = _kick(by, after)
         self._flight = kick
         if kick.shot:
@@ -204,8 +204,8 @@ class Follower:
             events.on_target = by.side if kick.on_target else NOBODY
             self._shot, self._since_shot = kick, 0
 
-    def _parried(self, events: Events, shot: Kick, before: View, after: View) -> None:
-        """A shot that loses speed at a keeper whom the engine does not let have the ball is saved too."""
+    def _check_parry(self, events: Events, shot: Kick, before: SideView, after: SideView) -> None:
+        """Note a save where a shot loses speed at a keeper whom the engine does not give the ball."""
         if shot.stopped or _speed(after) > _speed(before) - PARRY_LOSS:
             return
         near = _nearest(before, reach=PARRY_REACH)
@@ -213,8 +213,8 @@ class Follower:
             events.saved = near.side
             self._flight = shot._replace(stopped=True)
 
-    def _arrive(self, events: Events, has: Body, after: View) -> None:
-        """Whoever has the ball now, or touches it, gets what was on its way."""
+    def _arrive(self, events: Events, has: PlayerRef, after: SideView) -> None:
+        """Note who receives the ball, or touches it, and what kick that ends."""
         flight, last = self._flight, self._last
         if has.side == NOBODY:
             return
@@ -234,15 +234,15 @@ class Follower:
 _MIDDLE = np.zeros(3)
 
 
-def put_down(before: View, after: View) -> bool:
+def ball_was_placed(before: SideView, after: SideView) -> bool:
     """Whether the ball did not come where it is by itself: after a goal, which the score may show a step earlier, or for a restart."""
     if after.mode != Mode.NORMAL or after.score != before.score:
         return True
     return _distance(_MIDDLE, after.ball) < 1.0 and _distance(before.ball, after.ball) > PUT_DOWN
 
 
-def _owner(view: View) -> Body:
-    return Body(view.ball_side, view.ball_body)
+def _owner(view: SideView) -> PlayerRef:
+    return PlayerRef(view.ball_side, view.ball_body)
 
 
 def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
@@ -250,27 +250,27 @@ def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return hypot(dx * _X, dy * _Y)
 
 
-def _is_keeper(view: View, who: Body) -> bool:
+def _is_keeper(view: SideView, who: PlayerRef) -> bool:
     return bool((view.own_role if who.side == OWN else view.their_role)[who.body] == 0)
 
 
-def _speed(view: View) -> float:
-    """Metres a step over the ground."""
+def _speed(view: SideView) -> float:
+    """Return the ball's speed over the ground in metres per step."""
     vx, vy, _ = view.ball_velocity.tolist()
     return hypot(vx * _X, vy * _Y)
 
 
-def _toucher(before: View, after: View) -> Body:
-    """Who kicked the ball first time between two steps in which nobody had it."""
+def _toucher(before: SideView, after: SideView) -> PlayerRef:
+    """Return who kicked the ball first time between two steps in which it had no owner."""
     speed = _speed(after)
     if speed < KICK_SPEED or speed < _speed(before) + TOUCH_GAIN:
         return NO_BODY
     return _nearest(before, reach=TOUCH_REACH)
 
 
-def _nearest(view: View, *, reach: float = np.inf) -> Body:
-    """The body on the pitch that is nearest to the ball, if it is within reach (metres)."""
-    found = []
+def _nearest(view: SideView, *, reach: float = np.inf) -> PlayerRef:
+    """Return the body on the pitch that is nearest to the ball, if it is within reach (metres)."""
+    candidates = []
     for side, at, active in (
         (OWN, view.own_position, view.own_active),
         (THEIR, view.their_position, view.their_active),
@@ -278,15 +278,15 @@ def _nearest(view: View, *, reach: float = np.inf) -> Body:
         gap = (at - view.ball[:2]) * METRES
         squares = np.where(active, (gap**2).sum(axis=1), np.inf)
         body = int(squares.argmin())
-        found.append((float(squares[body]), Body(side, body)))
-    (own, one), (their, other) = found
+        candidates.append((float(squares[body]), PlayerRef(side, body)))
+    (own, one), (their, other) = candidates
     if own == their or min(own, their) > reach**2:
         return NO_BODY
     return one if own < their else other
 
 
-def _kick(by: Body, after: View) -> Kick:
-    """What kind of kick set the ball off."""
+def _kick(by: PlayerRef, after: SideView) -> Kick:
+    """Return what kind of kick set the ball off."""
     turn = 1.0 if by.side == OWN else -1.0
     x, y, z = after.ball.tolist()
     vx, vy, vz = after.ball_velocity.tolist()
@@ -302,6 +302,6 @@ def _kick(by: Body, after: View) -> Kick:
 
 
 def _height(z: float, vz: float, steps: float) -> float:
-    """Metres above the ground after so many steps without drag; 0 once the ball has come down."""
+    """Return the height in metres after `steps` steps without drag; 0 once the ball has come down."""
     down = (vz + sqrt(max(vz * vz + 2 * _GRAVITY * max(z, 0.0), 0.0))) / _GRAVITY
     return 0.0 if steps >= down else z + vz * steps - _GRAVITY / 2 * steps * steps

@@ -25,7 +25,7 @@ _PATIENCE = 300.0  # seconds: the first picture waits for textures and shaders, 
 
 
 def small(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """uint8[*PIXELS]: means over areas, as the package's `pixels`."""
+    """Resize to uint8[*PIXELS] by means over areas, as the package's `pixels`."""
     import cv2
 
     height, width, _ = PIXELS
@@ -39,12 +39,15 @@ class Frames:
         self._id = id
         self._child: ChildProcess | None = None
 
-    def frame(self, made: Formation, control: Controls, *, seed: int, reverse: bool, state: bytes) -> NDArray[np.uint8]:
-        """uint8[HEIGHT, WIDTH, 3] of an engine's state, in a match with this configuration. Raises EnvError where it cannot be drawn."""
+    def frame(
+        self, formation: Formation, control: Controls, *, seed: int, reverse: bool, state: bytes
+    ) -> NDArray[np.uint8]:
+        """Draw uint8[HEIGHT, WIDTH, 3] of an engine's state, in a match with this configuration. Raises EnvError where it cannot be
+        drawn."""
         if self._child is None:
             self._child = ChildProcess(FrameWorker, f"{self._id} is")
         try:
-            self._child.send("frame", made, control, seed, reverse, state)
+            self._child.send("frame", formation, control, seed, reverse, state)
             picture: NDArray[np.uint8] = self._child.receive(time.perf_counter() + _PATIENCE)
         except (ChildLost, ChildRaised) as error:
             self.close()
@@ -71,31 +74,33 @@ class FrameWorker:
         self._engine: Any = None
         self._match: tuple[Any, ...] = ()
 
-    def frame(self, made: Formation, control: Controls, seed: int, reverse: bool, state: bytes) -> NDArray[np.uint8]:
-        """See `Frames.frame`."""
+    def frame(
+        self, formation: Formation, control: Controls, seed: int, reverse: bool, state: bytes
+    ) -> NDArray[np.uint8]:
+        """Draw as `Frames.frame` describes."""
         if self._engine is None:
-            self._engine = _drawing()
-        match = (made, control, seed, reverse)
+            self._engine = _start_renderer()
+        match = (formation, control, seed, reverse)
         begins = match != self._match
         if begins:
-            self._engine.reset(engine_config(made, control, seed=seed, reverse=reverse), False)
+            self._engine.reset(engine_config(formation, control, seed=seed, reverse=reverse), False)
             self._match = match
         self._engine.set_state(state)
         for _ in range(1 + begins):  # the camera of a match's first picture has not found its place
             self._engine.render(True)
-        # The engine gives a picture as rows of columns from below, its three colours one after the other.
+        # The engine gives a picture as rows of columns from below, its three colours concatenated.
         raw = np.frombuffer(self._engine.get_frame(), np.uint8).reshape(WIDTH * HEIGHT, 3)
         return np.ascontiguousarray(raw.T.reshape(3, HEIGHT, WIDTH).transpose(1, 2, 0)[::-1])
 
     def close(self) -> None:
-        """Nothing is left open: the process ends."""
+        """Do nothing: the process ends."""
 
 
-def _drawing() -> Any:
+def _start_renderer() -> Any:
     lib = engine()
-    made = lib.GameEnv()
-    made.game_config.render = True
-    made.game_config.render_resolution_x, made.game_config.render_resolution_y = WIDTH, HEIGHT
-    made.start_game()
-    made.state = lib.GameState.game_running
-    return made
+    game = lib.GameEnv()
+    game.game_config.render = True
+    game.game_config.render_resolution_x, game.game_config.render_resolution_y = WIDTH, HEIGHT
+    game.start_game()
+    game.state = lib.GameState.game_running
+    return game

@@ -16,13 +16,13 @@ from ludus.contrib.football.frames import PIXELS, Frames, small
 from ludus.contrib.football.match_statistics import NAMES, MatchStatistics
 from ludus.contrib.football.pitch import draw
 from ludus.contrib.football.scenarios import Controls, Formation, engine, engine_config
-from ludus.contrib.football.view import LEFT, NOBODY, RIGHT, Action, Mode, View, side_view
+from ludus.contrib.football.view import LEFT, NOBODY, RIGHT, Action, Mode, SideView, side_view
 from ludus.core import seeding
 from ludus.core.types import Array
 from ludus.envs.publisher import GOES_ON, TERMINATED
-from ludus.envs.python_vector import Happened
+from ludus.envs.python_vector import EnvStepResult
 
-__all__ = ["COUNTED", "TURNED", "Engine", "Match", "Plan"]
+__all__ = ["COUNTED", "TURNED", "Engine", "Match", "MatchConfig"]
 
 TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, len(Action)))
 """What an action is called by who sees the pitch turned by half a turn."""
@@ -32,12 +32,12 @@ TURNED: tuple[int, ...] = (0, 5, 6, 7, 8, 1, 2, 3, 4, *range(9, len(Action)))
 
 _idle: list[Any] = []
 _HELD = (
-    20  # moments in a row out of play (a free kick, say, that nobody takes) after which the engine's package takes it
+    20  # moments in a row out of play (a free kick, say, that is not taken) after which the engine's package takes it
 )
 
 
 class Engine:
-    """The engine, and what its package does between a step and the next: restarts that nobody takes are taken, and matches come to their
+    """The engine, and what its package does between a step and the next: restarts that are not taken are taken, and matches come to their
     end by their rules. Equal to `gfootball.env.football_env_core`, which the tests compare it with."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Engine:
         self._states = lib.GameState
         self._actions = [int(getattr(lib.e_BackendAction, action.name.lower())) for action in Action]
         self._sticky = [int(getattr(lib.e_BackendAction, name)) for name in _STICKY]
-        self._engine = _idle.pop() if _idle else _started(lib)
+        self._engine = _idle.pop() if _idle else _start_engine(lib)
         self._config: Any = None
         self.raw: dict[str, Any] = {}
         self.step_number = 0
@@ -65,18 +65,19 @@ class Engine:
         self._to_next_moment()
 
     def step(self, actions: Sequence[Sequence[int]]) -> bool:
-        """actions: of the left side's agents, and of the right's, as seen from left to right by both. Whether the match is over."""
+        """Step. actions: of the left side's agents, and of the right's, as seen from left to right by both. Returns whether the match is
+        over."""
         waited = self._engine.waiting_for_game_count
         perform, numbers = self._engine.perform_action, self._actions
-        for side, given in enumerate(actions):
-            for i, action in enumerate(given if waited < _HELD else self._restart(side, waited)):
+        for side, side_actions in enumerate(actions):
+            for i, action in enumerate(side_actions if waited < _HELD else self._restart(side, waited)):
                 perform(numbers[action], side == LEFT, i)
         self._engine.step()
         self._to_next_moment()
         return self._over()
 
     def state(self) -> bytes:
-        """The engine's whole state, for an engine in a match with the same configuration."""
+        """Return the engine's whole state, for an engine in a match with the same configuration."""
         saved: bytes = self._engine.get_state("")
         return saved
 
@@ -92,10 +93,10 @@ class Engine:
             self._engine.step()
             info = self._engine.get_info()
         self.step_number = info.step
-        self.raw = self._observed(info)
+        self.raw = self._observe(info)
 
     def _restart(self, side: int, waited: int) -> list[int]:
-        """What the package lets a side's agents do when a restart is not taken: a pass, then whoever has the ball walks."""
+        """Return what the package lets a side's agents do when a restart is not taken: a pass, then the owner of the ball walks."""
         count = self._agents[side]
         if waited == _HELD:
             return [Action.SHORT_PASS] * count
@@ -119,8 +120,8 @@ class Engine:
         self._engine.waiting_for_game_count = 0 if normal else self._engine.waiting_for_game_count + 1
         return bool(over or self.step_number >= config.game_duration)
 
-    def _observed(self, info: Any) -> dict[str, Any]:
-        """What the package calls the observation of its core."""
+    def _observe(self, info: Any) -> dict[str, Any]:
+        """Return what the package calls the observation of its core."""
         ball, moves, turns = info.ball_position, info.ball_direction, info.ball_rotation
         raw = {
             "ball": np.array([ball[0], ball[1], ball[2]]),
@@ -156,10 +157,10 @@ _STICKY = (
 )
 
 
-def _started(lib: Any) -> Any:
-    made = lib.GameEnv()
-    made.start_game()
-    return made
+def _start_engine(lib: Any) -> Any:
+    game = lib.GameEnv()
+    game.start_game()
+    return game
 
 
 def _put_team(raw: dict[str, Any], name: str, bodies: Sequence[Any]) -> None:
@@ -188,31 +189,38 @@ _FIRST = ("goals", "goals_against", "possession", "shots")
 COUNTED = (*_FIRST, *(name for name in NAMES if name not in _FIRST))
 """What can be counted of each player; the first are what short lines show."""
 
-Encode = Callable[[View, View | None], NDArray[np.float32]]
+Encode = Callable[[SideView, SideView | None], NDArray[np.float32]]
 """(what a side sees, what it saw a step before) -> float32[k, F] of its k agents."""
 
 
 class Pay(Protocol):
-    """What a side is paid."""
+    """The rewards of a side."""
 
-    def begin(self, view: View) -> None:
-        """A match begins."""
+    def begin(self, view: SideView) -> None:
+        """Begin a match."""
         ...
 
-    def __call__(self, before: View, after: View) -> NDArray[np.float64]:
-        """float64[k]: what each of the side's agents earned by a step."""
+    def __call__(self, before: SideView, after: SideView) -> NDArray[np.float64]:
+        """Return float64[k]: what each of the side's agents earned by a step."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MatchConfig:
     """What all matches of a vector have in common.
 
-    formation(kick_off): the scenario. random_sides: a fair draw turns it by half a turn, players included. players: the side that each
-    plays where it is not turned. encode, legal, central: of observations, masks and the state. pay: makes what pays a player.
-    statistics: names of what is counted. frames: the engine's pictures. seen_as: whether agents see those. drawn_by: who draws what
-    `render` shows. columns: names of each player's observations. built_in: difficulties at which a side can be left to the
-    engine.
+    Attributes:
+        formation: formation(kick_off) is the scenario.
+        players: The side that each player plays where sides are not swapped.
+        random_sides: Whether a fair draw swaps the sides, players included.
+        encode: Of observations; legal of masks, central of the state.
+        pay: Makes what rewards a player.
+        statistics: Names of what is counted.
+        frames: The engine's pictures.
+        observation_kind: Whether agents see those.
+        renderer: What draws what `render` shows.
+        columns: Names of each player's observations.
+        built_in: Difficulties at which a side can be left to the engine.
     """
 
     id: str
@@ -221,20 +229,25 @@ class Plan:
     players: tuple[int, ...]
     random_sides: bool
     encode: tuple[Encode, ...]
-    legal: Callable[[View], NDArray[np.bool_]] | None
-    central: Callable[[View], Array] | None
+    legal: Callable[[SideView], NDArray[np.bool_]] | None
+    central: Callable[[SideView], Array] | None
     pay: Callable[[], Pay]
     statistics: tuple[str, ...]
     frames: Frames
-    seen_as: Literal["numbers", "pixels"]
-    drawn_by: Literal["pitch", "engine"]
+    observation_kind: Literal["numbers", "pixels"]
+    renderer: Literal["pitch", "engine"]
     columns: tuple[tuple[str, ...], ...] = ()
     built_in: tuple[float, ...] = ()
 
 
-class Luck(NamedTuple):
-    """What the seed of a match decides. kick_off: which side begins, where the scenario leaves it open. turned: whether sides are swapped.
-    seed, reverse: of the engine."""
+class MatchSeed(NamedTuple):
+    """What the seed of a match decides.
+
+    Attributes:
+        kick_off: The side that begins, where the scenario leaves it open.
+        turned: Whether sides are swapped.
+        seed: Of the engine; reverse likewise.
+    """
 
     kick_off: int
     turned: bool
@@ -242,192 +255,198 @@ class Luck(NamedTuple):
     reverse: bool
 
     @staticmethod
-    def of(seed: int, *, random_sides: bool) -> Luck:
+    def of(seed: int, *, random_sides: bool) -> MatchSeed:
         bits = seeding.key(seed, "football")
-        return Luck(bits >> 63, random_sides and bool(bits >> 62 & 1), bits & 0x7FFFFFFF, bool(bits >> 61 & 1))
+        return MatchSeed(bits >> 63, random_sides and bool(bits >> 62 & 1), bits & 0x7FFFFFFF, bool(bits >> 61 & 1))
 
 
 class Match:
-    """A `PythonEnv`. Players are seats, sides are where they play: `side_of[p]`, which `random_sides` draws anew for each match.
+    """A `PythonEnv`. Players are seats, sides are where they play: `side_of[p]`, which `random_sides` draws for each match.
 
     An agent whose body was sent off decides nothing any more; its last decision stays open, and earns its part of what its team earns.
 
     Where `plan.built_in` names difficulties, action len(Action) + i of all of a side's agents, at their first decision of a match, leaves
-    the side to the engine at difficulty i: the match begins again, as one in which nobody steers that side. From then on its agents see
+    the side to the engine at difficulty i: the match begins again, as one in which that side has no agents. From then on its agents see
     what it sees, and have that one legal action. What only some of them ask for is Action.IDLE.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, config: MatchConfig) -> None:
+        self._config = config
         self._engine: Engine | None = None
-        self._pay = [plan.pay() for _ in plan.players]
-        self._counted = MatchStatistics() if plan.statistics else None
-        self._columns = [_COLUMNS.index(name) for name in plan.statistics]
-        counts = [plan.controls.agents[side] for side in plan.players]
+        self._pay = [config.pay() for _ in config.players]
+        self._statistics = MatchStatistics() if config.statistics else None
+        self._columns = [_COLUMNS.index(name) for name in config.statistics]
+        counts = [config.controls.agents[side] for side in config.players]
         self._first = [sum(counts[:p]) for p in range(len(counts))]
         self._counts = counts
-        self.side_of: tuple[int, ...] = plan.players
-        self.views: tuple[View, ...] = ()
-        self._played: tuple[Formation, Controls, Luck] | None = None
+        self.side_of: tuple[int, ...] = config.players
+        self.views: tuple[SideView, ...] = ()
+        self._current: tuple[Formation, Controls, MatchSeed] | None = None
         # Difficulties of the sides that it plays in place of their agents, by player.
-        self._left_to: dict[int, int] = {}
+        self._built_in_levels: dict[int, int] = {}
         self._first_step = False
 
     # ------------------------------------------------------------------------------------------ the contract
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`."""
-        plan, luck = self._plan, Luck.of(seed, random_sides=self._plan.random_sides)
-        made, control = plan.formation(luck.kick_off), plan.controls
-        if luck.turned:
-            made, control = made.turned, control.turned
-        self.side_of = tuple(1 - side if luck.turned else side for side in plan.players)
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes."""
+        config, match_seed = self._config, MatchSeed.of(seed, random_sides=self._config.random_sides)
+        formation, control = config.formation(match_seed.kick_off), config.controls
+        if match_seed.turned:
+            formation, control = formation.turned, control.turned
+        self.side_of = tuple(1 - side if match_seed.turned else side for side in config.players)
         if self._engine is None:
             self._engine = Engine()
-        self._left_to, self._first_step = {}, True
-        self._begin(made, control, luck)
-        happened = Happened()
-        self._show(happened, None)
-        while not happened.due and not happened.over:  # the engine has not handed out bodies yet
-            self._advance(happened, [Action.IDLE] * sum(self._counts))
-        happened.reward = []
-        return happened
+        self._built_in_levels, self._first_step = {}, True
+        self._begin(formation, control, match_seed)
+        result = EnvStepResult()
+        self._show(result, None)
+        while not result.due and not result.over:  # the engine has not handed out bodies yet
+            self._advance(result, [Action.IDLE] * sum(self._counts))
+        result.reward = []
+        return result
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
-        happened = Happened()
-        if self._first_step and self._plan.built_in:
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
+        result = EnvStepResult()
+        if self._first_step and self._config.built_in:
             self._hand_over(actions)
         self._first_step = False
-        self._advance(happened, actions)
-        while not happened.due and not happened.over:  # nobody has a body to steer
-            self._advance(happened, [Action.IDLE] * sum(self._counts))
-        return happened
+        self._advance(result, actions)
+        while not result.due and not result.over:  # no agent has a body to steer
+            self._advance(result, [Action.IDLE] * sum(self._counts))
+        return result
 
     def observation_names(self, player: int) -> Sequence[str]:
-        """See `NamesColumns.observation_names`."""
-        return self._plan.columns[player] if self._plan.columns else ()
+        """Return the names of an observation's numbers as `HasColumnNames.observation_names` describes."""
+        return self._config.columns[player] if self._config.columns else ()
 
     def action_names(self, player: int) -> Sequence[str]:
-        """See `NamesColumns.action_names`."""
+        """Return the names of actions as `HasColumnNames.action_names` describes."""
         del player  # all have the same
         return [action.name.lower() for action in Action]
 
     @property
     def game(self) -> Match:
-        """Itself: `views[p]` is what player p's side sees now."""
+        """Return itself: `views[p]` is what player p's side sees now."""
         return self
 
     def render(self) -> NDArray[np.uint8] | str:
-        """See `PythonEnv.render`."""
-        return self._frame() if self._plan.drawn_by == "engine" else draw(self.views)
+        """Render as `PythonEnv.render` describes."""
+        return self._frame() if self._config.renderer == "engine" else draw(self.views)
 
     def close(self) -> None:
-        """See `PythonEnv.close`."""
-        self._plan.frames.close()
+        """Close as `PythonEnv.close` describes."""
+        self._config.frames.close()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
     # ------------------------------------------------------------------------------------------ a step
 
-    def _begin(self, made: Formation, control: Controls, luck: Luck) -> None:
-        """The first moment of a match."""
+    def _begin(self, formation: Formation, control: Controls, match_seed: MatchSeed) -> None:
+        """Begin a match."""
         assert self._engine is not None
-        config = engine_config(made, control, seed=luck.seed, reverse=luck.reverse)
+        config = engine_config(formation, control, seed=match_seed.seed, reverse=match_seed.reverse)
         self._engine.reset(config, control.agents)
-        self._played = made, control, luck
-        self.views = self._seen()
+        self._current = formation, control, match_seed
+        self.views = self._side_views()
         for pay, view in zip(self._pay, self.views, strict=True):
             pay.begin(view)
-        if self._counted is not None:
-            self._counted.begin(self.views[0])
+        if self._statistics is not None:
+            self._statistics.begin(self.views[0])
 
     def _hand_over(self, actions: Sequence[Any]) -> None:
-        """Leave those sides to the engine whose agents all ask for that alike: the match begins again."""
-        assert self._played is not None
-        made, control, luck = self._played
-        agents, levels = list(control.agents), list(made.rules.difficulty)
+        """Leave those sides to the engine whose agents all ask for the same level: the match begins again."""
+        assert self._current is not None
+        formation, control, match_seed = self._current
+        agents, levels = list(control.agents), list(formation.rules.difficulty)
         for p, side in enumerate(self.side_of):
-            asked = set(actions[self._first[p] : self._first[p] + self._counts[p]])
-            level = asked.pop() - len(Action)
-            if level >= 0 and not asked:
-                self._left_to[p] = level
-                agents[side], levels[side] = 0, self._plan.built_in[level]
-        if self._left_to:
-            rules = replace(made.rules, difficulty=(levels[LEFT], levels[RIGHT]))
-            self._begin(replace(made, rules=rules), replace(control, agents=(agents[LEFT], agents[RIGHT])), luck)
+            requests = set(actions[self._first[p] : self._first[p] + self._counts[p]])
+            level = requests.pop() - len(Action)
+            if level >= 0 and not requests:
+                self._built_in_levels[p] = level
+                agents[side], levels[side] = 0, self._config.built_in[level]
+        if self._built_in_levels:
+            rules = replace(formation.rules, difficulty=(levels[LEFT], levels[RIGHT]))
+            self._begin(
+                replace(formation, rules=rules), replace(control, agents=(agents[LEFT], agents[RIGHT])), match_seed
+            )
 
-    def _advance(self, happened: Happened, actions: Sequence[Any]) -> None:
-        """One step of the engine, added to what happened."""
+    def _advance(self, result: EnvStepResult, actions: Sequence[Any]) -> None:
+        """Step the engine and add its results."""
         assert self._engine is not None
-        given: list[list[int]] = [[], []]
+        side_actions: list[list[int]] = [[], []]
         for p, (side, view) in enumerate(zip(self.side_of, self.views, strict=True)):
             own = actions[self._first[p] : self._first[p] + self._counts[p]]
             bodies = view.controlled.tolist()
             own = [Action.IDLE if body < 0 or a >= len(Action) else a for a, body in zip(own, bodies, strict=True)]
-            given[side] = [] if p in self._left_to else [TURNED[a] for a in own] if side == RIGHT else own
-        over = self._engine.step(given)
-        before, self.views = self.views, self._seen()
+            side_actions[side] = (
+                [] if p in self._built_in_levels else [TURNED[a] for a in own] if side == RIGHT else own
+            )
+        over = self._engine.step(side_actions)
+        before, self.views = self.views, self._side_views()
         for p, pay in enumerate(self._pay):
             earned = pay(before[p], self.views[p]).tolist()
-            happened.reward += [(self._first[p] + i, reward) for i, reward in enumerate(earned) if reward]
-        if self._counted is not None:
-            self._counted.see(before[0], self.views[0])
-            happened.statistics = self._totals(self._counted.totals())  # so far: the match may be cut off
-        happened.over = TERMINATED if over else GOES_ON
-        self._show(happened, before)
+            result.reward += [(self._first[p] + i, reward) for i, reward in enumerate(earned) if reward]
+        if self._statistics is not None:
+            self._statistics.see(before[0], self.views[0])
+            result.statistics = self._totals(self._statistics.totals())  # so far: the match may be cut off
+        result.over = TERMINATED if over else GOES_ON
+        self._show(result, before)
 
     def _totals(self, sides: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[P, S] of what each side did, float64[2, len(NAMES)]."""
+        """Return float64[P, S] of what each side did, float64[2, len(NAMES)]."""
         with_against = np.column_stack((sides, sides[::-1, NAMES.index("goals")]))
         return np.asarray(with_against[np.ix_(self.side_of, self._columns)])
 
-    def _seen(self) -> tuple[View, ...]:
+    def _side_views(self) -> tuple[SideView, ...]:
         assert self._engine is not None
         views = [side_view(self._engine.raw, side=side) for side in self.side_of]
-        for p in self._left_to:  # its agents go on seeing
-            bodies = np.array(self._plan.controls.steerable[self._plan.players[p]][: self._counts[p]])
+        for p in self._built_in_levels:  # its agents still observe
+            bodies = np.array(self._config.controls.steerable[self._config.players[p]][: self._counts[p]])
             held = np.zeros((len(bodies), len(_STICKY)), np.bool_)
             views[p] = replace(views[p], controlled=bodies, sticky=held)
         return tuple(views)
 
     def _frame(self) -> NDArray[np.uint8]:
         assert self._engine is not None
-        assert self._played is not None
-        made, control, luck = self._played
+        assert self._current is not None
+        formation, control, match_seed = self._current
         state = self._engine.state()
-        return self._plan.frames.frame(made, control, seed=luck.seed, reverse=luck.reverse, state=state)
+        return self._config.frames.frame(
+            formation, control, seed=match_seed.seed, reverse=match_seed.reverse, state=state
+        )
 
-    def _rows(self, p: int, before: View | None) -> Array:
-        """[k, …]: what player p's agents see."""
+    def _rows(self, p: int, before: SideView | None) -> Array:
+        """Return [k, …]: what player p's agents see."""
         view = self.views[p]
-        if self._plan.seen_as == "pixels":
+        if self._config.observation_kind == "pixels":
             return np.broadcast_to(small(self._frame()), (len(view.controlled), *PIXELS))
-        return self._plan.encode[p](view, before)
+        return self._config.encode[p](view, before)
 
     def _legal(self, p: int, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """bool[k, 19 + built-in sides], from bool[k, 19]."""
-        if not self._plan.built_in:
+        """Return bool[k, 19 + built-in sides], from bool[k, 19]."""
+        if not self._config.built_in:
             return mask
-        asking = np.full((len(mask), len(self._plan.built_in)), self._first_step)
+        asking = np.full((len(mask), len(self._config.built_in)), self._first_step)
         mask = np.concatenate([mask, asking], axis=1)
-        if p in self._left_to:
+        if p in self._built_in_levels:
             mask[:] = False
-            mask[:, len(Action) + self._left_to[p]] = True
+            mask[:, len(Action) + self._built_in_levels[p]] = True
         return mask
 
-    def _show(self, happened: Happened, before: tuple[View, ...] | None) -> None:
-        """Rows of who must act now, or of all where the match is over; and the state, which player 0 sees."""
-        plan = self._plan
+    def _show(self, result: EnvStepResult, before: tuple[SideView, ...] | None) -> None:
+        """Write the rows of agents that must act now, or of all where the match is over; and the state, which player 0 sees."""
+        config = self._config
         for p, view in enumerate(self.views):
             rows, first = self._rows(p, None if before is None else before[p]), self._first[p]
-            if happened.over:
-                happened.gone += [(first + i, row, TERMINATED) for i, row in enumerate(rows)]
+            if result.over:
+                result.gone += [(first + i, row, TERMINATED) for i, row in enumerate(rows)]
                 continue
-            masks: Sequence[Any] = [None] * len(rows) if plan.legal is None else self._legal(p, plan.legal(view))  # type: ignore[assignment]
-            happened.due += [
+            masks: Sequence[Any] = [None] * len(rows) if config.legal is None else self._legal(p, config.legal(view))  # type: ignore[assignment]
+            result.due += [
                 (first + i, rows[i], masks[i]) for i, body in enumerate(view.controlled.tolist()) if body >= 0
             ]
-        if plan.central is not None:
-            happened.state = plan.central(self.views[0])
+        if config.central is not None:
+            result.state = config.central(self.views[0])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.contrib.football.events import Events, Follower
-from ludus.contrib.football.view import LEFT, NOBODY, OWN, THEIR, Mode, View
+from ludus.contrib.football.view import LEFT, NOBODY, OWN, THEIR, Mode, SideView
 
 __all__ = ["NAMES", "MatchStatistics"]
 
@@ -29,10 +29,10 @@ NAMES = (
     "yellow_cards",
     "red_cards",
 )
-"""Counts of a side in one match, but for two: possession is the share of the steps with an owner in which the side had the ball (0.5 where
-nobody ever had it), run_with_ball the metres that the ball moved at its bodies' feet.
+"""Counts of a side in one match, with two exceptions: possession is the share of the steps with an owner in which the side had the ball
+(0.5 where it never had an owner), run_with_ball the metres that the ball moved at its bodies' feet.
 
-goals: what the score says. own_goals: put into the own goal. shots, shots_on_target, saves, passes (with an end, at anybody or nowhere),
+goals: what the score says. own_goals: put into the own goal. shots, shots_on_target, saves, passes (with an end, received or not),
 passes_completed, interceptions, tackles, fouls, off_sides: as `Events` defines them. out_of_play: how often the side put the ball out.
 corners: taken by it. yellow_cards, red_cards: of its bodies; the second yellow card is a red one.
 """
@@ -48,14 +48,14 @@ class MatchStatistics:
         self._counts: list[list[float]] = []
         self._owned = [0, 0]
 
-    def begin(self, view: View) -> None:
-        """A match begins."""
+    def begin(self, view: SideView) -> None:
+        """Begin a match."""
         self._follower.begin(view)
         self._side = view.side
         self._counts = [[0.0] * len(NAMES), [0.0] * len(NAMES)]
         self._owned = [0, 0]
 
-    def see(self, before: View, after: View) -> None:
+    def see(self, before: SideView, after: SideView) -> None:
         """Add what happened from one step to the next."""
         if after.ball_side != NOBODY:
             self._owned[after.ball_side] += 1
@@ -63,7 +63,7 @@ class MatchStatistics:
         self._cards(before, after)
 
     def totals(self) -> NDArray[np.float64]:
-        """float64[2, S]: of the left side and of the right, columns in the order of `NAMES`."""
+        """Return float64[2, S]: of the left side and of the right, columns in the order of `NAMES`."""
         totals = np.array(self._counts)
         owned = sum(self._owned)
         totals[:, _COLUMN["possession"]] = [count / owned if owned else 0.5 for count in self._owned]
@@ -89,7 +89,7 @@ class MatchStatistics:
         self._add("fouls", events.foul)
         self._add("off_sides", events.off_side)
 
-    def _cards(self, before: View, after: View) -> None:
+    def _cards(self, before: SideView, after: SideView) -> None:
         for side, yellow, active, yellows, actives in (
             (OWN, before.own_yellow, before.own_active, after.own_yellow, after.own_active),
             (THEIR, before.their_yellow, before.their_active, after.their_yellow, after.their_active),

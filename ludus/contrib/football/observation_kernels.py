@@ -28,8 +28,8 @@ SHARED = 36
 """Columns that all agents of a side have in common: the last ones of `features`."""
 
 
-class Bodies(NamedTuple):
-    """One side's bodies, as a `View` has them. has_ball: the body that has the ball, or -1."""
+class PlayerArrays(NamedTuple):
+    """One side's bodies, as a `SideView` has them. has_ball: the body that has the ball, or -1."""
 
     position: NDArray[np.float64]  # [n, 2]
     velocity: NDArray[np.float64]  # [n, 2]
@@ -40,8 +40,8 @@ class Bodies(NamedTuple):
     has_ball: int
 
 
-class Moment(NamedTuple):
-    """The rest of a `View`. was: the side that had the ball at the step before. duration: steps of a whole match."""
+class MatchMoment(NamedTuple):
+    """The rest of a `SideView`. was: the side that had the ball at the step before. duration: steps of a whole match."""
 
     ball: NDArray[np.float64]  # [3]
     velocity: NDArray[np.float64]  # [3]
@@ -61,7 +61,7 @@ class Moment(NamedTuple):
 
 @inner
 def second_last(bodies, forward):  # type: ignore[no-untyped-def]
-    """The second largest x of those on the pitch, seen in the direction `forward` (1 or -1); 1 where there are fewer than two."""
+    """Return the second largest x of those on the pitch, seen in the direction `forward` (1 or -1); 1 where there are fewer than two."""
     last, second, count = -np.inf, -np.inf, 0
     for b in range(len(bodies.position)):
         if bodies.active[b]:
@@ -75,7 +75,7 @@ def second_last(bodies, forward):  # type: ignore[no-untyped-def]
 
 @inner
 def lines(own, their, moment):  # type: ignore[no-untyped-def]
-    """x beyond which the own side's bodies are off-side, and x below which theirs are."""
+    """Return x beyond which the own side's bodies are off-side, and x below which theirs are."""
     ball = moment.ball[0]
     return max(second_last(their, 1.0), ball, 0.0), min(-second_last(own, -1.0), ball, 0.0)
 
@@ -86,7 +86,7 @@ def lines(own, their, moment):  # type: ignore[no-untyped-def]
 
 @inner
 def write_one(row, c, at, width):  # type: ignore[no-untyped-def]
-    """A one in column `at` of `width`, and zeros."""
+    """Write a one in column `at` of `width`, and zeros."""
     for i in range(width):
         row[c + i] = 1.0 if i == at else 0.0
     return c + width
@@ -94,7 +94,7 @@ def write_one(row, c, at, width):  # type: ignore[no-untyped-def]
 
 @inner
 def write_body(row, c, bodies, b):  # type: ignore[no-untyped-def]
-    """x, y, velocity_x, velocity_y, speed, tired, yellow, active, has_ball."""
+    """Write x, y, velocity_x, velocity_y, speed, tired, yellow, active, has_ball."""
     dx, dy = bodies.velocity[b, 0] * _X / RUN, bodies.velocity[b, 1] * _Y / RUN
     row[c] = bodies.position[b, 0]
     row[c + 1] = bodies.position[b, 1] / _HALF_WIDTH
@@ -106,7 +106,7 @@ def write_body(row, c, bodies, b):  # type: ignore[no-untyped-def]
 
 @inner
 def write_gap(row, c, dx, dy):  # type: ignore[no-untyped-def]
-    """dx, dy, distance, direction_x, direction_y."""
+    """Write dx, dy, distance, direction_x, direction_y."""
     distance = sqrt(dx * dx + dy * dy)
     row[c], row[c + 1], row[c + 2] = dx / _REACH, dy / _REACH, distance / _REACH
     row[c + 3], row[c + 4] = dx / max(distance, 1e-6), dy / max(distance, 1e-6)
@@ -115,14 +115,14 @@ def write_gap(row, c, dx, dy):  # type: ignore[no-untyped-def]
 
 @inner
 def goal_angle(x, y):  # type: ignore[no-untyped-def]
-    """The angle under which a place sees the opponents' goal, over pi; 0 on its line and behind."""
+    """Return the angle under which a place sees the opponents' goal, over pi; 0 on its line and behind."""
     gap, low, high = _X - x, -_GOAL_HALF * _Y - y, _GOAL_HALF * _Y - y
     return atan2(gap * (high - low), gap * gap + low * high) / pi if gap > 0 else 0.0
 
 
 @inner
 def write_zone(row, c, x, y):  # type: ignore[no-untyped-def]
-    """own_box, own_third, middle, their_third, their_box: one of them; behind a goal line is no box."""
+    """Write one of own_box, own_third, middle, their_third, their_box; behind a goal line is no box."""
     zone = 2 if abs(x) <= 1 / 3 else 1 if x < 0 else 3
     if _BOX_X < abs(x) <= 1 and abs(y) < _BOX_Y:
         zone = 0 if x < 0 else 4
@@ -131,7 +131,7 @@ def write_zone(row, c, x, y):  # type: ignore[no-untyped-def]
 
 @inner
 def write_match(row, c, moment, line, defending):  # type: ignore[no-untyped-def]
-    """Ball, whose it is, mode, off-side lines, goals and time."""
+    """Write the ball, whose it is, mode, off-side lines, goals and time."""
     ball, moves, turns = moment.ball, moment.velocity, moment.rotation
     row[c], row[c + 1], row[c + 2] = ball[0], ball[1] / _HALF_WIDTH, min(ball[2] / HEIGHT, 2.0)
     dx, dy = moves[0] * _X / KICK, moves[1] * _Y / KICK
@@ -149,7 +149,7 @@ def write_match(row, c, moment, line, defending):  # type: ignore[no-untyped-def
 
 @inner
 def write_shared(row, c, moment, line, defending):  # type: ignore[no-untyped-def]
-    """The columns that all agents have in common."""
+    """Write the columns that all agents have in common."""
     x, y = moment.ball[0], moment.ball[1]
     c = write_match(row, c, moment, line, defending)
     dx, dy = (1 - x) * _X, -y * _Y
@@ -178,7 +178,8 @@ def write_self(row, c, own, me, steered, sticky, designated):  # type: ignore[no
 
 @inner
 def write_ball(row, c, own, me, moment, nearest):  # type: ignore[no-untyped-def]
-    """How the ball lies to oneself; approach: how fast it comes; near: whether it can be kicked; nearest_own: whether no mate is nearer."""
+    """Write the ball relative to the agent's body; approach: how fast it comes; near: whether it can be kicked; nearest_own: whether no
+    mate is nearer."""
     dx = (moment.ball[0] - own.position[me, 0]) * _X
     dy = (moment.ball[1] - own.position[me, 1]) * _Y
     c = write_gap(row, c, dx, dy)
@@ -199,7 +200,7 @@ def write_goals(row, c, own, me):  # type: ignore[no-untyped-def]
 
 @inner
 def nearest_body(bodies, ball):  # type: ignore[no-untyped-def]
-    """The first body on the pitch that is nearest to the ball, or -1."""
+    """Return the first body on the pitch that is nearest to the ball, or -1."""
     best, least = -1, np.inf
     for b in range(len(bodies.position)):
         dx, dy = (bodies.position[b, 0] - ball[0]) * _X, (bodies.position[b, 1] - ball[1]) * _Y
@@ -210,7 +211,7 @@ def nearest_body(bodies, ball):  # type: ignore[no-untyped-def]
 
 @inner
 def sort_bodies(order, away, bodies, x, y, without):  # type: ignore[no-untyped-def]
-    """All bodies but `without` by their distance from a place (in units), the nearest first; those that were sent off come last."""
+    """Sort all bodies except `without` by their distance from a place (in units), the nearest first; those that were sent off come last."""
     count = 0
     for b in range(len(bodies.position)):
         if b == without:
@@ -228,7 +229,7 @@ def sort_bodies(order, away, bodies, x, y, without):  # type: ignore[no-untyped-
 
 @inner
 def write_others(row, c, bodies, order, count, place, line, mates):  # type: ignore[no-untyped-def]
-    """Those bodies in their order: dx, dy, distance, the body itself, off_side (mates only), keeper."""
+    """Write those bodies in their order: dx, dy, distance, the body itself, off_side (mates only), keeper."""
     for r in range(count):
         b = order[r]
         dx, dy = (bodies.position[b, 0] - place[0]) * _X, (bodies.position[b, 1] - place[1]) * _Y
@@ -278,7 +279,7 @@ def write_features(out, own, their, moment, controlled, sticky, designated):  # 
 
 @inner
 def write_legal(row, own, body, ball, ball_side, sticky):  # type: ignore[no-untyped-def]
-    """The 19 actions by the rules `meaningful`."""
+    """Write the 19 actions by the rules `meaningful`."""
     row[:] = 0
     row[0] = 1
     if body < 0 or not own.active[body]:

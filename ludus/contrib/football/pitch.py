@@ -8,14 +8,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.contrib.football.view import GOAL_HALF, LEFT, METRES, Mode, View, opposite
+from ludus.contrib.football.view import GOAL_HALF, LEFT, METRES, Mode, SideView, opposite
 
 __all__ = ["draw"]
 
 _Picture = NDArray[np.uint8]
 _Colour = tuple[int, int, int]
 
-# Metres: half a pitch, what lies around it, and its markings.
+# Metres: half a pitch, what is around it, and its markings.
 _HALF_X, _HALF_Y = 55.0, 36.0  # the ball is out a little beyond x = 1 and y = 0.42
 _MARGIN = 5.0
 _BOX, _BOX_HALF, _SMALL, _SMALL_HALF, _SPOT, _CIRCLE = 16.5, 20.16, 5.5, 9.16, 11.0, 9.15
@@ -30,13 +30,19 @@ _GRASS = ((58, 128, 58), (52, 118, 52))
 _HEADER: _Colour = (28, 30, 34)
 
 
-def draw(views: Sequence[View], *, scale: int = 6) -> _Picture:
-    """uint8[height, width, 3] of a moment: both sides, the ball and what the referee says.
+def draw(views: Sequence[SideView], *, scale: int = 6) -> _Picture:
+    """Draw a moment: both sides, the ball and what the referee calls.
 
-    views: what the sides see, one of them at least; each adds a yellow ring to the bodies that it steers. The left side is blue and its
-    goal on the left, whichever side sees it. Numbers are the indices of bodies; keepers are darker; a white ring: who has the ball; dots:
-    where a body runs; a small card: a yellow card. The ball rises from its shadow by its height. scale: pixels a metre, 2 at least.
-    Heights and widths are even, as films need them.
+    The left side is blue and its goal on the left, whichever side sees it. Numbers are the indices of bodies; keepers are darker; a white
+    ring marks the body that has the ball; dots show where a body runs; a small card is a yellow card. The ball rises from its shadow by its
+    height.
+
+    Args:
+        views: What the sides see, one of them at least; each adds a yellow ring to the bodies that it steers.
+        scale: Pixels per metre, 2 at least.
+
+    Returns:
+        uint8[height, width, 3]; heights and widths are even, as films need them.
     """
     first = views[0] if views[0].side == LEFT else opposite(views[0])
     picture = _empty_pitch(scale).copy()
@@ -73,7 +79,7 @@ def draw(views: Sequence[View], *, scale: int = 6) -> _Picture:
 
 
 def _pixel(x: float, y: float, scale: int) -> tuple[int, int]:
-    """(column, row) of a place in metres from the middle."""
+    """Return (column, row) of a place in metres from the middle."""
     return round((x + _HALF_X + _MARGIN) * scale), round((y + _HALF_Y + _MARGIN) * scale) + _header_height(scale)
 
 
@@ -102,7 +108,7 @@ def _empty_pitch(scale: int) -> _Picture:
 
 
 def _to_markings(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Metres to the nearest marking; x, y: metres from the middle, without signs: the pitch is four equal quarters."""
+    """Return metres to the nearest marking; x, y: metres from the middle, without signs: the pitch is four equal quarters."""
     post = GOAL_HALF * float(METRES[1])
     from_centre, from_spot = np.hypot(x, y), np.hypot(x - (_HALF_X - _SPOT), y)
     arc = np.where(x < _HALF_X - _BOX, np.abs(from_spot - _CIRCLE), np.inf)
@@ -128,7 +134,7 @@ def _to_box(
     *,
     only: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
-    """Metres to the lines x = to_x (up to to_y) and y = to_y (up to to_x)."""
+    """Return metres to the lines x = to_x (up to to_y) and y = to_y (up to to_x)."""
     upright = np.where(y <= to_y, np.abs(x - to_x), np.inf)
     level = np.where(x <= to_x, np.abs(y - to_y), np.inf)
     distance = np.minimum(upright, level)
@@ -139,7 +145,7 @@ def _to_box(
 # What moves
 
 
-def _ball(picture: _Picture, view: View, scale: int) -> None:
+def _ball(picture: _Picture, view: SideView, scale: int) -> None:
     x, y, z = view.ball.tolist()
     column, row = _pixel(x * float(METRES[0]), y * float(METRES[1]), scale)
     size = _BALL * (1 + min(z, 10.0) / 10) * scale
@@ -150,13 +156,13 @@ def _ball(picture: _Picture, view: View, scale: int) -> None:
 
 
 def _tick(picture: _Picture, centre: tuple[int, int], moves: tuple[float, float], *, scale: int) -> None:
-    """Dots from a body to where it will be in half a second."""
+    """Draw dots from a body to where it will be in half a second."""
     for share in (0.6, 0.8, 1.0):
         ahead = (centre[0] + round(moves[0] * 5 * share * scale), centre[1] + round(moves[1] * 5 * share * scale))
         _disc(picture, ahead, 0.35 * scale, _WHITE, strength=0.7)
 
 
-def _header(picture: _Picture, view: View, scale: int) -> None:
+def _header(picture: _Picture, view: SideView, scale: int) -> None:
     width, middle = picture.shape[1], _header_height(scale) // 2
     large, small = max(1, round(scale * 0.7)), max(1, scale // 2)
     _text(picture, f"{view.score[0]}:{view.score[1]}", (width // 2, middle), _WHITE, size=large)
@@ -178,7 +184,7 @@ def _header(picture: _Picture, view: View, scale: int) -> None:
 
 
 def _disc(picture: _Picture, centre: tuple[int, int], radius: float, colour: _Colour, *, strength: float = 1.0) -> None:
-    """A filled circle with soft edges, cut off at the border."""
+    """Draw a filled circle with soft edges, cut off at the border."""
     ink = _disc_ink(round(radius * 4))
     reach = ink.shape[0] // 2
     column, row = centre
@@ -193,7 +199,7 @@ def _disc(picture: _Picture, centre: tuple[int, int], radius: float, colour: _Co
 
 @lru_cache(maxsize=64)
 def _disc_ink(quarters: int) -> NDArray[np.float64]:
-    """How much of each pixel a disc covers; quarters: its radius in quarters of a pixel."""
+    """Return how much of each pixel a disc covers; quarters: its radius in quarters of a pixel."""
     radius = quarters / 4
     reach = int(radius) + 1
     away = np.arange(-reach, reach + 1)
@@ -205,7 +211,7 @@ def _fill(picture: _Picture, left: int, top: int, width: int, height: int, colou
 
 
 def _text(picture: _Picture, text: str, centre: tuple[int, int], colour: _Colour, *, size: int) -> None:
-    """Digits and capitals of 3 by 5 dots, each `size` pixels wide, about a place; cut off at the border."""
+    """Draw digits and capitals of 3 by 5 dots, each `size` pixels wide, about a place; cut off at the border."""
     ink = _text_ink(text, size)
     top, left = centre[1] - ink.shape[0] // 2, centre[0] - ink.shape[1] // 2
     if top < 0 or left < 0:

@@ -16,19 +16,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
-from ludus.contrib.football.view import LEFT, NOBODY, RIGHT, ROLES, View, side_view
+from ludus.contrib.football.view import LEFT, NOBODY, RIGHT, ROLES, SideView, side_view
 from ludus.core.errors import ConfigError, UnknownName
 
 __all__ = [
-    "Body",
     "Controls",
     "Formation",
-    "Rules",
+    "MatchRules",
+    "StartingPlayer",
     "controls",
     "engine",
     "engine_config",
-    "first_sight",
     "formation",
+    "initial_view",
     "names",
     "role_names",
     "with_rules",
@@ -38,7 +38,7 @@ KEEPER = 0  # among the engine's roles
 
 
 def engine() -> Any:
-    """The engine's module. Raises ImportError where the package is missing."""
+    """Return the engine's module. Raises ImportError where the package is missing."""
     return importlib.import_module("gfootball_engine")
 
 
@@ -49,9 +49,9 @@ _PACKAGE = "_ludus_football_scenarios"  # what the files' package is called here
 
 
 def names() -> list[str]:
-    """The scenarios that the package brings, sorted, without those that test the engine."""
-    found = [module.name for module in pkgutil.iter_modules([str(_folder())]) if not module.ispkg]
-    return sorted(name for name in found if not name.startswith("test_"))
+    """Return the scenarios that the package brings, sorted, without those that test the engine."""
+    modules = [module.name for module in pkgutil.iter_modules([str(_folder())]) if not module.ispkg]
+    return sorted(name for name in modules if not name.startswith("test_"))
 
 
 def _folder() -> Path:
@@ -62,7 +62,7 @@ def _folder() -> Path:
 
 
 def _file(name: str) -> ModuleType:
-    """The module of a scenario file, whose package is loaded without the one above it, which loads gym."""
+    """Return the module of a scenario file, whose package is loaded without the one above it, which loads gym."""
     if _PACKAGE not in sys.modules:
         folder = _folder()
         spec = importlib.util.spec_from_file_location(
@@ -77,7 +77,7 @@ def _file(name: str) -> ModuleType:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class StartingPlayer:
     """A footballer at kick-off. x, y: in its own side's sight, whose goal is at x = -1. role: an index into `ROLES`. lazy: one that the
     engine leaves standing. controllable: whether an agent may steer it."""
 
@@ -89,10 +89,10 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class MatchRules:
     """What is agreed about a match. difficulty: how well the engine plays the left side's bodies that no agent steers, and the right's,
-    0 to 1. duration: in steps. second_half: the step at which sides kick off anew. magnet: whether the engine draws a steered body to a
-    ball nearby. deterministic: the engine has the same luck in every match. end_on_…: what ends it early."""
+    0 to 1. duration: in steps. second_half: the step at which sides kick off again. magnet: whether the engine draws a steered body to a
+    ball nearby. deterministic: the engine has the same random numbers in every match. end_on_…: what ends it early."""
 
     difficulty: tuple[float, float]
     duration: int
@@ -122,18 +122,18 @@ _SETTINGS = {
 class Formation:
     """A scenario as its file has it: who stands where, with the ball at `ball` (x, y), by which rules."""
 
-    left: tuple[Body, ...]
-    right: tuple[Body, ...]
+    left: tuple[StartingPlayer, ...]
+    right: tuple[StartingPlayer, ...]
     ball: tuple[float, float]
-    rules: Rules
+    rules: MatchRules
 
     @property
-    def sides(self) -> tuple[tuple[Body, ...], tuple[Body, ...]]:
+    def sides(self) -> tuple[tuple[StartingPlayer, ...], tuple[StartingPlayer, ...]]:
         return self.left, self.right
 
     @property
     def turned(self) -> Formation:
-        """The same scenario played from right to left."""
+        """Return the same scenario played from right to left."""
         low, high = self.rules.difficulty
         return Formation(
             self.right, self.left, (-self.ball[0], -self.ball[1]), replace(self.rules, difficulty=(high, low))
@@ -147,7 +147,7 @@ class _Builder:
         self._config = engine().ScenarioConfig.make()
         self._kick_off = kick_off
         self._side = LEFT
-        self.bodies: tuple[list[Body], list[Body]] = ([], [])
+        self.bodies: tuple[list[StartingPlayer], list[StartingPlayer]] = ([], [])
         self.ball = (0.0, 0.0)
 
     def config(self) -> Any:
@@ -157,27 +157,27 @@ class _Builder:
         self._side = LEFT if team == engine().e_Team.e_Left else RIGHT
 
     def AddPlayer(self, x: float, y: float, role: Any, lazy: bool = False, controllable: bool = True) -> None:
-        self.bodies[self._side].append(Body(x, y, int(role), lazy, controllable))
+        self.bodies[self._side].append(StartingPlayer(x, y, int(role), lazy, controllable))
 
     def SetBallPosition(self, x: float, y: float) -> None:
         self.ball = (x, y)
 
     def EpisodeNumber(self) -> int:
-        """Files let the left side kick off in even episodes."""
+        """Return an episode's number: files let the left side kick off in even episodes."""
         return 2 - self._kick_off
 
 
 @cache
 def formation(name: str, kick_off: int = LEFT) -> Formation:
-    """A scenario in which side `kick_off` begins, where its file leaves that open. Raises UnknownName with the nearest names."""
+    """Return a scenario in which side `kick_off` begins, where its file leaves that open. Raises UnknownName with the nearest names."""
     if name not in names():
         raise UnknownName("scenario of football", name, names())
     builder = _Builder(kick_off)
     _file(name).build_scenario(builder)
     config = builder.config()
-    rules = Rules(
+    rules = MatchRules(
         difficulty=(round(config.left_team_difficulty, 6), round(config.right_team_difficulty, 6)),
-        **{ours: getattr(config, theirs) for ours, theirs in _SETTINGS.items()},
+        **{rule: getattr(config, setting) for rule, setting in _SETTINGS.items()},
     )
     left, right = map(tuple, builder.bodies)
     return Formation(left, right, builder.ball, rules)
@@ -207,11 +207,13 @@ class Controls:
         return not dynamic and self.agents[side] > 0
 
 
-def controls(id: str, made: Formation, *, sides: Steers, agents: int | Sequence[int] | None, keepers: bool) -> Controls:
-    """How many agents each side has. agents: for every steered side, or of left and right; None: as many as there are bodies. keepers:
-    whether they may be steered; the only body of a side always may. Raises ConfigError for more agents than bodies, or none."""
+def controls(
+    id: str, formation: Formation, *, sides: Steers, agents: int | Sequence[int] | None, keepers: bool
+) -> Controls:
+    """Return how many agents each side has. agents: for every steered side, or of left and right; None: as many as there are bodies.
+    keepers: whether they may be steered; the only body of a side always may. Raises ConfigError for more agents than bodies, or none."""
     steered = [sides in ("left", "both", "random"), sides in ("right", "both")]
-    steerable = tuple(_steerable(bodies, keepers=keepers) for bodies in made.sides)
+    steerable = tuple(_steerable(bodies, keepers=keepers) for bodies in formation.sides)
     if agents is None:
         wanted = [len(bodies) for bodies in steerable]
     elif isinstance(agents, int):
@@ -226,13 +228,14 @@ def controls(id: str, made: Formation, *, sides: Steers, agents: int | Sequence[
     return Controls((counts[0], counts[1]), (steerable[0], steerable[1]))
 
 
-def _steerable(bodies: Sequence[Body], *, keepers: bool) -> tuple[int, ...]:
+def _steerable(bodies: Sequence[StartingPlayer], *, keepers: bool) -> tuple[int, ...]:
     field = tuple(i for i, body in enumerate(bodies) if body.role != KEEPER and body.controllable)
     return field if field and not keepers else tuple(range(len(bodies)))
 
 
-def role_names(made: Formation, control: Controls, side: int, *, roles: str) -> list[str]:
-    """The role of each agent of a side: "default" for all (`roles` "one"), "keeper" and "field", or the engine's in small letters."""
+def role_names(formation: Formation, control: Controls, side: int, *, roles: str) -> list[str]:
+    """Return the role of each agent of a side: "default" for all (`roles` "one"), "keeper" and "field", or the engine's in small
+    letters."""
     if roles == "one":
         return ["default"] * control.agents[side]
     if not control.fixed(side):
@@ -240,7 +243,7 @@ def role_names(made: Formation, control: Controls, side: int, *, roles: str) -> 
             f"roles={roles!r} was given with fewer agents than bodies; the engine then hands bodies out, and no agent has a role. "
             "Leave `agents` or `roles` out."
         )
-    own = [made.sides[side][i].role for i in control.steerable[side]]
+    own = [formation.sides[side][i].role for i in control.steerable[side]]
     if roles == "keeper":
         return ["keeper" if role == KEEPER else "field" for role in own]
     return [ROLES[role].lower() for role in own]
@@ -250,52 +253,54 @@ def role_names(made: Formation, control: Controls, side: int, *, roles: str) -> 
 # The engine's configuration of one match.
 
 
-def engine_config(made: Formation, control: Controls, *, seed: int, reverse: bool) -> Any:
-    """A `ScenarioConfig`. seed: of the engine's luck, below 2³¹. reverse: whether the engine lets the right side think first."""
+def engine_config(formation: Formation, control: Controls, *, seed: int, reverse: bool) -> Any:
+    """Return a `ScenarioConfig`. seed: of the engine's random numbers, below 2³¹. reverse: whether the engine lets the right side think
+    first."""
     lib = engine()
     config = lib.ScenarioConfig.make()
     config.left_agents, config.right_agents = control.agents
-    config.left_team_difficulty, config.right_team_difficulty = made.rules.difficulty
-    for ours, theirs in _SETTINGS.items():
-        setattr(config, theirs, getattr(made.rules, ours))
-    config.ball_position[0], config.ball_position[1] = made.ball
-    for side, (bodies, steerable) in enumerate(zip(made.sides, control.steerable, strict=True)):
+    config.left_team_difficulty, config.right_team_difficulty = formation.rules.difficulty
+    for rule, setting in _SETTINGS.items():
+        setattr(config, setting, getattr(formation.rules, rule))
+    config.ball_position[0], config.ball_position[1] = formation.ball
+    for side, (bodies, steerable) in enumerate(zip(formation.sides, control.steerable, strict=True)):
         team = config.right_team if side == RIGHT else config.left_team
         for i, body in enumerate(bodies):
             role = lib.e_PlayerRole(body.role)
             team.append(lib.FormationEntry(body.x, body.y, role, body.lazy, i in steerable))
-    if not made.rules.deterministic:
+    if not formation.rules.deterministic:
         config.game_engine_random_seed = seed
         config.reverse_team_processing = reverse
     return config
 
 
-def with_rules(id: str, made: Formation, given: Mapping[str, Any]) -> Formation:
-    """With other rules, those of `Rules` that are given. Raises ConfigError for numbers that are none."""
-    rules = replace(made.rules, **given)
+def with_rules(id: str, formation: Formation, changes: Mapping[str, Any]) -> Formation:
+    """Return the formation with other rules, those fields of `MatchRules` that are in `changes`. Raises ConfigError for numbers that are
+    none."""
+    rules = replace(formation.rules, **changes)
     if not all(0 <= level <= 1 for level in rules.difficulty):
         raise ConfigError(f"{id}: difficulty={rules.difficulty} was given; expected numbers from 0 to 1.")
     if rules.duration < 1 or rules.second_half < 1:
         raise ConfigError(
             f"{id}: duration={rules.duration}, second_half={rules.second_half} were given; both are steps, at least 1."
         )
-    return replace(made, rules=rules)
+    return replace(formation, rules=rules)
 
 
-def first_sight(made: Formation, control: Controls, *, side: int) -> View:
-    """What a side sees before the kick-off, where nobody moves: for whoever wants to know how many bodies there are."""
+def initial_view(formation: Formation, control: Controls, *, side: int) -> SideView:
+    """Return what a side sees before the kick-off, where no body moves: for the numbers of bodies."""
     raw: dict[str, Any] = {
-        "ball": [*made.ball, 0.0],
+        "ball": [*formation.ball, 0.0],
         "ball_direction": [0.0] * 3,
         "ball_rotation": [0.0] * 3,
         "ball_owned_team": NOBODY,
         "ball_owned_player": -1,
         "game_mode": 0,
         "score": [0, 0],
-        "steps_left": made.rules.duration,
+        "steps_left": formation.rules.duration,
     }
     for which, name in enumerate(("left", "right")):
-        bodies, agents = made.sides[which], control.agents[which]
+        bodies, agents = formation.sides[which], control.agents[which]
         sign = -1.0 if which == RIGHT else 1.0
         raw[f"{name}_team"] = [(sign * body.x, sign * body.y) for body in bodies]
         raw[f"{name}_team_direction"] = [(0.0, 0.0)] * len(bodies)

@@ -1,5 +1,5 @@
-"""A football side by rules: whoever meets the ball first goes for it, who has it runs at the goal, passes when pressed and shoots when
-the goal is open; the others offer themselves or stand between the ball and their goal.
+"""A football side by rules: the body that reaches the ball first goes for it, who has it runs at the goal, passes when pressed and shoots
+when the goal is open; the others offer themselves or stand between the ball and their goal.
 
 `play` is a pure function of one side's sight. It needs no memory, and plays from either side, with any number of bodies. The ideas are
 those of the rule-based entries of the 2020 Kaggle competition "Google Research Football with Manchester City F.C."; the numbers in
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.contrib.football.view import GOAL_HALF, HALF_WIDTH, METRES, OWN, THEIR, Action, Mode, View
+from ludus.contrib.football.view import GOAL_HALF, HALF_WIDTH, METRES, OWN, THEIR, Action, Mode, SideView
 
 __all__ = ["Tactics", "play"]
 
@@ -25,12 +25,13 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Tactics:
-    """What the side goes by; lengths in metres, angles in radians.
+    """The numbers of the rules; lengths in metres, angles in radians.
 
-    shot: he shoots from where the goal is seen under this angle; hurried_shot: the same for one who has no room and sees nobody to pass to.
+    shot: he shoots from where the goal is seen under this angle; hurried_shot: the same for one who has no room and sees no mate to pass
+        to.
     room: free space ahead that is as good as any more; pressed: less than this is no room, and he passes; back: so far behind him a pass
     may go; lane: of a pass to the nearest opponent. dribble: how far a run must stay in play. straight: what a run straight at the goal is
-    worth in metres of room; keep: and one that goes on as it does. reach: by how much opponents close in, in metres a step.
+    worth in metres of room; keep: and one in the present direction. reach: by how much opponents close in, in metres a step.
     chasers: how many go for an opponent who has the ball; behind: so far behind it they aim; slide: from so near they slide at him, unless
     they have a card. cover: how far behind the ball the others stand; ahead: how far before it those stand who offer themselves; width: of
     their lanes to each side.
@@ -54,8 +55,16 @@ class Tactics:
     width: float = 15.0
 
 
-def play(view: View, tactics: Tactics | None = None) -> NDArray[np.int64]:
-    """int64[k]: an action of the engine's default set for each of the side's agents; IDLE for one that steers no body."""
+def play(view: SideView, tactics: Tactics | None = None) -> NDArray[np.int64]:
+    """Choose an action of the engine's default set for each of the side's agents.
+
+    Args:
+        view: What the side sees.
+        tactics: Numbers of the rules; None: the defaults.
+
+    Returns:
+        int64[k]; IDLE for an agent that steers no body.
+    """
     return np.array(_Moment(view, tactics or Tactics()).actions(), np.int64)
 
 
@@ -69,7 +78,7 @@ _SPEED = 0.65  # of a sprint, in metres a step
 _DRIBBLE = 0.55  # likewise, with the ball
 _REACH = 0.5  # of a foot
 _LOOK_AHEAD = (3, 6, 10, 15)  # steps
-_HEAD = 2.2  # a ball above this flies over everybody
+_HEAD = 2.2  # a ball above this flies over all bodies
 _EIGHTH = math.pi / 4
 _WAYS = (
     Action.RIGHT,
@@ -88,12 +97,12 @@ def _distance(a: Point, b: Point) -> float:
 
 
 def _way(start: Point, end: Point) -> Action:
-    """The direction that leads there."""
+    """Return the direction that leads there."""
     return _WAYS[round(math.atan2(end[1] - start[1], end[0] - start[0]) / _EIGHTH) % 8]
 
 
 def _gap(start: Point, end: Point, others: Sequence[Point]) -> float:
-    """From the straight line to the nearest of the others; infinity if there are none."""
+    """Return the distance from the straight line to the nearest of the others; infinity if there are none."""
     x, y = end[0] - start[0], end[1] - start[1]
     square = x * x + y * y + 1e-9
     nearest = math.inf
@@ -104,7 +113,7 @@ def _gap(start: Point, end: Point, others: Sequence[Point]) -> float:
 
 
 def _opening(at: Point) -> float:
-    """The angle in which the opponents' goal is seen."""
+    """Return the angle in which the opponents' goal is seen."""
     ahead = max(_GOAL - at[0], 1e-6)
     return math.atan2(at[1] + _POST, ahead) - math.atan2(at[1] - _POST, ahead)
 
@@ -126,7 +135,7 @@ class _Chase(NamedTuple):
 class _Moment:
     """One step of one side."""
 
-    def __init__(self, view: View, tactics: Tactics) -> None:
+    def __init__(self, view: SideView, tactics: Tactics) -> None:
         self.view, self.tactics = view, tactics
         self.own = _points(view.own_position)
         self.ball: Point = (float(view.ball[0] * METRES[0]), float(view.ball[1] * METRES[1]))
@@ -142,24 +151,24 @@ class _Moment:
         self.pace = (0.0, 0.0) if self.holder < 0 else _points(view.own_velocity[self.holder : self.holder + 1])[0]
 
     def actions(self) -> list[int]:
-        """For each agent."""
+        """Return an action for each agent."""
         chases = {body: self._chase(body) for body in self.field}
         first = sorted(self.field, key=lambda body: chases[body].steps)
         wanted = int(self.tactics.chasers) if self.view.ball_side == THEIR and len(first) > 2 else 1
         chasers, rest = first[:wanted], first[wanted:]
-        found = [int(Action.IDLE)] * len(self.view.controlled)
+        actions = [int(Action.IDLE)] * len(self.view.controlled)
         for k, body in self.agents:
             if body == self.holder:
-                found[k] = int(self._holds(k, body))
+                actions[k] = int(self._holds(k, body))
             elif self._keeps(body):
-                found[k] = int(self._go(k, body, self._keeper()))
+                actions[k] = int(self._go(k, body, self._keeper()))
             elif self.holder >= 0:
-                found[k] = int(self._go(k, body, self._offer(body)))
+                actions[k] = int(self._go(k, body, self._offer(body)))
             elif body in chasers:
-                found[k] = int(self._tackle(k, body, chases[body].at))
+                actions[k] = int(self._tackle(k, body, chases[body].at))
             else:
-                found[k] = int(self._go(k, body, self._cover(body, rest)))
-        return found
+                actions[k] = int(self._go(k, body, self._cover(body, rest)))
+        return actions
 
     def _keeps(self, body: int) -> bool:
         """Whether it stays in goal: a goalkeeper, unless he is all that there is of the side."""
@@ -168,7 +177,7 @@ class _Moment:
     # ---------------------------------------------------------------------------------------- moving
 
     def _direction(self, k: int) -> int:
-        """The one that this agent holds, or 0."""
+        """Return the one that this agent holds, or 0."""
         held = self.held[k][:8]
         return held.index(True) + 1 if True in held else 0
 
@@ -217,12 +226,12 @@ class _Moment:
         return self._go(k, body, at, near=0.0)
 
     def _lanes(self, bodies: list[int], body: int, width: float) -> float:
-        """The y of this body's lane; the bodies share the pitch as they stand now."""
+        """Return the y of this body's lane; the bodies share the pitch as they stand now."""
         across = sorted(bodies, key=lambda b: self.own[b][::-1])
         return width * (2 * across.index(body) / (len(across) - 1) - 1)
 
     def _offer(self, body: int) -> Point:
-        """Of a side that has the ball: one in three stays behind it, the others run ahead in lanes, on side."""
+        """Return where to run while the side has the ball: one in three stays behind it, the others run ahead in lanes, on side."""
         others = [b for b in self.field if b != self.holder]
         behind = sorted(others, key=lambda b: self.own[b])[: len(others) // 3]
         if body in behind:
@@ -234,13 +243,13 @@ class _Moment:
         return x, y
 
     def _cover(self, body: int, bodies: list[int]) -> Point:
-        """Between the ball and the own goal."""
+        """Return a place between the ball and the own goal."""
         y = self._lanes(bodies, body, 0.6 * self.tactics.width) if len(bodies) > 1 else 0.0
         x = max(-0.85 * _GOAL, min(self.ball[0] - self.tactics.cover, 0.4 * _GOAL))
         return x, 0.5 * y + 0.35 * self.ball[1]
 
     def _keeper(self) -> Point:
-        """On the line from the ball to the middle of the goal, two metres out."""
+        """Return the place on the line from the ball to the middle of the goal, two metres out."""
         back = max(_distance(self.ball, (-_GOAL, 0.0)), 2.0)
         return -_GOAL + 2.0 * (self.ball[0] + _GOAL) / back, 2.0 * self.ball[1] / back
 
@@ -264,8 +273,8 @@ class _Moment:
         return self._turn(k, way, fast=True)
 
     def _passes(self, k: int, body: int, *, back: float) -> Action | None:
-        """To whoever is furthest ahead and free; None if nobody is. Who passes looks there first."""
-        here, best, found = self.own[body], -math.inf, None
+        """Pass to the mate that is furthest ahead and free; None if there is none. The passer turns there first."""
+        here, best, target = self.own[body], -math.inf, None
         for mate, there in enumerate(self.own):
             length = _distance(here, there)
             if mate == body or mate not in self.field or not 4.0 < length < 30.0 or there[0] < here[0] - back:
@@ -273,17 +282,17 @@ class _Moment:
             gap = _gap(here, there, self.foes)
             value = there[0] + 2.0 * min(gap, 6.0) - 0.3 * abs(length - 12.0)
             if gap > self.tactics.lane and value > best:
-                best, found = value, there
-        if found is None:
+                best, target = value, there
+        if target is None:
             return None
-        way = _way(here, found)
+        way = _way(here, target)
         if self._direction(k) != way:
             return way
-        return Action.SHORT_PASS if _distance(here, found) < 22.0 else Action.HIGH_PASS
+        return Action.SHORT_PASS if _distance(here, target) < 22.0 else Action.HIGH_PASS
 
     def _dribble(self, k: int, body: int) -> tuple[Action, float]:
-        """The way with most room and progress, and its room: metres that are left, on the next steps of the run, between who runs and the
-        opponents, who run on as they do now and turn towards the ball."""
+        """Return the way with most room and progress, and its room: metres that are left, on the next steps of the run, between who runs
+        and the opponents, who run on as they do now and turn towards the ball."""
         here = self.own[body]
         goal = (_GOAL - 2.0, 0.0) if here[0] > 0.4 * _GOAL else (here[0] + 20.0, 0.7 * here[1])
         wanted = math.atan2(goal[1] - here[1], goal[0] - here[0])

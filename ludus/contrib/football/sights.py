@@ -1,4 +1,4 @@
-"""From observations back to what the agent sees: rows of `features` -> `View`s. For who plays by rules."""
+"""From observations back to what the agent sees: rows of `features` -> `SideView`s. For who plays by rules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from ludus.contrib.football.encoders import ENCODERS
 from ludus.contrib.football.observation_kernels import HEIGHT, KICK, RUN
-from ludus.contrib.football.view import HALF_WIDTH, LEFT, METRES, NOBODY, Mode, View
+from ludus.contrib.football.view import HALF_WIDTH, LEFT, METRES, NOBODY, Mode, SideView
 
 __all__ = ["views"]
 
 
-def views(rows: NDArray[np.float32]) -> Iterator[View]:
-    """rows float32[n, F] of the observation `features` -> what each of these agents sees, as if its side steered nobody else (k is 1).
+def views(rows: NDArray[np.float32]) -> Iterator[SideView]:
+    """Convert rows float32[n, F] of the observation `features` to what each of these agents sees, as if its side steered no other body (k
+    is 1).
 
     The agent itself is body 0 of its side, the others follow by their distance. Their roles are 0 for keepers and 1 for others; tiredness,
     cards, rotation, score and time are left at 0. How many bodies there are follows from F; raises ValueError for one that fits no sides.
@@ -31,7 +32,7 @@ def views(rows: NDArray[np.float32]) -> Iterator[View]:
     held = numbers[:, layout.held] > 0.5
     for i in range(len(rows)):
         has = np.empty(0, np.bool_) if side[i] == NOBODY else (own, their)[side[i]].has_ball[i]
-        yield View(
+        yield SideView(
             side=LEFT,
             **_of(own, i, "own"),
             **_of(their, i, "their"),
@@ -108,7 +109,7 @@ def _bodies(numbers: NDArray[np.float64], columns: NDArray[np.int64]) -> _Bodies
 
 
 def _of(bodies: _Bodies, i: int, side: str) -> dict[str, Any]:
-    """The fields of a `View` that row i tells of one side."""
+    """Return the fields of a `SideView` that row i tells of one side."""
     count = bodies.active.shape[1]
     return {
         f"{side}_position": bodies.place[i, :, :2],

@@ -5,6 +5,7 @@ raw dictionary of the engine, or the dictionaries of its agents -> View -> obser
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,7 +26,7 @@ __all__ = [
     "THEIR",
     "Action",
     "Mode",
-    "View",
+    "SideView",
     "agents_view",
     "opposite",
     "side_view",
@@ -70,7 +71,7 @@ class Action(IntEnum):
 
 
 class Mode(IntEnum):
-    """What the referee has called; all but NORMAL are restarts that somebody must take."""
+    """What the referee has called; all but NORMAL are restarts that must be taken."""
 
     NORMAL = 0
     KICK_OFF = 1
@@ -85,14 +86,22 @@ class Mode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """One side's sight: n bodies of its own, m of theirs, of which it steers k. Nothing may be written into its arrays.
+class SideView:
+    """What one side sees: n bodies of its own, m of the opponents, of which it steers k. Its arrays are read-only by agreement.
 
     Its own goal is at x = -1, whichever side of the pitch that is. Velocities are distances per step, in the same units as positions
-    (heights in metres). side: LEFT or RIGHT, where its goal really is. ball_side: whose ball it is, OWN, THEIR or NOBODY; ball_body: the
-    body that has it, an index into that side's bodies, or -1. tired: 0 (fresh) to 1. active: False for bodies that were sent off.
-    score: goals (own, their). controlled: the body that each of the side's agents steers, -1 for none; sticky: for each of them the eight
-    directions in the order of `Action`, sprint, dribble. designated: the body that the engine holds to lead the game, or -1.
+    (heights in metres).
+
+    Attributes:
+        side: LEFT or RIGHT, where its goal really is.
+        own_tired: 0 (fresh) to 1; their_tired likewise.
+        own_active: False for bodies that were sent off; their_active likewise.
+        ball_side: Whose ball it is, OWN, THEIR or NOBODY.
+        ball_body: The body that has it, an index into that side's bodies, or -1.
+        score: Goals (own, their).
+        controlled: The body that each of the side's agents steers, -1 for none.
+        sticky: For each agent the eight directions in the order of `Action`, sprint, dribble.
+        designated: The body that the engine counts as leading the game, or -1.
     """
 
     side: int
@@ -121,11 +130,12 @@ class View:
     designated: int
 
 
-def side_view(raw: Mapping[str, Any], *, side: int) -> View:
-    """The sight of one side, from the observation of the engine's core, which is the left side's; the right's is turned by half a turn.
+def side_view(raw: Mapping[str, Any], *, side: int) -> SideView:
+    """Return the sight of one side, from the observation of the engine's core, which is the left side's; the right's is turned by half a
+    turn.
 
     raw also names who is controlled: `left_agent_controlled_player`, `left_agent_sticky_actions`, and the right's. Without them, or for a
-    side that nobody steers, k is 0. The held directions are turned too, so the right side's actions have to be turned back.
+    side without agents, k is 0. The held directions are turned too, so the right side's actions have to be turned back.
     """
     left, right = ("left", "right") if side == LEFT else ("right", "left")
     sticky = raw.get(f"{left}_agent_sticky_actions", ())
@@ -141,8 +151,8 @@ def side_view(raw: Mapping[str, Any], *, side: int) -> View:
     )
 
 
-def agents_view(observations: Sequence[Mapping[str, Any]], *, side: int) -> View:
-    """The sight of one side, from the observations that the package gives each of the side's agents, at least one.
+def agents_view(observations: Sequence[Mapping[str, Any]], *, side: int) -> SideView:
+    """Return the sight of one side, from the observations that the package gives each of the side's agents, at least one.
 
     The package has turned those of right-hand agents already, and turns their actions back; here only `ball_rotation` still is (a rotation
     about an axis: its x and y turn with the axis, and the package leaves them).
@@ -154,15 +164,15 @@ def agents_view(observations: Sequence[Mapping[str, Any]], *, side: int) -> View
         "right",
         side=side,
         turn=False,
-        controlled=[seen["active"] for seen in observations],
-        sticky=[seen["sticky_actions"] for seen in observations],
+        controlled=[observation["active"] for observation in observations],
+        sticky=[observation["sticky_actions"] for observation in observations],
         designated=first["designated"],
     )
 
 
-def opposite(view: View) -> View:
-    """What the other side sees, as far as this side knows: not whom the other steers (k is 0)."""
-    return View(
+def opposite(view: SideView) -> SideView:
+    """Return what the other side sees, as far as this side knows: not whom the other steers (k is 0)."""
+    return SideView(
         side=1 - view.side,
         own_position=-view.their_position,
         own_velocity=-view.their_velocity,
@@ -204,12 +214,12 @@ def _view(
     controlled: Sequence[int],
     sticky: Sequence[Any],
     designated: int,
-) -> View:
+) -> SideView:
     owner = int(raw["ball_owned_team"])
     goals = raw["score"]
     held = np.array(sticky, np.bool_).reshape(len(controlled), 10)
     points, flat = (_turned_points, _turned) if turn else (_floats, _floats)
-    return View(
+    return SideView(
         side=side,
         own_position=flat(raw[f"{own}_team"]),
         own_velocity=flat(raw[f"{own}_team_direction"]),
@@ -257,3 +267,10 @@ def _turned(values: Any) -> NDArray[np.float64]:
 def _turned_points(values: Any) -> NDArray[np.float64]:
     turned: NDArray[np.float64] = np.ascontiguousarray(values, np.float64) * _TURN
     return turned
+
+
+def __getattr__(name: str) -> Any:
+    if name != "View":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.View is called SideView now.", DeprecationWarning, stacklevel=2)
+    return SideView

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, nearest, one_line
 from ludus.core.parts import resolve_name
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
-from ludus.envs.python_vector import Flaw
+from ludus.envs.python_vector import ContractViolation
 from ludus.envs.spaces import (
     MASK,
     Choices,
@@ -59,31 +59,34 @@ class AgentSeat:
     cut: int = 0
     form: tuple[tuple[int, ...], np.dtype[Any]] | None = None
 
-    def see(self, shown: Any, info: Any) -> tuple[Any, Any]:
-        """(observation, mask or None) of what the environment shows and tells it. Raises Flaw for a mask that nobody announced."""
+    def see(self, observation: Any, info: Any) -> tuple[Any, Any]:
+        """Return (observation, mask or None) of what the environment shows and tells it. Raises ContractViolation for a mask that was not
+        announced."""
         mask = None
         if self.beside is not None:
             try:
-                mask, shown = self.beside.parts(shown)
+                mask, observation = self.beside.parts(observation)
             except ValueError as error:
-                raise Flaw(f"gave agent {self.name!r} {error}") from error
+                raise ContractViolation(f"gave agent {self.name!r} {error}") from error
         elif info and MASK in info:
             mask = info[MASK]
             if not self.masked:
-                raise Flaw(
+                raise ContractViolation(
                     f"gave agent {self.name!r} an action mask, and none after its first reset; give masks from the beginning, and none "
                     "of a Box"
                 )
         if self.encode is not None:
             try:
-                shown = self.encode(shown)
+                observation = self.encode(observation)
             except Exception as error:
-                raise Flaw(f"gave agent {self.name!r} an observation that is not of its space: {error}") from error
+                raise ContractViolation(
+                    f"gave agent {self.name!r} an observation that is not of its space: {error}"
+                ) from error
         if self.pad_to:
-            shown = self._padded(shown)
+            observation = self._pad(observation)
         if self.legal is not None:
-            mask = self._widened(mask)
-        return shown, mask
+            mask = self._widen(mask)
+        return observation, mask
 
     def says_nothing(self, mask: Any) -> bool:
         """Whether a mask that `see` gave leaves nothing to do, as that of an agent who is done may."""
@@ -92,7 +95,7 @@ class AgentSeat:
         return self.choices is None or self.choices.says_nothing(mask)
 
     def act(self, action: Any) -> Any:
-        """The action as the environment takes it."""
+        """Return the action as the environment takes it."""
         if self.cut:
             action = action[: self.cut]
         if self.bounds is not None:
@@ -102,29 +105,29 @@ class AgentSeat:
         action = action if self.start is None else action + self.start
         return action if self.form is None else np.reshape(action, self.form[0]).astype(self.form[1])
 
-    def _padded(self, shown: Any) -> Array:
-        own = np.asarray(shown)
+    def _pad(self, observation: Any) -> Array:
+        own = np.asarray(observation)
         if own.shape != self.observation.shape:
-            raise Flaw(
+            raise ContractViolation(
                 f"gave agent {self.name!r} an observation of shape {own.shape}; its space has {self.observation.shape}"
             )
         row = np.zeros(self.pad_to, np.float32)
         row[: len(own)] = own
         return row
 
-    def _widened(self, mask: Any) -> NDArray[np.bool_] | None:
+    def _widen(self, mask: Any) -> NDArray[np.bool_] | None:
         assert self.legal is not None
         if mask is None:
             return self.legal
         own = np.asarray(mask)
         count = int(self.legal.sum())
         if own.shape != (count,):
-            raise Flaw(f"gave agent {self.name!r} a mask of shape {own.shape}; it has {count} actions")
+            raise ContractViolation(f"gave agent {self.name!r} a mask of shape {own.shape}; it has {count} actions")
         wide = self.legal.copy()
         try:
             wide[:count] = truths(own)
         except ValueError as error:
-            raise Flaw(f"gave agent {self.name!r} {error}") from None
+            raise ContractViolation(f"gave agent {self.name!r} {error}") from None
         return wide
 
 
@@ -132,7 +135,9 @@ class AgentSeats(dict[Any, AgentSeat]):
     """Seats by agent; asking for one that there is not says so."""
 
     def __missing__(self, agent: Any) -> AgentSeat:
-        raise Flaw(f"named the agent {agent!r}, which is not among its possible_agents ({', '.join(map(str, self))})")
+        raise ContractViolation(
+            f"named the agent {agent!r}, which is not among its possible_agents ({', '.join(map(str, self))})"
+        )
 
 
 AgentName: TypeAlias = Hashable
@@ -143,7 +148,7 @@ Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | PlayerOf | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What Ludus, not the environment, is told about the game's sides.
+    """What the user, not the environment, specifies about the game's sides.
 
     teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
     {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
@@ -162,48 +167,50 @@ class Sides:
 
 
 class EpisodeStatistics:
-    """What agents are told, at their ends, that they have done: info["statistics"], name -> number. A player's are the sums of its agents';
-    what nobody is told of is not known."""
+    """The statistics in agents' last infos: info["statistics"], name -> number. A player's are the sums of its agents';
+    a name that no agent has is not known."""
 
     def __init__(self, names: Sequence[str], players: Sequence[int]) -> None:
-        """players: of each agent of the spec."""
+        """Begin without counts. players: the player of each agent of the spec."""
         self.names, self._players = tuple(names), players
         self._totals = np.empty((max(players) + 1, len(self.names)))
         self.begin()
 
     def begin(self) -> None:
-        """An episode."""
+        """Begin an episode."""
         self._totals.fill(np.nan)
 
     def add(self, agent: int, info: Any) -> None:
-        """What an agent is told at its end. Raises Flaw for what is no mapping of the names to numbers."""
-        told = info.get(_STATISTICS) if info else None
-        if told is None:
+        """Add the statistics in an agent's last info. Raises ContractViolation for what is no mapping of the names to numbers."""
+        counts = info.get(_STATISTICS) if info else None
+        if counts is None:
             return
-        if not isinstance(told, Mapping) or not set(told) <= set(self.names):
-            raise Flaw(f"told the statistics {told!r}; expected a mapping with some of {', '.join(self.names)}")
+        if not isinstance(counts, Mapping) or not set(counts) <= set(self.names):
+            raise ContractViolation(
+                f"told the statistics {counts!r}; expected a mapping with some of {', '.join(self.names)}"
+            )
         totals = self._totals[self._players[agent]]
-        for name, value in told.items():
+        for name, value in counts.items():
             k = self.names.index(name)
             try:
                 totals[k] = float(value) + (0.0 if np.isnan(totals[k]) else totals[k])
             except (TypeError, ValueError):
-                raise Flaw(f"told the statistics {told!r}; expected numbers") from None
+                raise ContractViolation(f"told the statistics {counts!r}; expected numbers") from None
 
     def totals(self) -> NDArray[np.float64] | None:
-        """float64[P, S], so far; None without names."""
+        """Return float64[P, S], so far; None without names."""
         return self._totals.copy() if self.names else None
 
 
 _STATISTICS = "statistics"  # in `info`
 
 
-def statistics_named(given: Any) -> tuple[str, ...]:
-    """The option `statistics`. Raises ConfigError for what is no list of different names."""
-    names = tuple(given) if isinstance(given, list | tuple) else ()
-    if len(names) != len({name for name in names if isinstance(name, str) and name}) or (given and not names):
+def check_statistics(value: Any) -> tuple[str, ...]:
+    """Return the option `statistics`. Raises ConfigError for what is no list of different names."""
+    names = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(names) != len({name for name in names if isinstance(name, str) and name}) or (value and not names):
         raise ConfigError(
-            f"statistics={given!r} was given; expected a list of different names, such as [goals, shots]."
+            f"statistics={value!r} was given; expected a list of different names, such as [goals, shots]."
         )
     return names
 
@@ -211,22 +218,24 @@ def statistics_named(given: Any) -> tuple[str, ...]:
 def split_options(
     options: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None
 ) -> tuple[Sides, dict[str, Any]]:
-    """(what is ours among an id's options, what the environment is made with). None stands for the default, but of `teams`, where it says
-    that each agent is a player (of MAgent2, each army). Raises ConfigError for values that are none."""
-    ours = {field.name for field in fields(Sides)}
-    given = {key: value for key, value in options.items() if key in ours and (value is not None or key == "teams")}
-    sides = Sides(**{**(defaults or {}), **given})
+    """Return (what is ours among an id's options, what the environment is made with). None stands for the default, but of `teams`, where
+    it says that each agent is a player (of MAgent2, each army). Raises ConfigError for values that are none."""
+    side_names = {field.name for field in fields(Sides)}
+    side_values = {
+        key: value for key, value in options.items() if key in side_names and (value is not None or key == "teams")
+    }
+    sides = Sides(**{**(defaults or {}), **side_values})
     for name in ("zero_sum", "state"):
         if not isinstance(getattr(sides, name), bool):
             raise ConfigError(f"{name}={getattr(sides, name)!r} was given; expected true or false.")
     if sides.determinism not in get_args(Determinism):
         raise ConfigError(f"determinism={sides.determinism!r} was given; allowed: {', '.join(get_args(Determinism))}.")
-    statistics_named(sides.statistics)
-    return sides, {key: value for key, value in options.items() if key not in ours}
+    check_statistics(sides.statistics)
+    return sides, {key: value for key, value in options.items() if key not in side_names}
 
 
 def check_limit(name: str, value: Any, *, unit: str = "steps", whole: bool = True, none: bool = True) -> None:
-    """Raises ConfigError unless an option that bounds an episode leaves room for a step. none: whether null stands for no bound."""
+    """Raise ConfigError unless an option that bounds an episode leaves room for a step. none: whether null stands for no bound."""
     if value is None and none:
         return
     number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
@@ -236,13 +245,13 @@ def check_limit(name: str, value: Any, *, unit: str = "steps", whole: bool = Tru
 
 
 def role_of(name: AgentName) -> str:
-    """What stands before the number at the end of an agent's name: "adversary" of "adversary_0"; "default" if nothing does."""
+    """Return what stands before the number at the end of an agent's name: "adversary" of "adversary_0"; "default" if nothing does."""
     return re.sub(r"[_\-. ]?\d+$", "", str(name)) or "default"
 
 
 def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName]]:
-    """The agents of each player, in the players' order: as listed, by their numbers where a function gives numbers, otherwise in the order
-    of their first agents. Raises ConfigError for teams that are not a partition of the agents."""
+    """Return the agents of each player, in the players' order: as listed, by their numbers where a function gives numbers, otherwise in
+    the order of their first agents. Raises ConfigError for teams that are not a partition of the agents."""
     if teams is None:
         return [[agent] for agent in agents]
     if teams == "one":
@@ -253,18 +262,20 @@ def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName
             groups.setdefault(role_of(agent), []).append(agent)
         return list(groups.values())
     if isinstance(teams, Mapping):
-        return _listed(agents, teams)
+        return _teams_from_mapping(agents, teams)
     function = resolve_name("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
     if not callable(function):
         raise ConfigError(
             f'teams={teams!r} was given; expected "prefix", "one", a mapping of players to lists of agents, or a function of an '
             "agent's name (module:function in a file)."
         )
-    return _asked(agents, function, teams if isinstance(teams, str) else getattr(function, "__qualname__", "function"))
+    return _teams_from_function(
+        agents, function, teams if isinstance(teams, str) else getattr(function, "__qualname__", "function")
+    )
 
 
-def _asked(agents: Sequence[AgentName], function: PlayerOf, name: str) -> list[list[AgentName]]:
-    """As a function of an agent's name says."""
+def _teams_from_function(agents: Sequence[AgentName], function: PlayerOf, name: str) -> list[list[AgentName]]:
+    """Return the teams that a function of an agent's name gives."""
     groups: dict[Any, list[AgentName]] = {}
     for agent in agents:
         try:
@@ -289,9 +300,9 @@ def _asked(agents: Sequence[AgentName], function: PlayerOf, name: str) -> list[l
     return [groups[player] for player in range(len(groups))]
 
 
-def _listed(agents: Sequence[AgentName], teams: Mapping[Any, Sequence[AgentName]]) -> list[list[AgentName]]:
+def _teams_from_mapping(agents: Sequence[AgentName], teams: Mapping[Any, Sequence[AgentName]]) -> list[list[AgentName]]:
     by_name = {str(agent): agent for agent in agents}
-    taken: set[str] = set()
+    listed_names: set[str] = set()
     out = []
     for player, members in teams.items():
         if isinstance(members, str) or not isinstance(members, Sequence) or not members:
@@ -301,11 +312,11 @@ def _listed(agents: Sequence[AgentName], teams: Mapping[Any, Sequence[AgentName]
                 raise ConfigError(
                     f"teams: player {player!r} has the unknown agent {member!r}{nearest(member, by_name)}"
                 )
-            if member in taken:
+            if member in listed_names:
                 raise ConfigError(f"teams: agent {member!r} is listed twice; each agent belongs to one player.")
-            taken.add(member)
+            listed_names.add(member)
         out.append([by_name[str(member)] for member in members])
-    if left := [name for name in by_name if name not in taken]:
+    if left := [name for name in by_name if name not in listed_names]:
         raise ConfigError(f"teams: nobody plays {', '.join(left)}; list every agent.")
     return out
 
@@ -322,7 +333,7 @@ def seat_agents(
     pad_actions: bool = False,
     counts: bool = False,
 ) -> tuple[EnvSpec, dict[AgentName, AgentSeat], list[bool]]:
-    """(what is played, the seat of each agent, whether each player has masks).
+    """Return (what is played, the seat of each agent, whether each player has masks).
 
     spaces_of: (observation, action) space of each agent. masked: infos bring masks. clip: actions are clipped into Box spaces. pad_actions:
     Boxes of unlike lengths within a player become the longest; who has fewer numbers leaves the rest (`AgentSeat.act`). counts:
@@ -352,56 +363,60 @@ def seat_agents(
         zero_sum=sides.zero_sum,
         state=state,
         determinism=sides.determinism,
-        statistics=statistics_named(sides.statistics),
+        statistics=check_statistics(sides.statistics),
     )
     return spec, seats, has_masks
 
 
-def _seat(id: str, agent: AgentName, seen: Space[Any], acts: Space[Any], *, masked: bool, clip: bool) -> AgentSeat:
+def _seat(
+    id: str, agent: AgentName, own_observation: Space[Any], own_action: Space[Any], *, masked: bool, clip: bool
+) -> AgentSeat:
     what = f"agent {agent!r} of {id}"
-    beside = MaskedObservation.of(seen, acts, what=what)
-    box, encode = observation_space(seen if beside is None else beside.space, what=what)
-    start = action_start(action_space(acts, what=what))
-    action = from_zero(acts)
+    beside = MaskedObservation.of(own_observation, own_action, what=what)
+    box, encode = observation_space(own_observation if beside is None else beside.space, what=what)
+    start = action_start(action_space(own_action, what=what))
+    action = from_zero(own_action)
     return AgentSeat(
         name=str(agent),
         observation=box,
         action=action,
         encode=encode,
         beside=beside,
-        masked=beside is not None or (masked and not isinstance(acts, spaces.Box)),
+        masked=beside is not None or (masked and not isinstance(own_action, spaces.Box)),
         start=start if np.any(start) else None,
         bounds=(action.low, action.high) if clip and isinstance(action, spaces.Box) else None,
         choices=Choices.of(action),
-        form=action_form(acts),
+        form=action_form(own_action),
     )
 
 
 def _one_observation(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]) -> spaces.Box:
-    """The space of a player's observations: its agents' own, padded with zeros at the end where lengths differ."""
+    """Return the space of a player's observations: its agents' own, padded with zeros at the end where lengths differ."""
     boxes = [seat.observation for seat in team]
     if all(box == boxes[0] for box in boxes[1:]):
         return boxes[0]
     dtypes, shapes = {box.dtype for box in boxes}, {box.shape for box in boxes}
     if len(dtypes) > 1 or (len(shapes) > 1 and (dtypes != {np.dtype(np.float32)} or any(len(s) != 1 for s in shapes))):
         raise EnvError(
-            f"{id}: {_names(members)} are one player and have the observations {_shown(boxes)}; only float32 vectors can be padded to one "
+            f"{id}: {_names(members)} are one player and have the observations {_format_spaces(boxes)}; only float32 vectors can "
+            f"be padded to one "
             "length. Let them be players of their own (teams)."
         )
     size = max(boxes, key=lambda box: int(np.prod(box.shape))).shape
     for seat in team:
         if seat.observation.shape != size:
             seat.pad_to = size[0]
-    low, high = (np.stack([_padded(getattr(box, end), size) for box in boxes]) for end in ("low", "high"))
+    low, high = (np.stack([_pad(getattr(box, end), size) for box in boxes]) for end in ("low", "high"))
     return spaces.Box(low.min(axis=0), high.max(axis=0), size, boxes[0].dtype.type)
 
 
-def _padded(bound: Any, size: tuple[int, ...]) -> Any:
+def _pad(bound: Any, size: tuple[int, ...]) -> Any:
     return bound if bound.shape == size else np.pad(bound, (0, size[0] - bound.shape[0]))
 
 
 def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat], *, pad: bool) -> Space[Any]:
-    """The space of a player's actions: its agents' own; or the largest of Discrete ones, with masks; or, to pad, the longest of Boxes."""
+    """Return the space of a player's actions: its agents' own; or the largest of Discrete ones, with masks; or, to pad, the longest of
+    Boxes."""
     actions = [seat.action for seat in team]
     if all(action == actions[0] for action in actions[1:]):
         return actions[0]
@@ -414,7 +429,8 @@ def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]
     counts = [int(action.n) for action in actions if isinstance(action, spaces.Discrete)]
     if len(counts) < len(actions):
         raise EnvError(
-            f"{id}: {_names(members)} are one player and have the actions {_shown(actions)}; only Discrete ones can be brought to one "
+            f"{id}: {_names(members)} are one player and have the actions {_format_spaces(actions)}; only Discrete ones can be "
+            f"brought to one "
             "count. Let them be players of their own (teams)."
         )
     most = max(counts)
@@ -425,7 +441,7 @@ def _one_action(id: str, members: Sequence[AgentName], team: Sequence[AgentSeat]
 
 
 def _longest(boxes: Sequence[spaces.Box]) -> spaces.Box | None:
-    """The longest of vectors that agree in their bounds as far as they go; None if they do not."""
+    """Return the longest of vectors that agree in their bounds as far as they go; None if they do not."""
     if any(len(box.shape) != 1 for box in boxes):
         return None
     longest = max(boxes, key=lambda box: box.shape[0])
@@ -440,36 +456,36 @@ def _names(members: Sequence[AgentName]) -> str:
     return ", ".join(map(str, members))
 
 
-def _shown(all_of: Sequence[Space[Any]]) -> str:
-    return ", ".join(dict.fromkeys(map(str, all_of)))
+def _format_spaces(all_spaces: Sequence[Space[Any]]) -> str:
+    return ", ".join(dict.fromkeys(map(str, all_spaces)))
 
 
-def _ranges(given: Sequence[Any] | None, players: int) -> tuple[tuple[float, float], ...]:
-    if given is None:
+def _ranges(value: Sequence[Any] | None, players: int) -> tuple[tuple[float, float], ...]:
+    if value is None:
         return ((-np.inf, np.inf),) * players
     try:
-        pairs = np.asarray(given, float)
+        pairs = np.asarray(value, float)
         pairs = np.tile(pairs, (players, 1)) if pairs.shape == (2,) else pairs
         if pairs.shape == (players, 2) and (pairs[:, 0] <= pairs[:, 1]).all():
             return tuple((float(low), float(high)) for low, high in pairs)
     except (TypeError, ValueError):
         pass
     raise ConfigError(
-        f"utility_range={given!r} was given; expected [least, largest], or one such pair for each of {players} players."
+        f"utility_range={value!r} was given; expected [least, largest], or one such pair for each of {players} players."
     )
 
 
-def _symmetry(given: Sequence[Sequence[int]] | None, players: int) -> tuple[tuple[int, ...], ...]:
-    if given is None:
+def _symmetry(value: Sequence[Sequence[int]] | None, players: int) -> tuple[tuple[int, ...], ...]:
+    if value is None:
         return tuple((p,) for p in range(players))
     try:
-        groups = tuple(tuple(group) for group in given)
+        groups = tuple(tuple(group) for group in value)
         fit = sorted(p for group in groups for p in group) == list(range(players))
     except TypeError:  # true, say, or one list of players
         fit = False
     if not fit:
         raise ConfigError(
-            f"symmetry={given!r} was given; expected groups of players that may change places, which hold each of the players 0 to "
+            f"symmetry={value!r} was given; expected groups of players that may change places, which hold each of the players 0 to "
             f"{players - 1} once, such as {[list(range(players))]}."
         )
     return groups

@@ -38,12 +38,25 @@ def make(
     statistics: Sequence[str] = (),
     **options: Any,
 ) -> VectorEnv:
-    """`name` is a registered id, or `module:id`, where importing the module registers it.
+    """Make the vector of a registered environment.
 
-    vector: "native" takes the vector that the environment brings, "python" single environments, "auto" the native one if there is one
-    and `restarts` is 0. render: make it able to show itself. statistics: as `single_env` takes them; not with native vectors. options:
-    passed to `gymnasium.make`.
-    Raises UnknownName, ConfigError for options that it does not take, EnvError for an environment that cannot be made or played.
+    Args:
+        name: A registered id, or `module:id`, where importing the module registers it.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        vector: "native" takes the vector that the environment has, "python" single environments; "auto" takes the native one if there is
+            one and `restarts` is 0.
+        render: Whether it is made able to render.
+        statistics: As in `single_env`; not with native vectors.
+        options: Of `gymnasium.make`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: No such id is registered.
+        ConfigError: An option is not taken.
+        EnvError: The environment cannot be made or played.
     """
     id = f"gymnasium/{name}"
     if vector not in _VECTOR:
@@ -64,16 +77,16 @@ def make(
     if vector == "python" or not _brings_vector(entry) or restarts or statistics:
         build = partial(gymnasium.make, entry, disable_env_checker=True)
         build = partial(build, **{**(_rendering(id, entry, build, options) if render else {}), **options})
-        made = partial(_built, id, entry, build, options)
-        return single_env(made, num_envs, id=id, restarts=restarts, statistics=statistics)
-    shown = {"render_mode": "rgb_array"} if render else {}
-    given: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **shown, **options}
-    native = partial(gymnasium.make_vec, entry, num_envs, **given)
-    return native_env(_built(id, entry, native, options), id=id, max_decisions=limit)
+        make_single = partial(_build_env, id, entry, build, options)
+        return single_env(make_single, num_envs, id=id, restarts=restarts, statistics=statistics)
+    rendering = {"render_mode": "rgb_array"} if render else {}
+    arguments: dict[str, Any] = {"vectorization_mode": "vector_entry_point", **rendering, **options}
+    native = partial(gymnasium.make_vec, entry, num_envs, **arguments)
+    return native_env(_build_env(id, entry, native, options), id=id, max_decisions=limit)
 
 
 def names() -> list[str]:
-    """Registered ids that can be made without options: the current ones, whose packages are installed."""
+    """Return the registered ids that can be made without options: the current ones, whose packages are installed."""
     newest: dict[tuple[str | None, str], int] = {}
     for entry in gymnasium.registry.values():
         known = entry.namespace, entry.name
@@ -83,7 +96,7 @@ def names() -> list[str]:
 
 
 def registered(name: str) -> Registered:
-    """The registry's entry. Raises UnknownName with the nearest ids, ConfigError for a module that cannot be imported."""
+    """Return the registry's entry. Raises UnknownName with the nearest ids, ConfigError for a module that cannot be imported."""
     module, _, id = name.rpartition(":")
     try:
         if module:
@@ -104,12 +117,12 @@ def registered(name: str) -> Registered:
 def _brings_vector(entry: Registered) -> bool:
     """Whether it has a vector of its own that works. Gymnasium 1.4.0's of phys2d do not: when one environment restarts, all others stay
     where they were."""
-    brought = entry.vector_entry_point
-    return brought is not None and not str(brought).startswith("gymnasium.envs.phys2d.")
+    entry_point = entry.vector_entry_point
+    return entry_point is not None and not str(entry_point).startswith("gymnasium.envs.phys2d.")
 
 
-def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
-    """What `build` makes, with clear errors."""
+def _build_env(id: str, entry: Registered, build: Callable[[], Any], options: Mapping[str, Any]) -> Any:
+    """Return what `build` makes, with clear errors."""
     try:
         with quiet():
             return build()
@@ -126,8 +139,8 @@ def _built(id: str, entry: Registered, build: Callable[[], Any], options: Mappin
 
 
 def _rendering(id: str, entry: Registered, build: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, str]:
-    """The render mode that gives images, or text where there is none."""
-    probe = _built(id, entry, partial(build, **options), options)
+    """Return the render mode that gives images, or text where there is none."""
+    probe = _build_env(id, entry, partial(build, **options), options)
     modes = probe.metadata.get("render_modes", ())
     probe.close()
     for mode in ("rgb_array", "ansi"):
@@ -137,14 +150,16 @@ def _rendering(id: str, entry: Registered, build: Callable[..., Any], options: M
 
 
 def _parameters(entry: Registered) -> list[str]:
-    """The options that an environment names in its constructor."""
-    made = (
+    """Return the options that an environment names in its constructor."""
+    creator = (
         entry.entry_point
         if callable(entry.entry_point)
         else gymnasium.envs.registration.load_env_creator(str(entry.entry_point))
     )
     return [
-        name for name, p in inspect.signature(made).parameters.items() if p.kind is not p.VAR_KEYWORD and name != "self"
+        name
+        for name, p in inspect.signature(creator).parameters.items()
+        if p.kind is not p.VAR_KEYWORD and name != "self"
     ]
 
 
@@ -157,7 +172,7 @@ def _own(entry: Registered) -> bool:
 
 
 def package_of(name: str) -> str:
-    """The module that one of Gymnasium's own environments needs besides Gymnasium; "" without. Raises UnknownName."""
+    """Return the module that one of Gymnasium's own environments needs besides Gymnasium; "" without. Raises UnknownName."""
     return _package_of(registered(name))
 
 

@@ -26,13 +26,25 @@ def make(
     openings: int = 0,
     **unknown: Any,
 ) -> VectorEnv:
-    """`name` is a game's short name, or a game string such as `kuhn_poker(players=3)`.
+    """Make the vector of a game of OpenSpiel's.
 
-    tree: "auto" compiles a game whose tree has at most `node_limit` nodes (compiled trees are kept for the process), and steps the others
-    through OpenSpiel's API; "on" insists, "off" never compiles. observation: "auto", "information_state" or "observation".
-    openings: episodes begin after 0 to this many random moves; such a game is not compiled, see
-    `ludus.envs.openspiel.states.OpenSpielGame`.
-    Raises UnknownName, ConfigError for wrong parameters or options, EnvError for a game that cannot be played, or compiled with tree="on".
+    Args:
+        name: A game's short name, or a game string such as `kuhn_poker(players=3)`.
+        num_envs: Number of environments.
+        tree: "auto" compiles a game whose tree has at most `node_limit` nodes (compiled trees are kept for the process) and steps others
+            through OpenSpiel's API; "on" compiles or raises, "off" never compiles.
+        node_limit: Nodes of the largest tree that is compiled.
+        observation: "auto", "information_state" or "observation".
+        openings: Episodes begin after 0 to this many random moves; such a game is not compiled. See
+            `ludus.envs.openspiel.states.OpenSpielGame`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such game.
+        ConfigError: A parameter or an option is wrong.
+        EnvError: The game cannot be played, or not compiled with tree="on".
     """
     if unknown:
         raise ConfigError(

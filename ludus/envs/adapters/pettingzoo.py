@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.adapters.agent_seats import split_options
-from ludus.envs.adapters.pettingzoo_vector import Api, check_api, made_with, shown_as, zoo_vector
+from ludus.envs.adapters.pettingzoo_vector import Api, check_api, env_creator, render_options, zoo_vector
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]
@@ -21,7 +21,7 @@ _SIDES: Mapping[
 ] = {  # of games with two players, each its own agent; checked in tests by playing
     "atari/boxing": {
         "zero_sum": True
-    },  # Atari's as their documentation says; most others punish stalling, and pay nobody for it
+    },  # Atari's as their documentation says; most others punish stalling, and reward no one for it
     "atari/combat_plane": {"zero_sum": True},
     "atari/combat_tank": {"zero_sum": True},
     "atari/space_war": {"zero_sum": True},
@@ -51,50 +51,62 @@ def make(
     agent_order: Sequence[str] | None = None,
     **options: Any,
 ) -> VectorEnv:
-    """`name` is `connect_four_v3`, `classic/connect_four_v3` or `classic/connect_four-v3`.
+    """Make the vector of an environment that PettingZoo registers.
 
-    api: "parallel" plays all agents at once, "aec" one after the other; "auto": parallel where PettingZoo has it. restarts: see
-    `PythonVectorEnv`. render: make it able to show itself. agent_order: see `zoo_vector`. Options of `Sides` say who plays whom; the others
-    go to the environment.
-    Raises UnknownName with the nearest names, ConfigError for options or missing packages, EnvError for one that cannot be made.
+    Args:
+        name: `connect_four_v3`, `classic/connect_four_v3` or `classic/connect_four-v3`.
+        num_envs: Number of environments.
+        restarts: As in `PythonVectorEnv`.
+        api: "parallel" steps all agents at once, "aec" in turn; "auto": parallel where PettingZoo has it.
+        render: Whether it is made able to render.
+        agent_order: As in `zoo_vector`.
+        options: Those of `Sides` say who plays whom; the others go to the environment.
+
+    Returns:
+        The vector.
+
+    Raises:
+        UnknownName: There is no such environment; with the nearest names.
+        ConfigError: An option is not taken, or a package is missing.
+        EnvError: The environment cannot be made.
     """
     check_api(api)
-    found = _find(name)
-    spec = _registered(found, api)
-    sides, rest = split_options(options, defaults=_known(found, options))
+    spec_id = _find(name)
+    spec = _find_spec(spec_id, api)
+    sides, rest = split_options(options, defaults=_known_sides(spec_id, options))
     needed = _roms() if spec.namespace == "atari" else _NEEDED.get(f"{spec.namespace}/{spec.name}", {})
     limit = {} if spec.max_cycles is None else {"max_cycles": spec.max_cycles}
     id = f"pettingzoo/{name}"
     return zoo_vector(
-        made_with(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **shown_as(render), **rest}),
+        env_creator(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **render_options(render), **rest}),
         num_envs,
         id=id,
         sides=sides,
         restarts=restarts,
         agent_order=agent_order,
-        prepare=_own_board if found.startswith("classic/go-") else None,
-        forget=_forget_zombies if found.startswith("butterfly/knights_archers_zombies-") else None,
+        prepare=_own_board if spec_id.startswith("classic/go-") else None,
+        forget=_forget_zombies if spec_id.startswith("butterfly/knights_archers_zombies-") else None,
     )
 
 
 def names() -> list[str]:
-    """What PettingZoo has registered, as `connect_four_v3`, sorted. Some need packages of their own: Atari multi-agent-ale-py, hanabi
-    shimmy."""
-    return sorted(found.rpartition("/")[2].replace("-v", "_v") for found in _registries())
+    """Return what PettingZoo has registered, as `connect_four_v3`, sorted. Some need packages of their own: Atari multi-agent-ale-py,
+    hanabi shimmy."""
+    return sorted(spec_id.rpartition("/")[2].replace("-v", "_v") for spec_id in _registries())
 
 
 def _registries() -> dict[str, Any]:
-    """Whatever is registered: id -> specification, parallel ones where there are."""
+    """Return whatever is registered: id -> specification, parallel ones where there are."""
     from pettingzoo import aec_registry, parallel_registry
 
     return {**aec_registry, **parallel_registry}
 
 
 def _find(name: str) -> str:
-    """The id in PettingZoo's registries that a name stands for."""
+    """Return the id in PettingZoo's registries that a name stands for."""
     wanted = re.sub(r"_v(?=\d+$)", "-v", name)
     known = _registries()
-    fitting = [found for found in known if wanted in (found, found.rpartition("/")[2])]
+    fitting = [spec_id for spec_id in known if wanted in (spec_id, spec_id.rpartition("/")[2])]
     if fitting:
         return fitting[0]
     if name.startswith(("mpe/", "simple_")):
@@ -104,21 +116,21 @@ def _find(name: str) -> str:
     raise UnknownName("environment of PettingZoo", name, names(), hint=hint)
 
 
-def _registered(found: str, api: Api) -> Any:
+def _find_spec(spec_id: str, api: Api) -> Any:
     from pettingzoo import aec_registry, parallel_registry
 
-    if api != "aec" and found in parallel_registry:
-        return parallel_registry[found]
-    if api == "parallel" or found not in aec_registry:
-        raise ConfigError(f"api={api} was given; PettingZoo has no such interface for {found}. Leave it out.")
-    return aec_registry[found]
+    if api != "aec" and spec_id in parallel_registry:
+        return parallel_registry[spec_id]
+    if api == "parallel" or spec_id not in aec_registry:
+        raise ConfigError(f"api={api} was given; PettingZoo has no such interface for {spec_id}. Leave it out.")
+    return aec_registry[spec_id]
 
 
-def _known(found: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is known about the sides of a game, if it is played by two."""
+def _known_sides(spec_id: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is known about the sides of a game, if it is played by two."""
     if options.get("teams") is not None or options.get("num_players", 2) != 2:
         return {}
-    game = found.partition("-v")[0]
+    game = spec_id.partition("-v")[0]
     if game == "classic/rps":
         rounds = options.get("max_cycles", _RPS_ROUNDS)
         return {"zero_sum": True, "utility_range": (-rounds, rounds), "symmetry": ((0, 1),)}
@@ -126,14 +138,14 @@ def _known(found: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _roms() -> dict[str, str]:
-    """Where Atari's games lie: in ale-py, if it is there; otherwise multi-agent-ale-py looks in its own folder."""
-    found = importlib.util.find_spec("ale_py")
-    places = found.submodule_search_locations if found is not None else None
+    """Return where Atari's games are: in ale-py, if it is there; otherwise multi-agent-ale-py looks in its own folder."""
+    package = importlib.util.find_spec("ale_py")
+    places = package.submodule_search_locations if package is not None else None
     return {"auto_rom_install_path": str(Path(places[0]) / "roms")} if places else {}
 
 
 def _own_board(env: Any) -> None:
-    """PettingZoo's Go keeps the size of the board in its module, where boards of other sizes overwrite it."""
+    """Set the size of the board: PettingZoo's Go keeps it in its module, where boards of other sizes overwrite it."""
     from pettingzoo.classic.go import go_base
 
     if env._N != go_base.N:
@@ -141,6 +153,6 @@ def _own_board(env: Any) -> None:
 
 
 def _forget_zombies(env: Any) -> None:
-    """A reset leaves alone when the next zombie comes, and who is about to be removed."""
+    """Reset when the next zombie comes and which are about to be removed: the environment's own reset does not."""
     env.zombie_spawn_interval.reset()
     env.kill_list.clear()

@@ -1,4 +1,4 @@
-"""Vectors of PettingZoo environments, AEC or parallel, whoever made them."""
+"""Vectors of PettingZoo environments, AEC or parallel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ludus.core.packages import missing_package
 from ludus.envs.adapters.agent_seats import AgentSeat, AgentSeats, EpisodeStatistics, Sides, seat_agents
 from ludus.envs.adapters.step_checks import RESET_ALL, STEP_ALL, check_ends, check_mappings, check_rewards
 from ludus.envs.publisher import TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw, Happened, PythonEnv, PythonVectorEnv
+from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -27,11 +27,11 @@ from ludus.envs.spaces import observation_space
 # cycle.
 #
 #     step: the mover's action -> rewards of all -> final observations of the dead -> dead agents step with None
-#           -> whoever is selected is due
+#           -> the selected agent is due
 
 
 class AecEnv:
-    """One AEC environment; whoever is `agent_selection` is due.
+    """One AEC environment; `agent_selection` is due.
 
     with_state: whether to read `env.state()`. prepare: called with the environment before each reset and step, forget:
     before each reset, where it keeps something that it should not. counted: takes the agents' statistics.
@@ -45,70 +45,70 @@ class AecEnv:
         with_state: bool = False,
         prepare: Callable[[Any], None] | None = None,
         forget: Callable[[Any], None] | None = None,
-        counted: EpisodeStatistics | None = None,
+        statistics: EpisodeStatistics | None = None,
     ) -> None:
         self._env = self.single = env
         self._seats = seats
         self._with_state = with_state
-        self._counted = counted
+        self._statistics = statistics
         self._prepare = prepare
         self._forget = forget
-        self._there: list[Any] = []  # the agents after the last step
-        self._left: set[Any] = set()  # of these, the dead whose end has been told
-        self._paid_by_last: tuple[Any, Any] | None = None  # an agent, and what `last` told it
-        self._audited = getattr(env, "last", None) is None  # it is known that `rewards` hold what is paid
+        self._present: list[Any] = []  # the agents after the last step
+        self._reported_dead: set[Any] = set()  # of these, the dead whose end has been told
+        self._last_reward: tuple[Any, Any] | None = None  # an agent, and what `last` told it
+        self._audited = getattr(env, "last", None) is None  # it is known that `rewards` hold all rewards
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`."""
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes."""
         env = self._env
         if self._prepare is not None:
             self._prepare(env)
         if self._forget is not None:
             self._forget(env)
-        if self._counted is not None:
-            self._counted.begin()
+        if self._statistics is not None:
+            self._statistics.begin()
         env.reset(seed=seed)
-        self._paid_by_last = None
-        self._there = list(env.agents)
-        self._left.clear()
-        happened = Happened()
-        self._list_due(happened)
+        self._last_reward = None
+        self._present = list(env.agents)
+        self._reported_dead.clear()
+        result = EnvStepResult()
+        self._list_due(result)
         if self._with_state:
-            happened.state = env.state()
-        return happened
+            result.state = env.state()
+        return result
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
         if self._prepare is not None:
             self._prepare(self._env)
-        happened = Happened()
-        self._act(actions, happened)
+        result = EnvStepResult()
+        self._act(actions, result)
         env = self._env
         check_ends(env.terminations, env.truncations)
         if True in env.terminations.values() or True in env.truncations.values():
-            self._bury(happened)
-        if env.agents != self._there:
-            self._note_who_is_there()
+            self._close_dead(result)
+        if env.agents != self._present:
+            self._track_agents()
         if not env.agents:
-            happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
-            if self._counted is not None:
-                happened.statistics = self._counted.totals()
+            result.over = TRUNCATED if any(how == TRUNCATED for _, _, how in result.gone) else TERMINATED
+            if self._statistics is not None:
+                result.statistics = self._statistics.totals()
         else:
-            self._list_due(happened)
+            self._list_due(result)
         if not self._audited:
-            self._end_audit(happened)
-        if self._with_state and happened.state is None:
-            happened.state = env.state()
-        return happened
+            self._end_audit(result)
+        if self._with_state and result.state is None:
+            result.state = env.state()
+        return result
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8] | str:
-        """See `PythonEnv.render`. Raises EnvError if the environment was made without a render_mode."""
-        return rendered(self._env)
+        """Render as `PythonEnv.render` describes. Raises EnvError if the environment was made without a render_mode."""
+        return render_env(self._env)
 
     def close(self) -> None:
         """Close the environment."""
@@ -116,8 +116,8 @@ class AecEnv:
 
     # ------------------------------------------------------------------------------------------ the two ways to take turns
 
-    def _act(self, actions: Sequence[Any], happened: Happened) -> None:
-        """Let those who were due act, and note what everybody earned."""
+    def _act(self, actions: Sequence[Any], result: EnvStepResult) -> None:
+        """Step with the action of the agent that was due, and note the rewards of all agents."""
         env, seats = self._env, self._seats
         actor = env.agent_selection
         seat = seats[actor]
@@ -127,59 +127,60 @@ class AecEnv:
         check_rewards(env.rewards, (actor,))
         for agent, reward in env.rewards.items():
             if reward != 0:
-                happened.reward.append((seats[agent].index, reward))
+                result.reward.append((seats[agent].index, reward))
 
-    def _list_due(self, happened: Happened) -> None:
+    def _list_due(self, result: EnvStepResult) -> None:
         """List those who act next."""
-        self._list(self._env.agent_selection, happened)
+        self._list(self._env.agent_selection, result)
 
     # ------------------------------------------------------------------------------------------ the rest
 
     def _audit(self, agent: Any) -> None:
-        """Note what `last` tells the selected agent that it was paid since it acted."""
+        """Note the reward of the selected agent since it acted, as `last` gives it."""
         try:
-            paid = self._env.last(observe=False)[1]
+            reward = self._env.last(observe=False)[1]
         except TypeError:  # one that was not made of PettingZoo's class
-            paid = self._env.last()[1]
-        if paid:
-            self._paid_by_last = agent, paid
+            reward = self._env.last()[1]
+        if reward:
+            self._last_reward = agent, reward
 
-    def _end_audit(self, happened: Happened) -> None:
-        """Raises Flaw if the first episode has paid by `last` alone: `rewards`, which PettingZoo adds up for it, stayed at 0."""
-        if happened.reward:
+    def _end_audit(self, result: EnvStepResult) -> None:
+        """Raise ContractViolation if the first episode has rewards in `last` only: `rewards`, which PettingZoo adds up for it, stayed at
+        0."""
+        if result.reward:
             self._audited = True
-        elif happened.over:
+        elif result.over:
             self._audited = True
-            if self._paid_by_last is not None:
-                agent, paid = self._paid_by_last
-                raise Flaw(
-                    f"paid the agent {agent!r} {paid} by last(), and nobody anything by rewards; set rewards of all agents in each step, "
+            if self._last_reward is not None:
+                agent, reward = self._last_reward
+                raise ContractViolation(
+                    f"paid the agent {agent!r} {reward} by last(), and nobody anything by rewards; set rewards of all agents in each step, "
                     "and let self._accumulate_rewards() add them up"
                 )
 
-    def _list(self, agent: Any, happened: Happened) -> None:
+    def _list(self, agent: Any, result: EnvStepResult) -> None:
         env, seat = self._env, self._seats[agent]
-        seen, mask = seat.see(env.observe(agent), env.infos.get(agent))
-        happened.due.append((seat.index, seen, mask))
+        observation, mask = seat.see(env.observe(agent), env.infos.get(agent))
+        result.due.append((seat.index, observation, mask))
 
-    def _bury(self, happened: Happened) -> None:
-        """Tell the end of those who died in this step, and let the dead step with None until a living agent is selected."""
+    def _close_dead(self, result: EnvStepResult) -> None:
+        """Close the agents that died in this step, and step dead agents with None until a living agent is selected."""
         env = self._env
         terminations, truncations = env.terminations, env.truncations
         for agent in list(env.agents):
-            if agent not in self._left and (terminations[agent] or truncations[agent]):
+            if agent not in self._reported_dead and (terminations[agent] or truncations[agent]):
                 close(
-                    happened,
+                    result,
                     self._seats[agent],
                     env.observe(agent),
                     env.infos.get(agent),
                     TERMINATED if terminations[agent] else TRUNCATED,
                 )
-                if self._counted is not None:
-                    self._counted.add(self._seats[agent].index, env.infos.get(agent))
-                self._left.add(agent)
+                if self._statistics is not None:
+                    self._statistics.add(self._seats[agent].index, env.infos.get(agent))
+                self._reported_dead.add(agent)
         if self._with_state:
-            happened.state = env.state()  # before the dead are removed
+            result.state = env.state()  # before the dead are removed
         while env.agents:
             agent = env.agent_selection
             if not (env.terminations[agent] or env.truncations[agent]):
@@ -188,26 +189,26 @@ class AecEnv:
                 self._audit(agent)
             env.step(None)
             if agent in env.agents:
-                raise Flaw(f"did not remove the dead agent {agent!r} when it stepped with None")
+                raise ContractViolation(f"did not remove the dead agent {agent!r} when it stepped with None")
 
-    def _note_who_is_there(self) -> None:
+    def _track_agents(self) -> None:
         now = set(self._env.agents)
-        for agent in self._there:
-            if agent not in now and agent not in self._left:
-                raise Flaw(f"removed the agent {agent!r}, which was neither terminated nor truncated")
-        self._there = list(self._env.agents)
-        self._left &= now  # an agent that was removed may come back
+        for agent in self._present:
+            if agent not in now and agent not in self._reported_dead:
+                raise ContractViolation(f"removed the agent {agent!r}, which was neither terminated nor truncated")
+        self._present = list(self._env.agents)
+        self._reported_dead &= now  # an agent that was removed may come back
 
 
 class CycleEnv(AecEnv):
     """One AEC environment that PettingZoo has turned into a parallel one: it moves when the last agent of a cycle has acted, so all of them
-    are due at once, as in PettingZoo's own conversion, but each is observed once only."""
+    are due simultaneously, as in PettingZoo's own conversion, but each is observed once only."""
 
-    def _act(self, actions: Sequence[Any], happened: Happened) -> None:
-        env, seats, earned = self._env, self._seats, happened.reward
+    def _act(self, actions: Sequence[Any], result: EnvStepResult) -> None:
+        env, seats, earned = self._env, self._seats, result.reward
         for agent in list(env.agents):
             if agent != env.agent_selection:
-                raise Flaw(
+                raise ContractViolation(
                     f"selected {env.agent_selection!r} when it was the turn of {agent!r} in a cycle; it is not parallelizable, so give "
                     "the option api='aec'"
                 )
@@ -220,34 +221,34 @@ class CycleEnv(AecEnv):
                 if reward != 0:
                     earned.append((seats[other].index, reward))
 
-    def _list_due(self, happened: Happened) -> None:
+    def _list_due(self, result: EnvStepResult) -> None:
         for agent in self._env.agents:
-            self._list(agent, happened)
+            self._list(agent, result)
 
 
-def close(happened: Happened, seat: AgentSeat, shown: Any, info: Any, how: int) -> None:
-    """Tell the end of one agent. Masks of those whose turn it was not are empty, and say nothing."""
-    seen, mask = seat.see(shown, info)
-    happened.gone.append((seat.index, seen, how))
+def close(result: EnvStepResult, seat: AgentSeat, raw_observation: Any, info: Any, how: int) -> None:
+    """Add the end of one agent to the result. Masks of agents whose turn it was not are empty and do not say anything."""
+    observation, mask = seat.see(raw_observation, info)
+    result.gone.append((seat.index, observation, how))
     if mask is None or seat.says_nothing(mask):
         mask = seat.legal
     if mask is not None:
-        happened.final_mask.append((seat.index, mask))
+        result.final_mask.append((seat.index, mask))
 
 
-def rendered(env: Any) -> NDArray[np.uint8] | str:
-    """What a PettingZoo or Gymnasium environment shows. Raises EnvError if it was made without a render_mode, or shows nothing."""
+def render_env(env: Any) -> NDArray[np.uint8] | str:
+    """Return what a PettingZoo or Gymnasium environment shows. Raises EnvError if it was made without a render_mode, or shows nothing."""
     if getattr(env, "render_mode", None) is None:
         raise EnvError(
             "the environment was made without a render_mode; give env.options.render=true in the scenario, or env.options.render_mode=ansi "
             "for text where it has any. A class of your own needs a parameter render_mode."
         )
-    shown = env.render()
-    if shown is None:
+    frame = env.render()
+    if frame is None:
         raise EnvError(
             f'render_mode={env.render_mode!r} draws on the screen and returns nothing; give render_mode="rgb_array".'
         )
-    return shown if isinstance(shown, str) else np.asarray(shown)
+    return frame if isinstance(frame, str) else np.asarray(frame)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -264,107 +265,111 @@ class ParallelEnv:
     """
 
     def __init__(
-        self, env: Any, seats: AgentSeats, *, with_state: bool = False, counted: EpisodeStatistics | None = None
+        self, env: Any, seats: AgentSeats, *, with_state: bool = False, statistics: EpisodeStatistics | None = None
     ) -> None:
         self._env = self.single = env
-        self._counted = counted
+        self._statistics = statistics
         self._seats = seats
         self._with_state = with_state
-        self._there: list[Any] = []  # whoever is due
-        self._shown: Mapping[Any, Any] = {}
+        self._present: list[Any] = []  # agents that are due
+        self._observations: Mapping[Any, Any] = {}
 
-    def reset(self, seed: int) -> Happened:
-        """See `PythonEnv.reset`."""
+    def reset(self, seed: int) -> EnvStepResult:
+        """Reset as `PythonEnv.reset` describes."""
         answer = self._env.reset(seed=seed)
         check_mappings("reset", answer, RESET_ALL)
-        shown, infos = answer
-        if self._counted is not None:
-            self._counted.begin()
-        happened = Happened()
-        self._list_due(happened, list(self._env.agents), shown, infos)
-        return happened
+        observations, infos = answer
+        if self._statistics is not None:
+            self._statistics.begin()
+        result = EnvStepResult()
+        self._list_due(result, list(self._env.agents), observations, infos)
+        return result
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        """See `PythonEnv.step`."""
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        """Step as `PythonEnv.step` describes."""
         seats = self._seats
-        taken = {agent: (seat := seats[agent]).act(actions[seat.index]) for agent in self._there}
-        answer = self._env.step(taken)
+        agent_actions = {agent: (seat := seats[agent]).act(actions[seat.index]) for agent in self._present}
+        answer = self._env.step(agent_actions)
         try:
-            return self._told(answer)
+            return self._result_of(answer)
         except (AttributeError, TypeError, ValueError):
             check_mappings("step", answer, STEP_ALL)
             raise
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8] | str:
-        """See `PythonEnv.render`. Raises EnvError if the environment was made without a render_mode."""
-        return rendered(self._env)
+        """Render as `PythonEnv.render` describes. Raises EnvError if the environment was made without a render_mode."""
+        return render_env(self._env)
 
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
 
-    def _told(self, answer: Any) -> Happened:
-        """What a step's answer says."""
-        shown, rewards, terminations, truncations, infos = answer
-        seats, happened = self._seats, Happened()
-        check_rewards(rewards, self._there)
+    def _result_of(self, answer: Any) -> EnvStepResult:
+        """Return what a step's answer says."""
+        observations, rewards, terminations, truncations, infos = answer
+        seats, result = self._seats, EnvStepResult()
+        check_rewards(rewards, self._present)
         check_ends(terminations, truncations)
         for agent, reward in rewards.items():
             if reward != 0:  # None, say, is no reward and becomes a flaw
-                happened.reward.append((seats[agent].index, reward))
+                result.reward.append((seats[agent].index, reward))
         alive = list(self._env.agents)
-        if True in terminations.values() or True in truncations.values() or alive != self._there:
-            alive = self._bury(happened, alive, shown, terminations, truncations, infos)
+        if True in terminations.values() or True in truncations.values() or alive != self._present:
+            alive = self._close_dead(result, alive, observations, terminations, truncations, infos)
         if not alive:
-            happened.over = TRUNCATED if any(how == TRUNCATED for _, _, how in happened.gone) else TERMINATED
-            if self._counted is not None:
-                happened.statistics = self._counted.totals()
+            result.over = TRUNCATED if any(how == TRUNCATED for _, _, how in result.gone) else TERMINATED
+            if self._statistics is not None:
+                result.statistics = self._statistics.totals()
             if self._with_state:
-                happened.state = self._env.state()
+                result.state = self._env.state()
         else:
-            self._list_due(happened, alive, shown, infos)
-        return happened
+            self._list_due(result, alive, observations, infos)
+        return result
 
-    def _bury(
+    def _close_dead(
         self,
-        happened: Happened,
+        result: EnvStepResult,
         alive: list[Any],
-        shown: Mapping[Any, Any],
+        observations: Mapping[Any, Any],
         terminations: Mapping[Any, Any],
         truncations: Mapping[Any, Any],
         infos: Mapping[Any, Any],
     ) -> list[Any]:
-        """Tell the end of those who died or left in this step; the others."""
-        for agent in self._there:
+        """Close the agents that died or left in this step. Returns the others."""
+        for agent in self._present:
             terminated = terminations.get(agent, False)
             if terminated or truncations.get(agent, False):
-                last = shown.get(agent)
+                last = observations.get(agent)
                 if last is None:
-                    last = self._shown[agent]
-                close(happened, self._seats[agent], last, infos.get(agent), TERMINATED if terminated else TRUNCATED)
-                if self._counted is not None:
-                    self._counted.add(self._seats[agent].index, infos.get(agent))
+                    last = self._observations[agent]
+                close(result, self._seats[agent], last, infos.get(agent), TERMINATED if terminated else TRUNCATED)
+                if self._statistics is not None:
+                    self._statistics.add(self._seats[agent].index, infos.get(agent))
             elif agent not in alive:
-                raise Flaw(f"removed the agent {agent!r}, which was neither terminated nor truncated{_WAITS}")
+                raise ContractViolation(
+                    f"removed the agent {agent!r}, which was neither terminated nor truncated{_WAITS}"
+                )
         return [a for a in alive if not (terminations.get(a, False) or truncations.get(a, False))]
 
     def _list_due(
-        self, happened: Happened, alive: list[Any], shown: Mapping[Any, Any], infos: Mapping[Any, Any]
+        self, result: EnvStepResult, alive: list[Any], observations: Mapping[Any, Any], infos: Mapping[Any, Any]
     ) -> None:
-        seats, due = self._seats, happened.due
+        seats, due = self._seats, result.due
         for agent in alive:
-            if agent not in shown:
-                raise Flaw(f"gave no observation for the agent {agent!r}, which is among its agents{_WAITS}")
+            if agent not in observations:
+                raise ContractViolation(
+                    f"gave no observation for the agent {agent!r}, which is among its agents{_WAITS}"
+                )
             seat = seats[agent]
-            due.append((seat.index, *seat.see(shown[agent], infos.get(agent))))
-        self._there, self._shown = alive, shown
+            due.append((seat.index, *seat.see(observations[agent], infos.get(agent))))
+        self._present, self._observations = alive, observations
         if self._with_state:
-            happened.state = self._env.state()
+            result.state = self._env.state()
 
 
 Api: TypeAlias = Literal["auto", "aec", "parallel"]
@@ -382,13 +387,27 @@ def zoo_vector(
     forget: Callable[[Any], None] | None = None,
     vector: Callable[..., PythonVectorEnv] = PythonVectorEnv,
 ) -> PythonVectorEnv:
-    """A vector of `num_envs` environments that `make` makes, each with PettingZoo's AEC or parallel interface.
+    """Make a vector of PettingZoo environments with the AEC or the parallel interface.
 
-    id: what to call it in messages. restarts: see `PythonVectorEnv`. agent_order: names of all agents, in the order in which they are
-    listed; None: as possible_agents has them, which may be another in another process. prepare, forget: see `AecEnv`. vector: what is made,
-    with the arguments of `PythonVectorEnv`. PettingZoo's own wrappers around an environment are taken off: Ludus checks actions and order
-    itself.
-    Raises EnvError for one without `possible_agents`, or with spaces that policies cannot play; ConfigError for teams that do not fit.
+    PettingZoo's own wrappers around an environment are removed: Ludus checks actions and order itself.
+
+    Args:
+        make: Makes one environment.
+        num_envs: Number of environments.
+        id: What to call it in messages.
+        sides: Who plays whom.
+        restarts: As in `PythonVectorEnv`.
+        agent_order: Names of all agents, in the order in which they are listed; None: as possible_agents has them, which may be another in
+            another process.
+        prepare: As in `AecEnv`; forget likewise.
+        vector: What is made, with the arguments of `PythonVectorEnv`.
+
+    Returns:
+        The vector.
+
+    Raises:
+        EnvError: There is no `possible_agents`, or policies cannot play a space.
+        ConfigError: Teams do not fit.
     """
     first = make()
     bare, cycle, clip = _bare(first)
@@ -406,33 +425,35 @@ def zoo_vector(
         counts=True,
     )
     players = [agent.player for agent in spec.agents]
-    kept = [bare]  # made already: the vector's first
+    probes = [bare]  # made already: the vector's first
 
-    def made() -> PythonEnv:
-        env = kept.pop() if kept else _bare(make())[0]
-        counted = EpisodeStatistics(spec.statistics, players) if spec.statistics else None
+    def new_env() -> PythonEnv:
+        env = probes.pop() if probes else _bare(make())[0]
+        statistics = EpisodeStatistics(spec.statistics, players) if spec.statistics else None
         if not hasattr(env, "agent_selection") and not hasattr(env, "observe"):
-            return ParallelEnv(env, AgentSeats(seats), with_state=sides.state, counted=counted)
+            return ParallelEnv(env, AgentSeats(seats), with_state=sides.state, statistics=statistics)
         kind = CycleEnv if cycle else AecEnv
-        return kind(env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, counted=counted)
+        return kind(
+            env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, statistics=statistics
+        )
 
-    return vector(made, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, kept=kept)
+    return vector(new_env, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, probes=probes)
 
 
-def made_with(id: str, entry: str | Callable[..., Any], options: Mapping[str, Any]) -> Callable[[], Any]:
-    """What makes the environment of `module:function` with these options. It raises ConfigError if it does not take them, or a package is
-    missing (with what to install), and EnvError if anything else goes wrong."""
+def env_creator(id: str, entry: str | Callable[..., Any], options: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return what makes the environment of `module:function` with these options. It raises ConfigError if it does not take them, or a
+    package is missing (with what to install), and EnvError if anything else goes wrong."""
     return partial(_make, id, entry, dict(options))
 
 
 def check_api(api: str) -> None:
-    """Raises ConfigError for an interface that there is not."""
+    """Raise ConfigError for an interface that there is not."""
     if api not in get_args(Api):
         raise ConfigError(f"api={api!r} was given; allowed: {', '.join(get_args(Api))}.")
 
 
-def shown_as(render: bool) -> dict[str, str]:
-    """The options that make an environment able to show itself, if it is to."""
+def render_options(render: bool) -> dict[str, str]:
+    """Return the options that make an environment able to show itself, if it is to."""
     return {"render_mode": "rgb_array"} if render else {}
 
 
@@ -457,7 +478,7 @@ def _make(id: str, entry: str | Callable[..., Any], options: dict[str, Any]) -> 
 
 
 def _check_options(id: str, creator: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raises ConfigError, with the nearest one, for an option that neither the environment nor `Sides` has."""
+    """Raise ConfigError, with the nearest one, for an option that neither the environment nor `Sides` has."""
     parameters = inspect.signature(creator).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return
@@ -467,7 +488,8 @@ def _check_options(id: str, creator: Callable[..., Any], options: Mapping[str, A
 
 
 def _bare(env: Any) -> tuple[Any, bool, bool]:
-    """(the environment without PettingZoo's wrappers, whether it is played in cycles, whether actions are clipped into their spaces).
+    """Return (the environment without PettingZoo's wrappers, whether it is played in cycles, whether actions are clipped into their
+    spaces).
 
     The wrappers that are taken off: those that check the order of calls, out-of-bounds and illegal actions, which Ludus refuses before;
     the one that clips; and the conversions between the two interfaces, where the other side can be played itself.
@@ -490,7 +512,7 @@ def _bare(env: Any) -> tuple[Any, bool, bool]:
 
 
 def _agents(env: Any, id: str) -> list[Any]:
-    """All that may ever appear. Raises EnvError if it does not say, or names one twice."""
+    """Return all that may ever appear. Raises EnvError if it does not say, or names one twice."""
     agents = getattr(env, "possible_agents", None)
     if not agents:
         raise EnvError(f"{id} has no possible_agents; Ludus needs all agents that may ever appear, from the beginning.")
@@ -500,7 +522,8 @@ def _agents(env: Any, id: str) -> list[Any]:
 
 
 def _ordered(agents: list[Any], order: Sequence[str] | None) -> list[Any]:
-    """Agents in the order of their names, if these are their names; else as they are, and whoever asked finds others."""
+    """Return the agents in the order of their names, if these are their names; otherwise unchanged, and the caller reports the
+    difference."""
     by_name = {str(agent): agent for agent in agents}
     return agents if order is None or by_name.keys() != set(order) else [by_name[name] for name in order]
 
@@ -516,13 +539,13 @@ def _spaces(env: Any, agent: Any, id: str) -> tuple[Space[Any], Space[Any]]:
 
 
 def _first_infos(env: Any, id: str) -> Mapping[Any, Any]:
-    """What the first reset tells each agent."""
+    """Return what the first reset tells each agent."""
     try:
         answer = env.reset(seed=0)
         if answer is not None:
             check_mappings("reset", answer, RESET_ALL)
         infos = env.infos if answer is None else answer[1]
-    except Flaw as flaw:
+    except ContractViolation as flaw:
         raise EnvError(f"{id} {flaw}.") from None
     except Exception as error:
         raise EnvError(f"{id} raised {type(error).__name__} in its first reset: {error}.") from error
@@ -532,7 +555,7 @@ def _first_infos(env: Any, id: str) -> Mapping[Any, Any]:
 
 
 def _state_space(env: Any, id: str) -> Space[Any]:
-    """The space of `env.state()`. Raises EnvError if there is none."""
+    """Return the space of `env.state()`. Raises EnvError if there is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

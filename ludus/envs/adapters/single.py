@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import AgentSpec, Determinism, EnvSpec
-from ludus.envs.adapters.agent_seats import EpisodeStatistics, statistics_named
-from ludus.envs.adapters.step_checks import RESET, STEP, TRUTHS, check_answer, check_flags, check_mapping, drawn
+from ludus.envs.adapters.agent_seats import EpisodeStatistics, check_statistics
+from ludus.envs.adapters.step_checks import RESET, STEP, TRUTHS, call_renderer, check_answer, check_flags, check_mapping
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
-from ludus.envs.python_vector import Flaw, Happened, PythonVectorEnv, SingleAgentVectorEnv
+from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonVectorEnv, SingleAgentVectorEnv
 from ludus.envs.spaces import (
     MASK,
     Choices,
@@ -45,10 +45,10 @@ def one_agent(
     max_decisions: int | None = None,
     statistics: Sequence[str] = (),
 ) -> EnvSpec:
-    """One player with one agent; spaces are those that policies see (see `ludus.envs.spaces`). Raises EnvError for spaces that they
-    cannot play."""
-    seen, _ = observation_space(observation, what=id)
-    agent = AgentSpec("agent", 0, seen, from_zero(action_space(action, what=id)))
+    """Return the spec of one player with one agent; spaces are those that policies see (see `ludus.envs.spaces`). Raises EnvError for
+    spaces that they cannot play."""
+    box, _ = observation_space(observation, what=id)
+    agent = AgentSpec("agent", 0, box, from_zero(action_space(action, what=id)))
     return EnvSpec(
         id=id,
         agents=(agent,),
@@ -56,7 +56,7 @@ def one_agent(
         symmetry=((0,),),
         max_decisions=max_decisions,
         determinism=determinism,
-        statistics=statistics_named(statistics),
+        statistics=check_statistics(statistics),
     )
 
 
@@ -68,28 +68,40 @@ def single_env(
     restarts: int = 0,
     statistics: Sequence[str] = (),
 ) -> VectorEnv:
-    """A vector of `num_envs` environments that `make` makes. id: what to call it in messages. restarts: see `PythonVectorEnv`.
+    """Make a vector of environments with Gymnasium's interface.
 
-    Legal actions (see `Choices`; not of a Box) become masks: those beside the observation (`MaskedObservation`), in info["action_mask"] if
-    the first reset gives one, or what the method `action_masks` answers. Each episode is seeded anew. statistics: names of what
-    info["statistics"] tells at the end of an episode. Raises EnvError for spaces that policies cannot play, or if the first environment
-    cannot be reset; ConfigError for names that are none.
+    Legal actions (see `Choices`; not of a Box) become masks: those in the observation (`MaskedObservation`), in info["action_mask"] if the
+    first reset gives one, or of the method `action_masks`. Each episode has a new seed.
+
+    Args:
+        make: Makes one environment.
+        num_envs: Number of environments.
+        id: What to call it in messages.
+        restarts: As in `PythonVectorEnv`.
+        statistics: Names of what info["statistics"] holds at the end of an episode.
+
+    Returns:
+        The vector.
+
+    Raises:
+        EnvError: Policies cannot play a space, or the first environment cannot be reset.
+        ConfigError: Names are not valid.
     """
     first = make()
     limit = getattr(getattr(first, "spec", None), "max_episode_steps", None)
     limit = limit if isinstance(limit, int) and limit > 0 else None  # a class of one's own may call anything its spec
     beside = MaskedObservation.of(first.observation_space, first.action_space, what=id)
-    seen = first.observation_space if beside is None else beside.space
-    spec = one_agent(id, seen, first.action_space, max_decisions=limit, statistics=statistics)
+    observation = first.observation_space if beside is None else beside.space
+    spec = one_agent(id, observation, first.action_space, max_decisions=limit, statistics=statistics)
     masked = beside is not None or (not isinstance(first.action_space, Box) and _gives_masks(first, id))
-    kept = [first]  # made already: the vector's first
+    probes = [first]  # made already: the vector's first
 
-    def made() -> Single:
-        return Single(kept.pop() if kept else make(), id, masked=masked, statistics=spec.statistics)
+    def new_env() -> Single:
+        return Single(probes.pop() if probes else make(), id, masked=masked, statistics=spec.statistics)
 
     if not masked and not restarts and not spec.statistics:
-        return SingleAgentVectorEnv(made, num_envs, spec=spec, masked=(False,), kept=kept)
-    return PythonVectorEnv(made, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts, kept=kept)
+        return SingleAgentVectorEnv(new_env, num_envs, spec=spec, masked=(False,), probes=probes)
+    return PythonVectorEnv(new_env, num_envs, spec=spec, masked=(masked,), restarts_allowed=restarts, probes=probes)
 
 
 def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
@@ -100,13 +112,13 @@ def _gives_masks(env: gymnasium.Env[Any, Any], id: str) -> bool:
     try:
         check_answer("reset", answer, RESET)
         check_mapping("reset", answer[1], "info", names=RESET)
-    except Flaw as flaw:
+    except ContractViolation as flaw:
         raise EnvError(f"{id} {flaw}.") from None
     return MASK in answer[1] or _mask_method(env) is not None
 
 
 def _mask_method(env: gymnasium.Env[Any, Any]) -> Callable[[], Any] | None:
-    """The method that tells legal actions, of an environment or of what it wraps."""
+    """Return the method that tells legal actions, of an environment or of what it wraps."""
     look = getattr(env, "get_wrapper_attr", partial(getattr, env))
     try:
         method = look(_METHOD)
@@ -120,7 +132,7 @@ class Single:
 
     def __init__(self, env: gymnasium.Env[Any, Any], id: str, *, masked: bool, statistics: Sequence[str] = ()) -> None:
         self._env = self.single = env
-        self._counted = EpisodeStatistics(statistics, [0])
+        self._statistics = EpisodeStatistics(statistics, [0])
         self._last: Any = None  # what was told at the end of an episode
         self._id = id
         self._beside = MaskedObservation.of(env.observation_space, env.action_space, what=id)
@@ -133,36 +145,36 @@ class Single:
         self._ask = None if self._beside is not None or not masked else _mask_method(env)
         self._direct = self._beside is None and self._ask is None and self._encode is None
 
-    def reset(self, seed: int) -> Happened:
+    def reset(self, seed: int) -> EnvStepResult:
         answer = self._env.reset(seed=seed)
         check_answer("reset", answer, RESET)
-        seen, info = answer
+        observation, info = answer
         check_mapping("reset", info, "info", names=RESET)
-        seen, mask = self._see(seen, info.get(MASK), goes_on=True)
-        return Happened(due=[(0, seen, mask)])
+        observation, mask = self._split_mask(observation, info.get(MASK), goes_on=True)
+        return EnvStepResult(due=[(0, observation, mask)])
 
-    def step(self, actions: Sequence[Any]) -> Happened:
-        seen, reward, how, mask = self.advance(actions[0])
+    def step(self, actions: Sequence[Any]) -> EnvStepResult:
+        observation, reward, how, mask = self.advance(actions[0])
         if how:
             mask = mask if how == TRUNCATED else None  # what was cut off is bootstrapped
             final_mask = [(0, mask)] if mask is not None and not self._says_nothing(mask) else []
-            self._counted.begin()
-            if self._counted.names:
-                self._counted.add(0, self._last)
-            return Happened(
+            self._statistics.begin()
+            if self._statistics.names:
+                self._statistics.add(0, self._last)
+            return EnvStepResult(
                 reward=[(0, reward)],
-                gone=[(0, seen, how)],
+                gone=[(0, observation, how)],
                 final_mask=final_mask,
                 over=how,
-                statistics=self._counted.totals(),
+                statistics=self._statistics.totals(),
             )
-        return Happened(due=[(0, seen, mask)], reward=[(0, reward)])
+        return EnvStepResult(due=[(0, observation, mask)], reward=[(0, reward)])
 
     def advance(self, action: Any) -> tuple[Any, Any, int, Any]:
-        """See `SingleAgentEnv.advance`."""
+        """Step as `SingleAgentEnv.advance` describes."""
         answer: Any = self._env.step(action if self._plain else self._with_form(action))
         try:
-            seen, reward, terminated, truncated, info = answer
+            observation, reward, terminated, truncated, info = answer
             mask = info.get(MASK)
         except (AttributeError, TypeError, ValueError):
             check_answer("step", answer, STEP)
@@ -174,43 +186,43 @@ class Single:
         if how:
             self._last = info
         if mask is not None or not self._direct:
-            seen, mask = self._see(seen, mask, goes_on=how != TERMINATED)
-        return seen, reward, how, mask
+            observation, mask = self._split_mask(observation, mask, goes_on=how != TERMINATED)
+        return observation, reward, how, mask
 
     def _with_form(self, action: Any) -> Any:
         action = action + self._start
         return action if self._form is None else np.reshape(action, self._form[0]).astype(self._form[1])
 
-    def _see(self, seen: Any, mask: Any, *, goes_on: bool) -> tuple[Any, Any]:
-        """(observation, mask) of what was shown and what `info` holds. goes_on: more may be decided after it."""
+    def _split_mask(self, observation: Any, mask: Any, *, goes_on: bool) -> tuple[Any, Any]:
+        """Return (observation, mask) of what was shown and what `info` holds. goes_on: more may be decided after it."""
         if mask is not None and self._no_masks:
-            raise Flaw(_UNEXPECTED)
+            raise ContractViolation(_UNEXPECTED)
         if self._beside is not None:
             try:
-                mask, seen = self._beside.parts(seen)
+                mask, observation = self._beside.parts(observation)
             except ValueError as error:
-                raise Flaw(f"gave {error}") from error
+                raise ContractViolation(f"gave {error}") from error
         elif self._ask is not None and mask is None and goes_on:
             mask = self._ask()
-        return seen if self._encode is None else self._encode(seen), mask
+        return observation if self._encode is None else self._encode(observation), mask
 
     def _says_nothing(self, mask: Any) -> bool:
         return self._choices is None or self._choices.says_nothing(mask)
 
     @property
     def game(self) -> object:
-        """See `PythonEnv.game`."""
+        """Return the environment's object as `PythonEnv.game` describes."""
         return self._env
 
     def render(self) -> NDArray[np.uint8] | str:
-        """Raises EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
-        shown: object = drawn(self._id, self._env.render) if self._mode else None
-        if isinstance(shown, list) and shown:
-            shown = shown[-1]
-        if isinstance(shown, str):
-            return shown
-        if isinstance(shown, np.ndarray):
-            return shown
+        """Raise EnvError if the environment was not made to render, or cannot; ConfigError for a missing package."""
+        frame: object = call_renderer(self._id, self._env.render) if self._mode else None
+        if isinstance(frame, list) and frame:
+            frame = frame[-1]
+        if isinstance(frame, str):
+            return frame
+        if isinstance(frame, np.ndarray):
+            return frame
         raise EnvError(
             f"{self._id} has nothing to show (render mode {self._mode}); make it with render=True (env.options.render=true in the scenario;"
             " a class of your own needs a parameter render_mode)."

@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core.errors import EnvError, LudusError
 from ludus.core.packages import missing_package
-from ludus.envs.python_vector import Flaw
+from ludus.envs.python_vector import ContractViolation
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -22,67 +22,69 @@ _SHOWN = 60  # characters of a value in a message
 
 
 def check_answer(call: str, answer: Any, names: Sequence[str]) -> None:
-    """Raise Flaw for an answer that is no tuple of these. call: "reset" or "step"."""
+    """Raise ContractViolation for an answer that is no tuple of these. call: "reset" or "step"."""
     if not isinstance(answer, tuple | list) or len(answer) != len(names):
-        given = f"{len(answer)} values" if isinstance(answer, tuple) else _short(answer)
-        raise Flaw(f"returned {given} from {call}; expected the tuple ({', '.join(names)})")
+        description = f"{len(answer)} values" if isinstance(answer, tuple) else _short(answer)
+        raise ContractViolation(f"returned {description} from {call}; expected the tuple ({', '.join(names)})")
 
 
-def check_mapping(call: str, given: Any, name: str, *, names: Sequence[str]) -> None:
-    """Raise Flaw for something that should be a mapping, and is none. names: what the whole answer consists of."""
-    if not isinstance(given, Mapping):
-        raise Flaw(
-            f"returned the {name} {_short(given)} from {call}; expected a mapping, as in the tuple ({', '.join(names)})"
+def check_mapping(call: str, value: Any, name: str, *, names: Sequence[str]) -> None:
+    """Raise ContractViolation for something that should be a mapping, and is none. names: what the whole answer consists of."""
+    if not isinstance(value, Mapping):
+        raise ContractViolation(
+            f"returned the {name} {_short(value)} from {call}; expected a mapping, as in the tuple ({', '.join(names)})"
         )
 
 
 def check_mappings(call: str, answer: Any, names: Sequence[str]) -> None:
-    """Raise Flaw for an answer that is no tuple of mappings of agents."""
+    """Raise ContractViolation for an answer that is no tuple of mappings of agents."""
     check_answer(call, answer, names)
-    for given, name in zip(answer, names, strict=True):
-        check_mapping(call, given, name, names=names)
+    for value, name in zip(answer, names, strict=True):
+        check_mapping(call, value, name, names=names)
 
 
 def check_rewards(rewards: Mapping[Any, Any], acted: Iterable[Any]) -> None:
-    """Raise Flaw if an agent that acted is paid nothing, not even 0."""
+    """Raise ContractViolation if an agent that acted has no reward, not even 0."""
     for agent in acted:
         if agent not in rewards:
-            raise Flaw(
+            raise ContractViolation(
                 f"gave no reward for the agent {agent!r}, which acted; expected one for each agent that did, 0 too"
             )
 
 
 def check_flags(terminated: Any, truncated: Any) -> None:
-    """Raise Flaw for an end that is no truth: [False] and "no", say, count as true."""
-    for name, given in (("terminated", terminated), ("truncated", truncated)):
-        if given.__class__ not in TRUTHS and not _is_flag(given):
-            raise Flaw(f"returned {name}={_short(given)} from step; expected true or false")
+    """Raise ContractViolation for an end that is no truth: [False] and "no", say, count as true."""
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        if value.__class__ not in TRUTHS and not _is_flag(value):
+            raise ContractViolation(f"returned {name}={_short(value)} from step; expected true or false")
 
 
 def check_ends(terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
-    """Raise Flaw for an agent's end that is no truth."""
+    """Raise ContractViolation for an agent's end that is no truth."""
     for name, ends in (("terminations", terminations), ("truncations", truncations)):
         if not TRUTHS.issuperset(map(type, ends.values())):
-            for agent, given in ends.items():
-                if not _is_flag(given):
-                    raise Flaw(f"gave the agent {agent!r} {_short(given)} in its {name}; expected true or false")
+            for agent, value in ends.items():
+                if not _is_flag(value):
+                    raise ContractViolation(
+                        f"gave the agent {agent!r} {_short(value)} in its {name}; expected true or false"
+                    )
 
 
-def _is_flag(given: Any) -> bool:
+def _is_flag(value: Any) -> bool:
     """Whether it is one truth, or a whole number that stands for it."""
     return (
-        not isinstance(given, list | tuple | Mapping) and np.size(given) == 1 and np.asarray(given).dtype.kind in "biu"
+        not isinstance(value, list | tuple | Mapping) and np.size(value) == 1 and np.asarray(value).dtype.kind in "biu"
     )
 
 
-def one_flag(given: Any, name: str) -> bool:
-    """Whether an episode ended, of a flag, or of one flag per agent if they agree. Raises Flaw for anything else."""
-    flags = np.asarray(list(given.values()) if isinstance(given, Mapping) else given)
+def one_flag(value: Any, name: str) -> bool:
+    """Whether an episode ended, of a flag, or of one flag per agent if they agree. Raises ContractViolation for anything else."""
+    flags = np.asarray(list(value.values()) if isinstance(value, Mapping) else value)
     if flags.dtype.kind not in "biu" or not flags.size:
-        raise Flaw(f"returned {name}={_short(given)} from step; expected true or false")
+        raise ContractViolation(f"returned {name}={_short(value)} from step; expected true or false")
     if flags.any() != flags.all():
-        raise Flaw(
-            f"returned {name}={_short(given)} from step; expected one end for all agents (PettingZoo's interface is for those that "
+        raise ContractViolation(
+            f"returned {name}={_short(value)} from step; expected one end for all agents (PettingZoo's interface is for those that "
             "leave one by one)"
         )
     return bool(flags.any())
@@ -101,8 +103,9 @@ _VIRTUAL = " Without a screen, run the command under `xvfb-run -a`, which brings
 _MUJOCO = " Without a screen, MuJoCo draws with MUJOCO_GL=egl in the environment of the command."
 
 
-def drawn(id: str, draw: Callable[[], Any]) -> Any:
-    """What `draw` gives. Raises EnvError with advice where there is no screen, ConfigError with what to install for a missing package."""
+def call_renderer(id: str, draw: Callable[[], Any]) -> Any:
+    """Return what `draw` gives. Raises EnvError with advice where there is no screen, ConfigError with what to install for a missing
+    package."""
     try:
         return draw()
     except LudusError:
@@ -110,9 +113,9 @@ def drawn(id: str, draw: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:
         if _missing(error):
             raise missing_package(f"drawing {id}", error) from error
-        said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".")
-        advice = "" if not _SCREEN.search(said) else _MUJOCO if "mjr_" in said else _VIRTUAL
-        raise EnvError(f"{id} cannot be drawn: {said}.{advice}") from error
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(".")
+        advice = "" if not _SCREEN.search(message) else _MUJOCO if "mjr_" in message else _VIRTUAL
+        raise EnvError(f"{id} cannot be drawn: {message}.{advice}") from error
 
 
 def _missing(error: BaseException | None) -> bool:

@@ -25,14 +25,26 @@ def functional_vector(
     options: Mapping[str, Any],
     defaults: Callable[[FunctionalEnv], Mapping[str, Any]] | None = None,
 ) -> JaxVectorEnv:
-    """The vector of `make(what is not among the options of Sides)`. defaults: of options of `Sides`, by the environment.
+    """Make the vector of a functional environment.
 
-    Raises what `make` raises, ConfigError for options that it does not take, and for state=true where there is none."""
-    name = _named(id, options)
+    Args:
+        id: What to call it in messages.
+        make: Makes the environment of the options that `Sides` does not have.
+        num_envs: Number of environments.
+        options: Those of the id.
+        defaults: Makes defaults of options of `Sides`, of the environment.
+
+    Returns:
+        The vector, on the CPU.
+
+    Raises:
+        ConfigError: An option is not taken, or state=true was given where there is no state; and what `make` raises.
+    """
+    name = _cache_key(id, options)
     program = None if name is None else _programs.get(name)
     if program is None:
         _, rest = split_options(options)
-        env = _made(id, make, rest)
+        env = _make_env(id, make, rest)
         known = {} if defaults is None else dict(defaults(env))
         teams = known.get("teams")
         if options.get("teams", teams) != teams:  # what is known of players is so of other ones
@@ -51,15 +63,15 @@ def functional_vector(
     return JaxVectorEnv(program, num_envs)
 
 
-def _named(id: str, options: Mapping[str, Any]) -> str | None:
-    """What the same environment is found by; None where options are not data: two functions may look alike."""
+def _cache_key(id: str, options: Mapping[str, Any]) -> str | None:
+    """Return what the same environment is found by; None where options are not data: two functions may look the same."""
     try:
         return f"{id} {json.dumps(list(options.items()))}"
     except TypeError:
         return None
 
 
-def _made(id: str, make: Callable[[Mapping[str, Any]], FunctionalEnv], options: Mapping[str, Any]) -> FunctionalEnv:
+def _make_env(id: str, make: Callable[[Mapping[str, Any]], FunctionalEnv], options: Mapping[str, Any]) -> FunctionalEnv:
     try:
         return make(options)
     except (LudusError, ImportError):

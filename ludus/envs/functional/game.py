@@ -18,7 +18,7 @@ from ludus.envs.adapters.agent_seats import AgentName, Sides, seat_agents
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.spaces import Choices
 
-# Before JAX looks for devices: a card is shared with torch, so not most of its memory is taken at once.
+# Before JAX looks for devices: a GPU is shared with torch, so most of its memory is not reserved in advance.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -35,9 +35,15 @@ KEY = Struct((2,), np.uint32)
 # One environment, as a package's adapter describes it.
 
 
-class Seen(NamedTuple):
-    """What N agents see of one environment. observation: float32, an array for each. mask: bool[A] legal actions of each, or None. due:
-    bool[N], must act now. state: for central critics, or None."""
+class AgentViews(NamedTuple):
+    """What N agents see of one environment.
+
+    Attributes:
+        observation: float32, an array for each agent.
+        mask: bool[A], legal actions of each, or None.
+        due: bool[N], agents that must act now.
+        state: For central critics, or None.
+    """
 
     observation: tuple[Value, ...]
     mask: tuple[Value, ...] | None
@@ -45,8 +51,14 @@ class Seen(NamedTuple):
     state: Value | None = None
 
 
-class Earned(NamedTuple):
-    """What a step brought. reward: float32[N]. terminated, truncated: bool."""
+class StepOutcome(NamedTuple):
+    """Rewards and ends of a step.
+
+    Attributes:
+        reward: float32[N].
+        terminated: bool.
+        truncated: bool.
+    """
 
     reward: Value
     terminated: Value
@@ -56,7 +68,11 @@ class Earned(NamedTuple):
 class FunctionalEnv(Protocol):
     """One environment as pure functions, which JAX can trace.
 
-    spaces: by agent, (observations, actions). masked: whether there are masks. state: the space of `Seen.state`, if there is one.
+    Attributes:
+        id: What to call it in messages.
+        spaces: By agent, (observations, actions).
+        masked: Whether there are masks.
+        state: The space of `AgentViews.state`, if there is one.
     """
 
     @property
@@ -68,39 +84,60 @@ class FunctionalEnv(Protocol):
     @property
     def state(self) -> Space[Any] | None: ...
 
-    def init(self, key: Value) -> tuple[Value, Seen]:
-        """A new episode, from a key uint32[2]."""
+    def init(self, key: Value) -> tuple[Value, AgentViews]:
+        """Begin an episode.
+
+        Args:
+            key: uint32[2], of JAX.
+
+        Returns:
+            (state, what the agents see).
+        """
         ...
 
-    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, Seen, Earned]:
-        """actions: of each agent; of those who are not due any. All chance in the step comes from the key."""
+    def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, AgentViews, StepOutcome]:
+        """Step.
+
+        Args:
+            state: Of the environment.
+            actions: Of each agent; of an agent that is not due, any action.
+            key: uint32[2]; all random numbers of the step come from it.
+
+        Returns:
+            (the next state, what the agents see, rewards and ends).
+        """
         ...
 
-    def final(self, state: Value, seen: Seen) -> tuple[Value, ...]:
-        """What each agent sees when the episode is over, of what `step` gave."""
+    def final(self, state: Value, views: AgentViews) -> tuple[Value, ...]:
+        """Return what each agent sees when the episode is over.
+
+        Args:
+            state: The last state.
+            views: What `step` returned.
+        """
         ...
 
 
 def fit(value: Value) -> Value:
-    """As observations are: float32. Bytes are flags and small counts in the packages that are played here, and no pixels."""
+    """Convert to float32, as observations are. Bytes are flags and small counts in the packages that are played here, and no pixels."""
     return jnp.asarray(value).astype(jnp.float32)
 
 
 def flat(tree: Value) -> Value:
-    """float32[n]: the leaves of a nested observation one after the other; a single leaf keeps its shape."""
+    """Return float32[n]: the leaves of a nested observation, concatenated; a single leaf keeps its shape."""
     leaves = jax.tree.leaves(tree)
     if len(leaves) == 1:
         return fit(leaves[0])
     return jnp.concatenate([jnp.asarray(leaf).astype(jnp.float32).reshape(-1) for leaf in leaves])
 
 
-def shown_space(observation: Any) -> spaces.Box:
-    """The space of observations of this shape (`jax.eval_shape` gives it)."""
+def unbounded_box(observation: Any) -> spaces.Box:
+    """Return the space of observations of this shape (`jax.eval_shape` gives it)."""
     return spaces.Box(-np.inf, np.inf, observation.shape, np.float32)
 
 
-def own_space(space: Any, *, what: str) -> Space[Any]:
-    """A space of gymnax's and JaxMARL's own classes, which are named as Gymnasium's. Raises EnvError for others."""
+def to_gymnasium_space(space: Any, *, what: str) -> Space[Any]:
+    """Return a space of gymnax's and JaxMARL's own classes, which are named as Gymnasium's. Raises EnvError for others."""
     kind = type(space).__name__
     if kind == "Discrete":
         return spaces.Discrete(int(space.n))
@@ -117,11 +154,15 @@ def own_space(space: Any, *, what: str) -> Space[Any]:
 # E environments. Rows of a player are (environment, agent), as slots are.
 
 
-class Shown(NamedTuple):
-    """What a step of E environments brought, for P players of n agents each, [E × n, …] a player.
+class BatchedStep(NamedTuple):
+    """A step of E environments, for P players of n agents each, [E × n, …] a player.
 
-    observation, mask, due: of the decisions that are due now, new episodes' included. reward: float32. over: uint8[E], how an episode ended
-    in this step, or GOES_ON. final, final_mask: before new episodes began; read where over. state, final_state: [E, …], or None.
+    Attributes:
+        observation: Of the decisions that are due now, new episodes' included; mask and due likewise.
+        reward: float32.
+        over: uint8[E], how an episode ended in this step, or GOES_ON.
+        final: Before new episodes began, read where over; final_mask likewise.
+        state: [E, …], or None; final_state likewise, read where over.
     """
 
     observation: tuple[Value, ...]
@@ -135,9 +176,15 @@ class Shown(NamedTuple):
     final_state: Value | None
 
 
-class Carry(NamedTuple):
-    """E environments between steps. state: the package's, each leaf [E, …]. seed: uint32[E, 2], the two halves of each environment's seed.
-    episode, length: int32[E]. key: uint32[E, 2], of the episodes."""
+class BatchedState(NamedTuple):
+    """E environments between steps.
+
+    Attributes:
+        state: The package's, each leaf [E, …].
+        seed: uint32[E, 2], the two halves of each environment's seed.
+        episode: int32[E]; length likewise.
+        key: uint32[E, 2], of the episodes.
+    """
 
     state: Value
     seed: Value
@@ -191,16 +238,16 @@ class Program:
 
     # ------------------------------------------------------------------------------------------ compiled
 
-    def _begin(self, seed: Value) -> tuple[Carry, Shown]:
+    def _begin(self, seed: Value) -> tuple[BatchedState, BatchedStep]:
         num_envs = seed.shape[0]
         nothing = jnp.zeros(num_envs, jnp.int32)
-        key, state, seen = self._new(seed, nothing)
+        key, state, views = self._new(seed, nothing)
         reward = jnp.zeros((num_envs, len(self.env.spaces)), jnp.float32)
         over = jnp.full(num_envs, GOES_ON, jnp.uint8)
-        shown = self._shown(seen, seen, seen.observation, reward, over)
-        return Carry(_strong(state), seed, nothing, nothing, key), shown
+        batch = self._batched_step(views, views, views.observation, reward, over)
+        return BatchedState(_strong(state), seed, nothing, nothing, key), batch
 
-    def _step(self, carry: Carry, actions: tuple[Value, ...]) -> tuple[Carry, Shown]:
+    def _step(self, carry: BatchedState, actions: tuple[Value, ...]) -> tuple[BatchedState, BatchedStep]:
         keys = jax.vmap(jax.random.fold_in)(carry.key, carry.length + 1)
         state, last, earned = jax.vmap(self.env.step)(carry.state, self._by_agent(actions), keys)
         state = jax.tree.map(lambda now, before: jnp.asarray(now).astype(before.dtype), state, carry.state)
@@ -208,53 +255,55 @@ class Program:
         over = earned.terminated | earned.truncated
         how = jnp.where(earned.terminated, TERMINATED, jnp.where(over, TRUNCATED, GOES_ON)).astype(jnp.uint8)
 
-        def begun() -> tuple[Value, ...]:
-            key, new, seen = self._new(carry.seed, carry.episode + 1)
+        def start_next() -> tuple[Value, ...]:
+            key, new, views = self._new(carry.seed, carry.episode + 1)
             final = jax.vmap(self.env.final)(state, last)
-            return _chosen(over, (key, new, seen), (carry.key, state, last)), final
+            return _select(over, (key, new, views), (carry.key, state, last)), final
 
-        def gone_on() -> tuple[Value, ...]:
+        def continue_episodes() -> tuple[Value, ...]:
             return (carry.key, state, last), last.observation
 
-        ((key, state, seen), final) = jax.lax.cond(over.any(), begun, gone_on)
+        ((key, state, views), final) = jax.lax.cond(over.any(), start_next, continue_episodes)
         length = jnp.where(over, 0, carry.length + 1)
-        shown = self._shown(seen, last, final, earned.reward, how)
-        return Carry(state, carry.seed, carry.episode + over, length, key), shown
+        batch = self._batched_step(views, last, final, earned.reward, how)
+        return BatchedState(state, carry.seed, carry.episode + over, length, key), batch
 
-    def _new(self, seed: Value, episode: Value) -> tuple[Value, Value, Seen]:
-        """(keys uint32[E, 2], states, what is seen) of new episodes of these numbers."""
+    def _new(self, seed: Value, episode: Value) -> tuple[Value, Value, AgentViews]:
+        """Return (keys uint32[E, 2], states, what is seen) of new episodes of these numbers."""
         key = jax.vmap(jax.random.fold_in)(seed, episode)
-        state, seen = jax.vmap(lambda k: self.env.init(jax.random.fold_in(k, 0)))(key)
-        return key, state, _strong(seen)
+        state, views = jax.vmap(lambda k: self.env.init(jax.random.fold_in(k, 0)))(key)
+        return key, state, _strong(views)
 
     def _by_agent(self, actions: Sequence[Value]) -> tuple[Value, ...]:
-        """[E, …] of each of the package's agents."""
+        """Return [E, …] of each of the package's agents."""
         out: list[Value] = [None] * len(self.env.spaces)
-        for places, given in zip(self._places, actions, strict=True):
+        for places, rows in zip(self._places, actions, strict=True):
             for k, place in enumerate(places):
-                out[place.agent] = given[:, k]
+                out[place.agent] = rows[:, k]
         return tuple(out)
 
-    def _shown(self, seen: Seen, last: Seen, final: Sequence[Value], reward: Value, over: Value) -> Shown:
-        some = self._with_state
-        return Shown(
-            observation=self._rows(seen.observation),
-            mask=self._masks(seen),
-            due=self._columns(seen.due),
+    def _batched_step(
+        self, views: AgentViews, last: AgentViews, final: Sequence[Value], reward: Value, over: Value
+    ) -> BatchedStep:
+        with_state = self._with_state
+        return BatchedStep(
+            observation=self._rows(views.observation),
+            mask=self._masks(views),
+            due=self._columns(views.due),
             reward=self._columns(reward.astype(jnp.float32)),
             over=over,
             final=self._rows(final),
             final_mask=self._masks(last),
-            state=seen.state if some else None,
-            final_state=last.state if some else None,
+            state=views.state if with_state else None,
+            final_state=last.state if with_state else None,
         )
 
     def _rows(self, observation: Sequence[Value]) -> tuple[Value, ...]:
-        """[E × n, …] of each player; shorter vectors end in zeros."""
+        """Return [E × n, …] of each player; shorter vectors end in zeros."""
         return tuple(_stacked([_padded(observation[at], pad) for at, pad, _ in places]) for places in self._places)
 
-    def _masks(self, seen: Seen) -> tuple[Value | None, ...]:
-        """bool[E × n, A] of each player."""
+    def _masks(self, views: AgentViews) -> tuple[Value | None, ...]:
+        """Return bool[E × n, A] of each player."""
         out: list[Value | None] = []
         for p, places in enumerate(self._places):
             if not self.masked[p]:
@@ -262,23 +311,23 @@ class Program:
                 continue
             choices = Choices.of(self.spec.agents_of(p)[0].action)
             assert choices is not None
-            out.append(_stacked([self._mask(seen, place, choices.width) for place in places]))
+            out.append(_stacked([self._mask(views, place, choices.width) for place in places]))
         return tuple(out)
 
-    def _mask(self, seen: Seen, place: _Place, width: int) -> Value:
-        if seen.mask is None:
+    def _mask(self, views: AgentViews, place: _Place, width: int) -> Value:
+        if views.mask is None:
             legal = np.ones(width, np.bool_) if place.legal is None else place.legal
-            return jnp.broadcast_to(legal, (seen.due.shape[0], width))
-        own = jnp.asarray(seen.mask[place.agent]).astype(jnp.bool_)
+            return jnp.broadcast_to(legal, (views.due.shape[0], width))
+        own = jnp.asarray(views.mask[place.agent]).astype(jnp.bool_)
         return own if own.shape[1] == width else jnp.pad(own, ((0, 0), (0, width - own.shape[1])))
 
     def _columns(self, values: Value) -> tuple[Value, ...]:
-        """[E × n] of each player, of [E, N]."""
+        """Return [E × n] of each player, of [E, N]."""
         return tuple(values[:, np.array([place.agent for place in places])].reshape(-1) for places in self._places)
 
 
 def _stacked(rows: Sequence[Value]) -> Value:
-    """[E × n, …] of n arrays [E, …]."""
+    """Return [E × n, …] of n arrays [E, …]."""
     if len(rows) == 1:
         return rows[0]
     return jnp.stack(rows, axis=1).reshape(-1, *rows[0].shape[1:])
@@ -289,12 +338,12 @@ def _padded(rows: Value, pad: int) -> Value:
 
 
 def _strong(tree: Value) -> Value:
-    """With no leaf whose dtype JAX would change by itself, so that what is compiled once fits again."""
+    """Return the tree with no leaf whose dtype JAX would change by itself, so that what is compiled once fits again."""
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree)
 
 
-def _chosen(over: Value, new: Value, old: Value) -> Value:
-    """Leaf by leaf: new where over, bool[E]."""
+def _select(over: Value, new: Value, old: Value) -> Value:
+    """Select leaf by leaf: new where over, bool[E]."""
 
     def choose(a: Value, b: Value) -> Value:
         return jnp.where(over.reshape(-1, *[1] * (b.ndim - 1)), a.astype(b.dtype), b)
@@ -303,6 +352,6 @@ def _chosen(over: Value, new: Value, old: Value) -> Value:
 
 
 def split_seeds(seeds: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """uint64[E] -> uint32[E, 2], as JAX has its keys."""
+    """Split uint64[E] into uint32[E, 2], as JAX has its keys."""
     whole = np.ascontiguousarray(seeds, np.uint64)
     return np.stack([whole >> np.uint64(32), whole & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)

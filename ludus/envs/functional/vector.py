@@ -19,20 +19,20 @@ from torch.utils.dlpack import from_dlpack
 from ludus.core import seeding
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Timestep
-from ludus.envs.base import Unsaved
+from ludus.envs.base import NoSnapshotMixin
 from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, DeviceVectorEnv
-from ludus.envs.functional.game import Program, Shown, split_seeds
+from ludus.envs.functional.game import BatchedStep, Program, split_seeds
 from ludus.envs.publisher import GOES_ON, TERMINATED, Publisher
 from ludus.envs.python_vector import check_actions
 
 _FIRST = "step was called before reset; reset the environment first."
 
 # --------------------------------------------------------------------------------------------------------------------
-# On the host. What JAX computes on the CPU lies in memory that NumPy reads where it is; nobody writes to it, and it stays as long as
-# somebody has it.
+# On the host. What JAX computes on the CPU is in memory that NumPy reads without a copy; it is not written to, and stays as long as
+# it is referenced.
 
 
-class JaxVectorEnv(Unsaved):
+class JaxVectorEnv(NoSnapshotMixin):
     """`VectorEnv` over a program, on the CPU. All of episode k in environment e comes from (seeds[e], k)."""
 
     def __init__(self, program: Program, num_envs: int) -> None:
@@ -47,75 +47,73 @@ class JaxVectorEnv(Unsaved):
         self._last: Timestep | None = None
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`."""
+        """Reset as `VectorEnv.reset` describes."""
         self._pub.reset(seeds, episodes)
         with jax.default_device(self._cpu):
-            self._carry, shown = self._program.begin(split_seeds(seeds))
-        self._show(shown)
-        return self._publish(shown)
+            self._carry, batch = self._program.begin(split_seeds(seeds))
+        self._show(batch)
+        return self._publish(batch)
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. Raises EnvError for wrong actions, and for what the environment gives that is no number."""
+        """Step as `VectorEnv.step` describes. Raises EnvError for wrong actions, and for non-finite numbers of the environment."""
         last, pub = self._last, self._pub
         if last is None:
             raise EnvError(_FIRST)
         for p, due in enumerate(last.due):
-            given = np.asarray(actions[p])
-            if len(given) != len(due.slot):
-                raise EnvError(
-                    f"player {p} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
-                )
-            check_actions(self.spec.agents_of(p)[0].action, given, mask=due.mask, what=f"player {p} of {self.spec.id}")
+            rows = np.asarray(actions[p])
+            if len(rows) != len(due.slot):
+                raise EnvError(f"player {p} was given {len(rows)} actions for {len(due.slot)} due decisions; one each.")
+            check_actions(self.spec.agents_of(p)[0].action, rows, mask=due.mask, what=f"player {p} of {self.spec.id}")
             dense = self._actions[p]
             dense.fill(0)
-            dense.reshape(-1, *dense.shape[2:])[due.slot] = given
+            dense.reshape(-1, *dense.shape[2:])[due.slot] = rows
         with jax.default_device(self._cpu):
-            self._carry, shown = self._program.step(self._carry, tuple(self._actions))
-        pub.over[:] = shown.over
+            self._carry, batch = self._program.step(self._carry, tuple(self._actions))
+        pub.over[:] = batch.over
         pub.over[pub.idle] = GOES_ON
         going = ~pub.idle
         for p, agents in enumerate(pub.agents):
-            pub.reward[p].reshape(-1, agents)[:] = np.asarray(shown.reward[p]).reshape(-1, agents) * going[:, None]
+            pub.reward[p].reshape(-1, agents)[:] = np.asarray(batch.reward[p]).reshape(-1, agents) * going[:, None]
         if pub.over.any():
             pub.begin_next()
-        self._show(shown)
-        return self._publish(shown)
+        self._show(batch)
+        return self._publish(batch)
 
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
-        """See `OffersDevice`. Raises EnvError where JAX does not see the device."""
+        """Make the environments on a device as `OffersDevice` describes. Raises EnvError where JAX does not see the device."""
         return JaxDeviceEnv(self._program, num_envs, device)
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Release the environments."""
         self._last = self._carry = None
 
-    def _show(self, shown: Shown) -> None:
+    def _show(self, batch: BatchedStep) -> None:
         """Put what JAX computed in the place of the rows, and who is due."""
         pub, going = self._pub, ~self._pub.idle
         for p, agents in enumerate(pub.agents):
-            pub.observation[p], pub.final[p] = np.asarray(shown.observation[p]), np.asarray(shown.final[p])
+            pub.observation[p], pub.final[p] = np.asarray(batch.observation[p]), np.asarray(batch.final[p])
             if pub.mask[p] is not None:
-                pub.mask[p], pub.final_mask[p] = np.asarray(shown.mask[p]), np.asarray(shown.final_mask[p])
-            due = np.asarray(shown.due[p]).reshape(-1, agents)
+                pub.mask[p], pub.final_mask[p] = np.asarray(batch.mask[p]), np.asarray(batch.final_mask[p])
+            due = np.asarray(batch.due[p]).reshape(-1, agents)
             np.logical_and(due, going[:, None], out=pub.due[p].reshape(-1, agents))
 
-    def _publish(self, shown: Shown) -> Timestep:
+    def _publish(self, batch: BatchedStep) -> Timestep:
         pub = self._pub
         if pub.state is not None and pub.final_state is not None:
-            pub.state[:] = shown.state
+            pub.state[:] = batch.state
             if pub.over.any():
-                pub.final_state[:] = shown.final_state
+                pub.final_state[:] = batch.final_state
         self._last = pub.publish()
         return self._last
 
 
 def no_actions(space: Any, num_envs: int, agents: int) -> Array:
-    """[E, n, *shape] zeros, as JAX takes a player's actions."""
+    """Return [E, n, *shape] zeros, as JAX takes a player's actions."""
     return np.zeros((num_envs, agents, *(space.shape or ())), np.float32 if isinstance(space, spaces.Box) else np.int32)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# On a device. Arrays go from JAX to torch and back as they lie there (DLPack).
+# On a device. Arrays go from JAX to torch and back without a copy (DLPack).
 
 
 class JaxDeviceEnv:
@@ -128,67 +126,71 @@ class JaxDeviceEnv:
         self._whole = [not isinstance(self.spec.agents_of(p)[0].action, spaces.Box) for p in range(len(program.agents))]
         self._carry: Any = None
         self._quota: int | None = None
-        self._played = self._length = self._returns = torch.empty(0)
+        self._num_finished = self._length = self._returns = torch.empty(0)
         self._pending: list[Tensor] = []
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
-        """See `DeviceVectorEnv.reset`."""
+        """Reset as `DeviceVectorEnv.reset` describes."""
         if episodes is not None and episodes < 1:
             raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
         seeds = np.array([seeding.key(seed, e) for e in range(self.num_envs)], np.uint64)
         with jax.default_device(self._place):
-            self._carry, shown = self._program.begin(split_seeds(seeds))
+            self._carry, batch = self._program.begin(split_seeds(seeds))
         self._quota = episodes
-        self._played = self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._num_finished = self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._returns = torch.zeros(self.num_envs, self.spec.num_players, dtype=torch.float64, device=self.device)
         self._pending = [torch.zeros(self.num_envs, n, device=self.device) for n in self._program.agents]
         never = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        return self._timestep(shown, never, never, ~never)
+        return self._timestep(batch, never, never, ~never)
 
     def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
-        """See `DeviceVectorEnv.step`."""
+        """Step as `DeviceVectorEnv.step` describes."""
         if self._carry is None:
             raise EnvError(_FIRST)
-        given = tuple(
+        jax_actions = tuple(
             jax.dlpack.from_dlpack(action.to(torch.int32 if whole else torch.float32).contiguous())
             for action, whole in zip(actions, self._whole, strict=True)
         )
         with jax.default_device(self._place):
-            self._carry, shown = self._program.step(self._carry, given)
-        playing = torch.ones_like(self._played, dtype=torch.bool) if self._quota is None else self._played < self._quota
-        how = _torch(shown.over)
+            self._carry, batch = self._program.step(self._carry, jax_actions)
+        playing = (
+            torch.ones_like(self._num_finished, dtype=torch.bool)
+            if self._quota is None
+            else self._num_finished < self._quota
+        )
+        how = _torch(batch.over)
         over = (how != GOES_ON) & playing
-        self._played, self._length = self._played + over, self._length + playing
-        goes_on = playing if self._quota is None else self._played < self._quota
-        earned = [_torch(reward).reshape(self.num_envs, -1) for reward in shown.reward]
+        self._num_finished, self._length = self._num_finished + over, self._length + playing
+        goes_on = playing if self._quota is None else self._num_finished < self._quota
+        earned = [_torch(reward).reshape(self.num_envs, -1) for reward in batch.reward]
         self._pending = [before + now for before, now in zip(self._pending, earned, strict=True)]
         self._returns = self._returns + torch.stack([reward.double().sum(1) for reward in earned], dim=1)
-        timestep = self._timestep(shown, over, over & (how == TERMINATED), goes_on)
+        timestep = self._timestep(batch, over, over & (how == TERMINATED), goes_on)
         self._length, self._returns = torch.where(over, 0, self._length), torch.where(over[:, None], 0.0, self._returns)
         closed = [slots.due | slots.ended for slots in timestep.slots]
         self._pending = [torch.where(c, 0.0, before) for c, before in zip(closed, self._pending, strict=True)]
         return timestep
 
     def close(self) -> None:
-        """See `DeviceVectorEnv.close`."""
+        """Close as `DeviceVectorEnv.close` describes."""
         self._carry = None
 
-    def _timestep(self, shown: Shown, over: Tensor, terminated: Tensor, goes_on: Tensor) -> DeviceTimestep:
+    def _timestep(self, batch: BatchedStep, over: Tensor, terminated: Tensor, goes_on: Tensor) -> DeviceTimestep:
         slots = []
         for p, agents in enumerate(self._program.agents):
-            mask = shown.mask[p]
+            mask = batch.mask[p]
             slots.append(
                 DeviceSlots(
-                    observation=self._dense(shown.observation[p], agents),
+                    observation=self._dense(batch.observation[p], agents),
                     mask=None if mask is None else self._dense(mask, agents),
-                    due=_torch(shown.due[p]).reshape(-1, agents) & goes_on[:, None],
+                    due=_torch(batch.due[p]).reshape(-1, agents) & goes_on[:, None],
                     reward=self._pending[p],
                     ended=over[:, None].expand(-1, agents),
                     terminated=terminated[:, None].expand(-1, agents),
-                    final=self._dense(shown.final[p], agents),
+                    final=self._dense(batch.final[p], agents),
                 )
             )
-        state, final = shown.state, shown.final_state
+        state, final = batch.state, batch.final_state
         return DeviceTimestep(
             tuple(slots),
             over,
@@ -205,7 +207,7 @@ class JaxDeviceEnv:
 
 
 def _torch(array: Any) -> Tensor:
-    """The same memory."""
+    """Return the same memory."""
     tensor: Tensor = from_dlpack(array)
     return tensor
 
@@ -213,8 +215,8 @@ def _torch(array: Any) -> Tensor:
 def _jax_device(device: torch.device) -> Any:
     kind = "cpu" if device.type == "cpu" else "cuda"
     try:
-        found: Sequence[Any] = jax.local_devices(backend=kind)
-        return found[device.index or 0]
+        devices: Sequence[Any] = jax.local_devices(backend=kind)
+        return devices[device.index or 0]
     except (RuntimeError, IndexError) as error:
         raise EnvError(
             f"JAX {jax.__version__} sees no device {device}, where torch computes; `pip install 'jax[cuda12]'` brings one that sees cards "

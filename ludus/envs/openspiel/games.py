@@ -17,8 +17,8 @@ from gymnasium.spaces import Box, Discrete
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import AgentSpec, EnvSpec
-from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, observer
-from ludus.envs.tree.walk import import_games, module_of, split, title
+from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, observer
+from ludus.envs.tree.walk import display_name, import_games, module_of, split
 
 __all__ = ["check_playable", "describe", "load_game", "names", "replay"]
 
@@ -30,13 +30,14 @@ def check_playable(game: Any) -> None:
     """Raise EnvError for games that cannot be stepped move by move by their players."""
     if game.get_type().dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
         raise EnvError(
-            f"{title(game)} is a mean-field game: its next state depends on a distribution over a whole population, so it cannot be "
+            f"{display_name(game)} is a mean-field game: its next state depends on a distribution over a whole population, so it cannot be "
             "stepped by its players; choose a sequential or simultaneous game."
         )
 
 
 def describe(game: Any, name: str, *, size: int) -> EnvSpec:
-    """The `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`. name: its `title`."""
+    """Return the `EnvSpec` of a game that is not enumerated; one agent per player, float32 observations of length `size`. name: its
+    `display_name`."""
     players = game.num_players()
     space = Box(-np.inf, np.inf, (size,), np.float32)
     kind = game.get_type()
@@ -57,8 +58,8 @@ _CHAT = "chat_game"
 
 
 def load_game(id: str) -> Any:
-    """The `pyspiel.Game` of an id, with or without `openspiel/`. Raises UnknownName with the nearest names, or ConfigError that says what
-    is wrong with the parameters, before OpenSpiel prints anything itself."""
+    """Return the `pyspiel.Game` of an id, with or without `openspiel/`. Raises UnknownName with the nearest names, or ConfigError that
+    says what is wrong with the parameters, before OpenSpiel prints anything itself."""
     module, text = split(id.removeprefix(_PREFIX))
     name = text.partition("(")[0].strip()
     if module:
@@ -72,8 +73,8 @@ def load_game(id: str) -> Any:
         raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
     known = games[name].parameter_specification
     try:
-        given = pyspiel.game_parameters_from_string(text)
-        for parameter in given:
+        parameters = pyspiel.game_parameters_from_string(text)
+        for parameter in parameters:
             if parameter != "name" and parameter not in known:
                 raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
         with _silenced():
@@ -95,30 +96,32 @@ def _unknown(name: str, module: str) -> UnknownName:
 
 
 def id_of(game: Any) -> str:
-    """The id by which every process makes an equal game. game: a `pyspiel.Game`. Raises ConfigError where there is none: it was made in
-    memory, or its class is the script's own."""
-    id = _PREFIX + title(game)
+    """Return the id by which every process makes an equal game. game: a `pyspiel.Game`. Raises ConfigError where there is none: it was
+    made in memory, or its class is the script's own."""
+    id = _PREFIX + display_name(game)
     if type(game).__module__ == "__main__":
         raise ConfigError(
-            f"the game {title(game)} was given, whose class only this script has. Put it into a module that registers it, and import that."
+            f"the game {display_name(game)} was given, whose class only this script has. Put it into a module that registers it, "
+            f"and import that."
         )
     try:
         again = load_game(id)
     except ConfigError as error:
         raise ConfigError(
-            f"the game {title(game)} was given, which its name and parameters do not make again: {error} Write it to a file, for "
+            f"the game {display_name(game)} was given, which its name and parameters do not make again: {error} Write it to a file, for "
             f"{_PREFIX}nfg_game(filename=…) or efg_game, or put it into a module that registers it."
         ) from error
     if (type(again), str(again)) != (type(game), str(game)):
         raise ConfigError(
-            f"the game {title(game)} was given, and {id} is another one. Give the games of your own names of their own."
+            f"the game {display_name(game)} was given, and {id} is another one. Give the games of your own names of their own."
         )
     return id
 
 
 @lru_cache(maxsize=64)
 def registered_here(id: str) -> str:
-    """An id, with the module whose class this process has registered by that name: others import it by that. Any other id as it is."""
+    """Return an id, with the module whose class this process has registered by that name: others import it by that. Any other id as it
+    is."""
     text = id.removeprefix(_PREFIX)
     try:
         with _silenced():
@@ -130,7 +133,7 @@ def registered_here(id: str) -> str:
 
 
 def names() -> list[str]:
-    """Games that need no parameters and can be played, sorted."""
+    """Return games that need no parameters and can be played, sorted."""
     return list(_names())
 
 
@@ -169,69 +172,79 @@ def _python() -> Mapping[str, Any]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """OpenSpiel writes what it raises to the process's standard error as well."""
+    """Silence the process's standard error, to which OpenSpiel writes what it raises as well."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr_copy, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)
         os.close(nowhere)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One episode of an OpenSpiel game as text: who did what, how the board looked, what it paid.
+# One episode of an OpenSpiel game as text: actions, boards, returns.
 
 
 def replay(game: Any, moves: Sequence[int], *, seed: int, episode: int = 0, boards: bool = True) -> str:
-    """What happens in episode `episode` of an environment with this seed, if its players make `moves`; compiled or not.
+    """Write what happens in an episode if its players make the given moves; the same whether the game is compiled or not.
 
-    game: a `pyspiel.Game`, or an id `openspiel/…`. moves: one action of each turn in its order; where several players move at once, one of
-    each player, -1 (INVALID_ACTION) of those who do not. boards: show the state before each turn too, as OpenSpiel writes it.
-    An episode that is not over ends with its present state. Raises EnvError for a move that cannot be made.
+    Args:
+        game: A `pyspiel.Game`, or an id `openspiel/…`.
+        moves: One action of each turn in its order; where several players move at once, one of each player, -1 (INVALID_ACTION) of those
+            that do not move.
+        seed: The seed of the environment.
+        episode: Number of the episode.
+        boards: Whether the state before each turn is shown too, as OpenSpiel writes it.
+
+    Returns:
+        Lines of text. An episode that is not over ends with its present state.
+
+    Raises:
+        EnvError: A move cannot be made.
     """
     loaded = load_game(game) if isinstance(game, str) else game
-    played = OpenSpielGame(loaded)
-    luck = Luck(seed, episode)
-    state = played.new_state(luck)
-    lines = [f"{title(loaded)}, seed {seed}, episode {episode}"]
+    wrapped = OpenSpielGame(loaded)
+    chance = ChanceStream(seed, episode)
+    state = wrapped.new_state(chance)
+    lines = [f"{display_name(loaded)}, seed {seed}, episode {episode}"]
     left = list(moves)
     while True:
-        lines += _chance(state, luck)
+        lines += _chance(state, chance)
         mover = state.current_player()
         if boards or mover == TERMINAL or not left:
             lines.append(textwrap.indent(str(state).rstrip("\n"), "    "))
         if mover == TERMINAL or not left:
             break
-        lines += _turn(played, state, left, made=len(moves) - len(left))
+        lines += _turn(wrapped, state, left, index=len(moves) - len(left))
     if left:
         raise EnvError(
-            f"{title(loaded)} was over after {len(moves) - len(left)} of {len(moves)} moves; give only those."
+            f"{display_name(loaded)} was over after {len(moves) - len(left)} of {len(moves)} moves; give only those."
         )
     return "\n".join([*lines, _result(state)]) + "\n"
 
 
-def _chance(state: Any, luck: Luck) -> Iterator[str]:
+def _chance(state: Any, chance: ChanceStream) -> Iterator[str]:
     while state.current_player() == CHANCE:
-        action = luck.draw(state.chance_outcomes())
+        action = chance.draw(state.chance_outcomes())
         yield f"chance: {state.action_to_string(CHANCE, action)}"
         state.apply_action(action)
 
 
-def _turn(game: OpenSpielGame, state: Any, left: list[int], *, made: int) -> Iterator[str]:
+def _turn(game: OpenSpielGame, state: Any, left: list[int], *, index: int) -> Iterator[str]:
     """Take the next moves off `left` and make them."""
     mover = state.current_player()
     players = [mover] if mover >= 0 else list(range(game.players))
     if len(left) < len(players):
-        raise EnvError(f"{len(players)} players move at once at move {made}, and only {len(left)} actions are left.")
+        raise EnvError(f"{len(players)} players move at once at move {index}, and only {len(left)} actions are left.")
     actions = left[: len(players)]
     del left[: len(players)]
     for player, action in zip(players, actions, strict=True):
         legal = state.legal_actions(player)
         if legal and action not in legal:
-            raise EnvError(f"player {player} cannot play {action} at move {made}; legal: {legal}.")
+            raise EnvError(f"player {player} cannot play {action} at move {index}; legal: {legal}.")
         if legal:
             yield f"player {player}: {state.action_to_string(player, action)}"
     if mover >= 0:

@@ -14,10 +14,10 @@ from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.tree.walk import title
+from ludus.envs.tree.walk import display_name
 
 CHANCE, TERMINAL = -1, -4
-_BLOCK = 16  # uniforms drawn at once
+_BLOCK = 16  # uniforms drawn together
 _OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
 
 
@@ -31,7 +31,7 @@ class Tensor:
 
 
 def observer(game: Any, observation: str) -> Tensor:
-    """What writes observations. Raises EnvError if the game has no such tensor."""
+    """Return what writes observations. Raises EnvError if the game has no such tensor."""
     kind = game.get_type()
     offered = [
         name
@@ -44,20 +44,22 @@ def observer(game: Any, observation: str) -> Tensor:
     chosen = offered[0] if observation == "auto" and offered else observation
     if chosen not in offered:
         known = ", ".join(["auto", *offered]) if offered else "none; its states can only be read as text"
-        raise EnvError(f"{title(game)} has no observation tensor {observation!r} to learn from (it has: {known}).")
+        raise EnvError(
+            f"{display_name(game)} has no observation tensor {observation!r} to learn from (it has: {known})."
+        )
     try:
-        seen = pyspiel.IIGObservationType(
+        observation_type = pyspiel.IIGObservationType(
             perfect_recall=chosen == "information_state",
             public_info=True,
             private_info=pyspiel.PrivateInfoType.SINGLE_PLAYER,
         )
-        made = pyspiel._Observation(game, game.make_observer(seen, {}))
+        pyspiel_observation = pyspiel._Observation(game, game.make_observer(observation_type, {}))
     except pyspiel.SpielError as error:
-        raise EnvError(f"{title(game)} announces a {chosen} tensor and has none: {error}") from error
-    memory = memoryview(made).cast("B")
+        raise EnvError(f"{display_name(game)} announces a {chosen} tensor and has none: {error}") from error
+    memory = memoryview(pyspiel_observation).cast("B")
     if not len(memory):
-        raise EnvError(f"{title(game)} announces a {chosen} tensor and has none: it is empty.")
-    return Tensor(memory, len(memory) // 4, made.set_from)
+        raise EnvError(f"{display_name(game)} announces a {chosen} tensor and has none: it is empty.")
+    return Tensor(memory, len(memory) // 4, pyspiel_observation.set_from)
 
 
 @kernel
@@ -78,7 +80,7 @@ def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]
     return out
 
 
-class Luck:
+class ChanceStream:
     """Chance in the episodes of one environment: event c of episode k depends on (seed, k, c) and on nothing else."""
 
     __slots__ = ("_cursor", "_uniforms", "episode", "seed")
@@ -90,7 +92,7 @@ class Luck:
         self._uniforms: list[float] = []
 
     def renew(self) -> None:
-        """Go on to the next episode."""
+        """Continue with the next episode."""
         self.episode += 1
         self._cursor = 0
         self._uniforms = []
@@ -100,11 +102,11 @@ class Luck:
         self._cursor = 0
 
     def key(self) -> int:
-        """The key of the present episode."""
+        """Return the key of the present episode."""
         return int(episode_seed(np.uint64(self.seed), np.uint64(self.episode)))
 
     def play(self, state: Any) -> int:
-        """Make chance's moves until somebody is to move or the episode ends; who that is."""
+        """Make chance's moves until a player is to move or the episode ends. Returns who that is."""
         mover: int = state.current_player()
         while mover == CHANCE:
             state.apply_action(self.draw(state.chance_outcomes()))
@@ -112,7 +114,7 @@ class Luck:
         return mover
 
     def draw(self, outcomes: list[tuple[int, float]]) -> int:
-        """One of `outcomes`, (action, probability) each."""
+        """Return one of `outcomes`, (action, probability) each."""
         if self._cursor == len(self._uniforms):
             self._uniforms += _block(np.uint64(self.seed), np.uint64(self.episode), self._cursor).tolist()
         u = self._uniforms[self._cursor]
@@ -143,29 +145,29 @@ class OpenSpielGame:
         self._sampled = kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
         if self._sampled and "rng_seed" not in kind.parameter_specification:
             raise EnvError(
-                f"{title(game)} draws chance events from a stream that cannot be seeded, so its episodes could not be repeated; "
+                f"{display_name(game)} draws chance events from a stream that cannot be seeded, so its episodes could not be repeated; "
                 "choose a game with explicit chance events or an rng_seed parameter."
             )
 
-    def new_state(self, luck: Luck) -> Any:
-        """Where the present episode of `luck` begins."""
+    def new_state(self, chance: ChanceStream) -> Any:
+        """Return the first state of the present episode of `chance`."""
         if not self._openings:
-            return self._root(luck)
-        uniforms = _opening(np.uint64(luck.seed), np.uint64(luck.episode), 1 + self._openings * self.players)
+            return self._root(chance)
+        uniforms = _opening(np.uint64(chance.seed), np.uint64(chance.episode), 1 + self._openings * self.players)
         draws = iter(uniforms.tolist())
-        state = self._root(luck)
+        state = self._root(chance)
         for _ in range(int(next(draws) * (self._openings + 1))):
-            if luck.play(state) == TERMINAL:
+            if chance.play(state) == TERMINAL:
                 break
             self._move_at_random(state, draws)
-        if luck.play(state) != TERMINAL:
+        if chance.play(state) != TERMINAL:
             return state
-        luck.rewind()
-        return self._root(luck)
+        chance.rewind()
+        return self._root(chance)
 
-    def moves_before(self, luck: Luck) -> int:
-        """How many of `moves_of` a state belong to the opening of the present episode."""
-        return len(moves_of(self.new_state(Luck(luck.seed, luck.episode)))) if self._openings else 0
+    def moves_before(self, chance: ChanceStream) -> int:
+        """Return how many of `moves_of` a state belong to the opening of the present episode."""
+        return len(moves_of(self.new_state(ChanceStream(chance.seed, chance.episode)))) if self._openings else 0
 
     def _move_at_random(self, state: Any, draws: Iterator[float]) -> None:
         simultaneous = state.is_simultaneous_node()
@@ -178,21 +180,21 @@ class OpenSpielGame:
         else:
             state.apply_action(chosen[state.current_player()])
 
-    def _root(self, luck: Luck) -> Any:
+    def _root(self, chance: ChanceStream) -> Any:
         if not self._sampled:
             return self._game.new_initial_state()
-        seeded = {**self._game.get_parameters(), "rng_seed": luck.key() % (1 << 31)}
+        seeded = {**self._game.get_parameters(), "rng_seed": chance.key() % (1 << 31)}
         return pyspiel.load_game(self._game.get_type().short_name, seeded).new_initial_state()
 
     def movers(self, state: Any) -> list[int]:
-        """Who is to move in a state that is neither chance's nor terminal."""
+        """Return who is to move in a state that is neither chance's nor terminal."""
         mover: int = state.current_player()
         return [mover] if mover >= 0 else [p for p in range(self.players) if state.legal_actions(p)]
 
 
 def moves_of(state: Any) -> list[int]:
-    """The players' moves so far; of a simultaneous node one for each player, INVALID_ACTION of those who were not to move."""
-    return [made.action for made in state.full_history() if made.player >= 0]
+    """Return the players' moves so far; of a simultaneous node one for each player, INVALID_ACTION of those who were not to move."""
+    return [move.action for move in state.full_history() if move.player >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +208,12 @@ class Resumed:
     length: int
 
 
-def resume(game: OpenSpielGame, luck: Luck, moves: list[int]) -> Resumed:
-    """Play the moves, in the form of `moves_of`, with chance from `luck`. Raises IndexError or SpielError if they do not fit."""
-    state = game.new_state(luck)
+def resume(game: OpenSpielGame, chance: ChanceStream, moves: list[int]) -> Resumed:
+    """Play the moves, in the form of `moves_of`, with chance events from `chance`. Raises IndexError or SpielError if they do not fit."""
+    state = game.new_state(chance)
     opened, base, length = [False] * game.players, [0.0] * game.players, 0
     at = 0
-    while luck.play(state) != TERMINAL and at < len(moves):
+    while chance.play(state) != TERMINAL and at < len(moves):
         for p in game.movers(state):
             opened[p] = True
             base[p] = state.returns()[p] if game.pays_along else 0.0

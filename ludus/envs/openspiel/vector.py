@@ -19,9 +19,9 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
-from ludus.envs.openspiel.states import CHANCE, TERMINAL, Luck, OpenSpielGame, moves_of, observer, resume
+from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, moves_of, observer, resume
 from ludus.envs.publisher import TERMINATED, Publisher
-from ludus.envs.tree.walk import load, title
+from ludus.envs.tree.walk import display_name, load
 
 __all__ = ["Observation", "OpenSpielVectorEnv", "check_playable"]
 
@@ -34,7 +34,7 @@ Numbers = NDArray[np.integer]
 
 @kernel
 def take(
-    given: Numbers,
+    actions: Numbers,
     slot: NDArray[np.int32],
     mask: NDArray[np.bool_],
     place: NDArray[np.int32],
@@ -43,8 +43,8 @@ def take(
 ) -> int:
     """Write one player's actions, for the rows `slot` and `mask` that were due, into moves[place[slot], column]; the first row whose
     action is illegal, or -1. Nothing is written from an illegal one on."""
-    for i in range(len(given)):
-        action = np.int64(given[i])
+    for i in range(len(actions)):
+        action = np.int64(actions[i])
         if action < 0 or action >= mask.shape[1] or not mask[i, action]:
             return i
         moves[place[slot[i]], column] = action
@@ -66,7 +66,7 @@ def mark(
     """Mark n decisions as due, those of the players `who` in the environments `environment`, which rise. The first one with a legal action
     that the game does not have, or -1.
 
-    legal: all decisions' legal actions one after the other, counts[n] of each. Written: due bool[P × E]; mask bool[P × E, A], player p's
+    legal: all decisions' legal actions, concatenated, counts[n] of each. Written: due bool[P × E]; mask bool[P × E, A], player p's
     rows from p × E on; row int64[≥ n]: that of each decision. free int64[P]: scratch.
     """
     for p in range(len(free)):
@@ -97,7 +97,7 @@ def pay(
     earned: NDArray[np.float64],
     reward: NDArray[np.float64],
 ) -> None:
-    """Pay what the players of some environments have earned more than `earned` float64[E, P], which is brought up to date. returns
+    """Add what the players of some environments have earned in addition to `earned` float64[E, P], which is brought up to date. returns
     float64[k, P]: earned in the episode so far; reward float64[P × E]."""
     num_envs, players = earned.shape
     for i in range(len(environment)):
@@ -115,7 +115,7 @@ def end(
     reward: NDArray[np.float64],
     over: NDArray[np.uint8],
 ) -> None:
-    """`pay` for the last time in an episode: it is over, and nothing is earned in the next one."""
+    """Do what `pay` does for the last time in an episode: it is over, and nothing is earned in the next one."""
     pay(environment, returns, earned, reward)
     for e in environment:
         for p in range(earned.shape[1]):
@@ -124,7 +124,7 @@ def end(
 
 
 def _bytes(values: Iterable[int]) -> NDArray[np.uint8]:
-    """Numbers below 256 as an array; three times as fast as NumPy's way."""
+    """Return numbers below 256 as an array; three times as fast as NumPy's way."""
     return np.frombuffer(bytes(values), np.uint8)
 
 
@@ -144,9 +144,9 @@ class OpenSpielVectorEnv:
 
     observation: "information_state" or "observation", OpenSpiel's tensors (flat); "auto": the first that the game has. Final observations
     are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always given.
-    Rewards are differences of OpenSpiel's returns between a player's decisions, so whatever is paid in between is summed.
+    Rewards are differences of OpenSpiel's returns between a player's decisions, so rewards in between are summed.
     Every end is a termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
-    openings: see `OpenSpielGame`; nobody decides these moves, and they are no part of an episode's length.
+    openings: see `OpenSpielGame`; no decision is made for these moves, and they are no part of an episode's length.
     Raises EnvError for games that cannot be stepped, or have no such tensor.
     """
 
@@ -156,24 +156,24 @@ class OpenSpielVectorEnv:
         text, game = (game, load(game)) if isinstance(game, str) else ("", game)
         check_playable(game)
         tensor = observer(game, observation)
-        self.spec = describe(game, title(game, text), size=tensor.size)
+        self.spec = describe(game, display_name(game, text), size=tensor.size)
         self.num_envs = num_envs
         self._loaded = game
         self._game = OpenSpielGame(game, openings)
         self.openings = openings
         self._tensor = tensor
         players, actions = self._game.players, self._game.actions
-        # OpenSpiel's tensors and returns are finite, and whoever is to move has a legal action.
+        # OpenSpiel's tensors and returns are finite, and every player to move has a legal action.
         self._pub = Publisher(self.spec, num_envs, masked=(True,) * players, compact=True)
         self._bytes = [slice(4 * tensor.size * r, 4 * tensor.size * (r + 1)) for r in range(players * num_envs)]
         self._row = np.zeros(players * num_envs, np.int64)
         self._free = np.zeros(players, np.int64)
         self._column = _bytes if actions < 256 else _integers
-        self._earned = np.zeros((num_envs, players))
+        self._returns_so_far = np.zeros((num_envs, players))
         self._moves = np.zeros((num_envs, players if self._game.simultaneous else 1), np.int64)
         self._place = np.zeros(num_envs, np.int32)
         self._states: list[Any] = []
-        self._luck: list[Luck] = []
+        self._chance: list[ChanceStream] = []
         # Those that still play, by place: number of the environment, state, who is to move (negative: several).
         self._where: list[int] = []
         self._environment = self._place
@@ -182,16 +182,16 @@ class OpenSpielVectorEnv:
         self._last: Timestep | None = None
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`."""
+        """Reset as `VectorEnv.reset` describes."""
         self._pub.reset(seeds, episodes)
-        self._luck = [Luck(int(seed)) for seed in seeds]
-        self._states = [self._game.new_state(luck) for luck in self._luck]
-        self._earned.fill(0)
+        self._chance = [ChanceStream(int(seed)) for seed in seeds]
+        self._states = [self._game.new_state(chance) for chance in self._chance]
+        self._returns_so_far.fill(0)
         self._begin()
         return self._publish()
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. An illegal action raises EnvError and leaves every game where it was."""
+        """Step as `VectorEnv.step` describes. An illegal action raises EnvError and leaves every game where it was."""
         if self._last is None:
             raise EnvError("step was called before reset; reset the environment first.")
         moves = self._take(actions, self._last)
@@ -220,7 +220,7 @@ class OpenSpielVectorEnv:
             "idle": self._pub.idle.tolist(),
             "games": [
                 [str(k.seed), k.episode, moves_of(s)[self._game.moves_before(k) :]]
-                for k, s in zip(self._luck, self._states, strict=True)
+                for k, s in zip(self._chance, self._states, strict=True)
             ],
             "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
             "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
@@ -228,26 +228,26 @@ class OpenSpielVectorEnv:
         return json.dumps(document).encode()
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """See `VectorEnv.restore`. Raises EnvError if the snapshot is not one of an equal environment."""
+        """Restore as `VectorEnv.restore` describes. Raises EnvError if the snapshot is not one of an equal environment."""
         try:
             document = json.loads(snapshot)
             fits = document["format"] == _SNAPSHOT and document["game"] == self.spec.id
-            luck = [Luck(int(seed), episode) for seed, episode, _ in document["games"]]
-            resumed = [resume(self._game, k, row[2]) for k, row in zip(luck, document["games"], strict=True)]
+            chance = [ChanceStream(int(seed), episode) for seed, episode, _ in document["games"]]
+            resumed = [resume(self._game, k, row[2]) for k, row in zip(chance, document["games"], strict=True)]
         except (ValueError, KeyError, TypeError, IndexError, pyspiel.SpielError) as error:
             raise EnvError(f"a snapshot of {self.spec.id} cannot be read: {error}; was it cut or changed?") from error
-        if not fits or len(luck) != self.num_envs:
+        if not fits or len(chance) != self.num_envs:
             raise EnvError(
-                f"a snapshot of {document['game']} with {len(luck)} environments was given to {self.spec.id} with "
+                f"a snapshot of {document['game']} with {len(chance)} environments was given to {self.spec.id} with "
                 f"{self.num_envs}; restore into an equal environment."
             )
-        self._luck, self._states = luck, [r.state for r in resumed]
-        self._earned[:] = [r.base for r in resumed]
+        self._chance, self._states = chance, [r.state for r in resumed]
+        self._returns_so_far[:] = [r.base for r in resumed]
         self._pub.resume(
-            np.array([k.seed for k in luck], np.uint64),
+            np.array([k.seed for k in chance], np.uint64),
             np.array(document["quota"], np.int64),
             idle=np.array(document["idle"], np.bool_),
-            episode=np.array([k.episode for k in luck], np.int64),
+            episode=np.array([k.episode for k in chance], np.int64),
             length=np.array([r.length for r in resumed], np.int32),
             opened=list(np.array([r.opened for r in resumed], np.bool_).T),
         )
@@ -256,7 +256,7 @@ class OpenSpielVectorEnv:
         environment, returns, length = document["finished"]
         self._last = Timestep(
             timestep.due,
-            tuple(self._closed(slot, reward) for slot, reward in document["ended"]),
+            tuple(self._terminated_decisions(slot, reward) for slot, reward in document["ended"]),
             FinishedEpisodes(
                 np.array(environment, np.int32),
                 np.array(returns, np.float64).reshape(-1, self._game.players),
@@ -267,14 +267,14 @@ class OpenSpielVectorEnv:
         return self._last
 
     def render(self, environment: int) -> str:
-        """The present state of one environment as OpenSpiel's text; of an idle one, the end of its last episode."""
+        """Return the present state of one environment as OpenSpiel's text; of an idle one, the end of its last episode."""
         return str(self._state(environment))
 
     def transcript(self, environment: int) -> str:
-        """The episode of one environment so far, or all of it if the environment is idle, as text; see `games.replay`."""
+        """Return the episode of one environment so far, or all of it if the environment is idle, as text; see `games.replay`."""
         state = self._state(environment)
-        luck = self._luck[environment]
-        return replay(self._loaded, moves_of(state), seed=luck.seed, episode=luck.episode)
+        chance = self._chance[environment]
+        return replay(self._loaded, moves_of(state), seed=chance.seed, episode=chance.episode)
 
     def close(self) -> None:
         """Forget all states."""
@@ -289,12 +289,12 @@ class OpenSpielVectorEnv:
             )
         return self._states[environment]
 
-    def _closed(self, slot: list[int], reward: list[float]) -> ClosedDecisions:
-        """Terminated decisions, with zeros for the final observations that OpenSpiel does not have."""
+    def _terminated_decisions(self, slot: list[int], reward: list[float]) -> ClosedDecisions:
+        """Return terminated decisions, with zeros for the final observations that OpenSpiel does not have."""
         n = len(slot)
-        seen, legal = np.zeros((n, self._tensor.size), np.float32), np.ones((n, self._game.actions), np.bool_)
+        observation, legal = np.zeros((n, self._tensor.size), np.float32), np.ones((n, self._game.actions), np.bool_)
         return ClosedDecisions(
-            np.array(slot, np.int32), np.array(reward, np.float32), np.ones(n, np.bool_), seen, legal
+            np.array(slot, np.int32), np.array(reward, np.float32), np.ones(n, np.bool_), observation, legal
         )
 
     def _begin(self) -> None:
@@ -311,7 +311,7 @@ class OpenSpielVectorEnv:
 
     def _open(self, environment: int) -> int:
         """Let chance move first; who is to move then."""
-        mover = self._luck[environment].play(self._states[environment])
+        mover = self._chance[environment].play(self._states[environment])
         if mover == TERMINAL:
             raise EnvError(
                 f"{self.spec.id} ended in environment {environment} before anybody could move; it cannot be played."
@@ -319,68 +319,69 @@ class OpenSpielVectorEnv:
         return mover
 
     def _take(self, actions: tuple[Array, ...], last: Timestep) -> NDArray[np.int64]:
-        """The actions for the last timestep's due rows, checked: int64[places, 1], or [places, P] if several may move at once, with
-        INVALID_ACTION for those who do not. Raises EnvError if they do not fit, or one is illegal."""
+        """Return the actions for the last timestep's due rows, checked: int64[places, 1], or [places, P] if several may move at once,
+        with INVALID_ACTION for those who do not. Raises EnvError if they do not fit, or one is illegal."""
         moves = self._moves[: len(self._playing)]
         simultaneous = self._game.simultaneous
         if simultaneous:
             moves.fill(pyspiel.INVALID_ACTION)
         for p, rows in enumerate(last.due):
             n, mask = len(rows.slot), rows.mask
-            given = np.asarray(actions[p])
-            if given.shape != (n,) or (n and given.dtype.kind not in "iu"):
+            player_actions = np.asarray(actions[p])
+            if player_actions.shape != (n,) or (n and player_actions.dtype.kind not in "iu"):
                 raise EnvError(
-                    f"player {p} was given actions of shape {given.shape} for {n} due decisions of {self.spec.id}, of type "
-                    f"{given.dtype}; one integer each."
+                    f"player {p} was given actions of shape {player_actions.shape} for {n} due decisions of {self.spec.id}, of type "
+                    f"{player_actions.dtype}; one integer each."
                 )
             if not n or mask is None:
                 continue
-            wrong = take(given, rows.slot, mask, self._place, moves, p if simultaneous else 0)
+            wrong = take(player_actions, rows.slot, mask, self._place, moves, p if simultaneous else 0)
             if wrong >= 0:
                 raise EnvError(
-                    f"player {p} chose the illegal action {int(given[wrong])} in slot {int(rows.slot[wrong])} of {self.spec.id}; "
+                    f"player {p} chose the illegal action {int(player_actions[wrong])} in slot {int(rows.slot[wrong])} of {self.spec.id}; "
                     f"legal: {np.flatnonzero(mask[wrong]).tolist()}."
                 )
         return moves
 
     def _settle(self) -> NDArray[np.float64] | None:
-        """Chance moves, episodes end and begin. Returns of the episodes that ended, float64[k, P], by rising environment; None if none
-        did."""
+        """Play chance moves, and end and begin episodes. Returns the returns of the episodes that ended, float64[k, P], by rising
+        environment; None if none did.
+        """
         movers, playing, where = self._movers, self._playing, self._where
         ended: list[int] = []  # places
         for i, mover in enumerate(movers):
             if mover == CHANCE:
-                mover = movers[i] = self._luck[where[i]].play(playing[i])
+                mover = movers[i] = self._chance[where[i]].play(playing[i])
             if mover == TERMINAL:
                 ended.append(i)
         if not ended:
             return None
         over = self._environment[ended]
         returns = np.array([playing[i].returns() for i in ended], np.float64)
-        end(over, returns, self._earned, self._pub.all_rewards, self._pub.over)
+        end(over, returns, self._returns_so_far, self._pub.all_rewards, self._pub.over)
         more = self._pub.begin_next().tolist()
         goes_on = set(more)
         for i in ended:
             e = where[i]
             if e not in goes_on:
                 continue
-            luck = self._luck[e]
-            luck.renew()
-            self._states[e] = playing[i] = self._game.new_state(luck)
+            chance = self._chance[e]
+            chance.renew()
+            self._states[e] = playing[i] = self._game.new_state(chance)
             movers[i] = self._open(e)
             if self._game.pays_along:
-                self._earned[e] = playing[i].returns()
+                self._returns_so_far[e] = playing[i].returns()
         if len(more) < len(ended):
             self._gather()
             self._movers = [mover for mover in movers if mover != TERMINAL]
         return returns
 
     def _publish(self, returns: NDArray[np.float64] | None = None) -> Timestep:
-        """The timestep of all present states. returns: of the episodes that have ended, as OpenSpiel has them."""
+        """Return the timestep of all present states. returns: of the episodes that have ended, as OpenSpiel has them."""
         pub = self._pub
         if self._game.pays_along and self._playing:
             now = np.array(list(map(_returns, self._playing)), np.float64)
-            pay(self._environment, now, self._earned, pub.all_rewards)
+            pay(self._environment, now, self._returns_so_far, pub.all_rewards)
         environment, who, states, legal = self._find()
         flat: list[int] = []
         for actions in legal:
@@ -402,19 +403,19 @@ class OpenSpielVectorEnv:
         return self._last
 
     def _find(self) -> tuple[NDArray[np.int32], list[int], list[Any], list[list[int]]]:
-        """What is due: environment, player, state and legal actions of each decision, by rising place."""
+        """Return what is due: environment, player, state and legal actions of each decision, by rising place."""
         playing = self._playing
         if not self._game.simultaneous:
             return self._environment, self._movers, playing, list(map(_legal, playing))
-        found = []
+        decisions = []
         for e, state, mover in zip(self._where, playing, self._movers, strict=True):
             for p in (mover,) if mover >= 0 else range(self._game.players):
                 actions = _legal(state, p)
                 if actions:
-                    found.append((e, p, state, actions))
-        if not found:
+                    decisions.append((e, p, state, actions))
+        if not decisions:
             return self._environment[:0], [], [], []
-        environment, who, states, legal = (list(column) for column in zip(*found, strict=True))
+        environment, who, states, legal = (list(column) for column in zip(*decisions, strict=True))
         return np.array(environment, np.int32), who, states, legal
 
 

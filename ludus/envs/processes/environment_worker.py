@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
-from ludus.envs.base import Renders, VectorEnv
+from ludus.envs.base import SupportsRender, VectorEnv
 from ludus.envs.game_facts import difference, players_of
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows
 
 RowCounts: TypeAlias = tuple[int, bool, int, bool]
 """Of one player: due rows, whether they have masks; closed rows, whether they have masks."""
-Written: TypeAlias = tuple[tuple[RowCounts, ...], int]
+WriteCounts: TypeAlias = tuple[tuple[RowCounts, ...], int]
 """What a subprocess wrote into a side: rows of each player, finished episodes."""
 
 
@@ -37,7 +37,7 @@ class EnvironmentWorker:
     def make(self, make: Callable[..., VectorEnv], first: int, num_envs: int, with_spec: bool) -> EnvSpec | None:
         """Make the vector; its spec, if asked for."""
         self._make, self._first, self._num_envs = make, first, num_envs
-        env = self._made()
+        env = self._get_env()
         return env.spec if with_spec else None
 
     def map(self, spec: EnvSpec, num_envs: int, descriptor: int) -> None:
@@ -46,13 +46,13 @@ class EnvironmentWorker:
         os.close(descriptor)
         self._agree(spec)
 
-    def reset(self, side: int, seeds: NDArray[np.uint64], episodes: NDArray[np.int64] | None) -> Written:
-        """Begin anew, after a fault with a vector made anew."""
+    def reset(self, side: int, seeds: NDArray[np.uint64], episodes: NDArray[np.int64] | None) -> WriteCounts:
+        """Begin new episodes, after a fault in a new vector."""
         return self._try(side, lambda env: env.reset(seeds, episodes=episodes))
 
     def step(
         self, side: int, starts: list[int], counts: list[int], kinds: list[tuple[str, tuple[int, ...]]]
-    ) -> Written:
+    ) -> WriteCounts:
         """Take `counts[p]` actions of dtype and shape `kinds[p]` from row `starts[p]` on."""
         assert self._memory is not None
         actions: list[Array] = []
@@ -63,13 +63,13 @@ class EnvironmentWorker:
         return self._try(side, lambda env: env.step(tuple(actions)))
 
     def render(self, environment: int) -> Any:
-        env = self._made()
-        if not isinstance(env, Renders):
+        env = self._get_env()
+        if not isinstance(env, SupportsRender):
             raise EnvError(f"{env.spec.id} cannot show itself.")
         return env.render(environment)
 
     def close(self) -> None:
-        """Close the vector, whatever it raises: nobody listens any more."""
+        """Close the vector, whatever it raises."""
         env, self._env = self._env, None
         if env is not None:
             try:
@@ -80,24 +80,24 @@ class EnvironmentWorker:
     def _agree(self, spec: EnvSpec) -> None:
         """List the agents as `spec` does: names may come in another order in each process, as those of a set do."""
         assert self._make is not None
-        names, own = ([agent.name for agent in each.agents] for each in (spec, self._made().spec))
+        names, own = ([agent.name for agent in each.agents] for each in (spec, self._get_env().spec))
         if names != own and sorted(names) == sorted(own):
             self.close()
             self._make = partial(self._make, agent_order=names)
-        if wrong := difference(players_of(spec), players_of(self._made().spec), "the first subprocess", bounds=True):
+        if wrong := difference(players_of(spec), players_of(self._get_env().spec), "the first subprocess", bounds=True):
             raise EnvError(
                 f"{spec.id} is another game in this subprocess than in the first one: {wrong} It has to be the same whenever it is made."
             )
 
-    def _made(self) -> VectorEnv:
+    def _get_env(self) -> VectorEnv:
         if self._env is None:
             assert self._make is not None
             self._env = self._make(num_envs=self._num_envs)
         return self._env
 
-    def _try(self, side: int, act: Callable[[VectorEnv], Timestep]) -> Written:
-        """Act and write down what comes of it; a vector that raised is thrown away."""
-        env = self._made()
+    def _try(self, side: int, act: Callable[[VectorEnv], Timestep]) -> WriteCounts:
+        """Act and write the timestep; a vector that raised is discarded."""
+        env = self._get_env()
         try:
             timestep = act(env)
             assert self._memory is not None
@@ -109,7 +109,7 @@ class EnvironmentWorker:
             raise
 
 
-def write(side: SideRows, timestep: Timestep, first: int, num_envs: int) -> Written:
+def write(side: SideRows, timestep: Timestep, first: int, num_envs: int) -> WriteCounts:
     """Copy a timestep of environments `first` … into their rows of the whole vector's side."""
     rows = tuple(_write_player(views, timestep, p, first * views.agents) for p, views in enumerate(side.players))
     finished = timestep.finished

@@ -1,6 +1,6 @@
 """Memory that a vector shares with its subprocesses: one mapping without a name, laid out by what the environments play.
 
-All environments' columns lie one after the other; subprocess w fills the rows of its own environments, from their first row on.
+All environments' columns are concatenated; subprocess w fills the rows of its own environments, from their first row on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SideRows:
 
 
 class _Cursor:
-    """Hands out arrays one after the other; without memory it only counts: then they have no entries."""
+    """Allocates arrays one after another; without memory it only counts, and they have no entries."""
 
     def __init__(self, memory: mmap.mmap | None) -> None:
         self.end = 0
@@ -71,8 +71,8 @@ class _Cursor:
 
 
 class Memory:
-    """Two timesteps, filled in turn, and the actions of `num_envs` environments of a spec, in memory that lives as long as somebody has it
-    mapped, whoever is killed. actions[p]: uint8[S, bytes of one action]."""
+    """Two timesteps, filled in turn, and the actions of `num_envs` environments of a spec, in memory that exists as long as a process has
+    it mapped, even if others are killed. actions[p]: uint8[S, bytes of one action]."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, descriptor: int) -> None:
         """Map the file behind `descriptor`, which may be closed after that."""
@@ -81,7 +81,7 @@ class Memory:
 
 
 def memory_file(spec: EnvSpec, num_envs: int) -> int:
-    """A descriptor of a file of the right size that no folder lists: nothing is left behind, however the processes end."""
+    """Return a descriptor of a file of the right size that no folder lists: nothing is left behind, however the processes end."""
     cursor = _Cursor(None)
     _arrays(cursor, spec, num_envs)
     if sys.platform == "linux":  # not in /dev/shm, which containers keep small

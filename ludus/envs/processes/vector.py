@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import VectorEnv
-from ludus.envs.processes.environment_worker import EnvironmentWorker, RowCounts, Written
+from ludus.envs.processes.environment_worker import EnvironmentWorker, RowCounts, WriteCounts
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows, memory_file
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.python_vector import check_actions
@@ -45,14 +45,14 @@ class Share:
 
 
 def shares(num_envs: int, workers: int) -> list[Share]:
-    """As even as possible, the larger ones first."""
+    """Return shares that are as even as possible, the larger ones first."""
     small, larger = divmod(num_envs, workers)
-    first_of_orbit = [w * small + min(w, larger) for w in range(workers)]
-    return [Share(w, first, small + (w < larger)) for w, first in enumerate(first_of_orbit)]
+    starts = [w * small + min(w, larger) for w in range(workers)]
+    return [Share(w, first, small + (w < larger)) for w, first in enumerate(starts)]
 
 
 def as_error(what: str, share: Share, fault: Fault) -> EnvError | ConfigError:
-    """The error that a fault becomes; what was raised in a subprocess keeps its message, with the traceback as a note."""
+    """Return the error that a fault becomes; what was raised in a subprocess keeps its message, with the traceback as a note."""
     if isinstance(fault, ChildLost):
         return EnvError(f"{what}: the subprocess {fault}.")
     if fault.kind is ConfigError:
@@ -80,7 +80,7 @@ class Record:
         self.began = np.zeros(num_envs, np.int64)
         self.episode = np.zeros(num_envs, np.int64)  # finished since the reset
         self.length = np.zeros(num_envs, np.int32)  # timesteps with due decisions; 0: no episode is seen to run
-        self._given = np.zeros(num_envs, np.uint64)
+        self._base_seeds = np.zeros(num_envs, np.uint64)
         self._quota: NDArray[np.int64] | None = None
         self._returns = np.zeros((num_envs, spec.num_players))
         self._repairs = repairs
@@ -89,7 +89,7 @@ class Record:
 
     def reset(self, seeds: NDArray[np.uint64], episodes: int | NDArray[np.int64] | None) -> None:
         """Forget everything."""
-        self.seeds[:] = self._given[:] = seeds
+        self.seeds[:] = self._base_seeds[:] = seeds
         self._quota = None
         if episodes is not None:
             self._quota = np.zeros(self.num_envs, np.int64)
@@ -100,18 +100,18 @@ class Record:
             player.forget()
 
     def following(self, first: int, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64] | None]:
-        """What a vector that takes over the environments `first` … is reset with: seeds by (the seed that was given, number of its first
-        episode), and how many episodes are left to be played. Those that are running are over; episode 0 has the seed itself."""
+        """Return what a vector that takes over the environments `first` … is reset with: seeds by (the seed that was given, number of
+        its first episode), and how many episodes are left to be played. Those that are running are over; episode 0 has the seed itself."""
         at = slice(first, first + count)
         number = self._next(at)
         seeds = [
             int(seed) if k == 0 else int(episode_seed(seed, np.uint64(k)))
-            for seed, k in zip(self._given[at], number, strict=True)
+            for seed, k in zip(self._base_seeds[at], number, strict=True)
         ]
         return np.array(seeds, np.uint64), None if self._quota is None else self._quota[at] - number
 
     def _next(self, at: slice) -> NDArray[np.int64]:
-        """Numbers of the next episodes."""
+        """Return numbers of the next episodes."""
         return self.episode[at] + (self.length[at] > 0)
 
     def see(self, timestep: Timestep) -> None:
@@ -119,10 +119,10 @@ class Record:
         finished = timestep.finished.environment
         for p, player in enumerate(self._players):
             ended, due = timestep.ended[p], timestep.due[p]
-            self._returns[:, p] += player.paid(ended.slot, ended.reward)
+            self._returns[:, p] += player.rewards_by_environment(ended.slot, ended.reward)
             player.open[ended.slot] = False
             self._returns[finished, p] = 0
-            self._returns[:, p] += player.paid(due.slot, due.reward)
+            self._returns[:, p] += player.rewards_by_environment(due.slot, due.reward)
             if self._repairs:
                 player.keep(due)
             player.open[due.slot] = True
@@ -136,7 +136,7 @@ class Record:
         if self._repairs and timestep.state is not None:
             self._state = timestep.state
 
-    def truncate(self, side: SideRows, first: int, count: int, fresh: Written) -> Written:
+    def truncate(self, side: SideRows, first: int, count: int, fresh: WriteCounts) -> WriteCounts:
         """Add to what a new subprocess wrote into `side` that the open episodes of its environments `first` … ended as truncated: nothing
         more was earned, the final observations are those that the open decisions were made on."""
         at = slice(first, first + count)
@@ -180,8 +180,8 @@ class _PlayerRecord:
         self._row.fill(-1)
         self._last = None
 
-    def paid(self, slot: NDArray[np.int32], reward: NDArray[np.float32]) -> NDArray[np.float64]:
-        """float64[E]: rewards by environment."""
+    def rewards_by_environment(self, slot: NDArray[np.int32], reward: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return float64[E]: rewards by environment."""
         return np.bincount(slot // self.agents, reward, self._num_envs).astype(np.float64, copy=False)
 
     def keep(self, due: ActionRequests) -> None:
@@ -231,8 +231,8 @@ class _PlayerRecord:
 _Pieces = list[slice]
 
 
-class Joiner:
-    """Joins the rows of one side. Where they lie one after the other they are given as they are; otherwise they are copied into buffers
+class RowConcatenator:
+    """Concatenates the rows of one side. Where they are adjacent they are returned as they are; otherwise they are copied into buffers
     that are made once."""
 
     def __init__(self, side: SideRows, shares: Sequence[Share]) -> None:
@@ -240,8 +240,8 @@ class Joiner:
         self._shares = shares
         self._buffers: list[list[Array | None]] = [[None] * 5 for _ in side.players]
 
-    def timestep(self, written: Sequence[Written]) -> Timestep:
-        """What came of a step or a reset."""
+    def timestep(self, written: Sequence[WriteCounts]) -> Timestep:
+        """Return the timestep of a step or a reset."""
         side = self._side
         due, ended = [], []
         for p, views in enumerate(side.players):
@@ -264,11 +264,11 @@ class Joiner:
         columns: list[Any] = [views.slot, views.observation, mask, views.reward, views.first]
         if all(a.stop == b.start for a, b in pairwise(pieces)):
             whole = slice(pieces[0].start, pieces[-1].stop) if pieces else slice(0, 0)
-            found: list[Any] = [None if c is None else c[whole] for c in columns]
+            arrays: list[Any] = [None if c is None else c[whole] for c in columns]
         else:
             buffers = self._buffers[player]
-            found = [None if c is None else _gathered(c, pieces, buffers, i) for i, c in enumerate(columns)]
-        return ActionRequests(*found)
+            arrays = [None if c is None else _gathered(c, pieces, buffers, i) for i, c in enumerate(columns)]
+        return ActionRequests(*arrays)
 
     def _ended(self, views: PlayerRows, rows: Sequence[tuple[int, bool]]) -> ClosedDecisions:
         pieces, mask = self._pieces(views, rows, views.end_mask)
@@ -283,7 +283,7 @@ class Joiner:
     def _pieces(
         self, views: PlayerRows, rows: Sequence[tuple[int, bool]], mask: NDArray[np.bool_] | None
     ) -> tuple[_Pieces, NDArray[np.bool_] | None]:
-        """Where the rows are, and the masks if anybody gave some: then everything is legal in the rows of those who gave none."""
+        """Return where the rows are, and the masks if a subprocess has some: everything is legal in the rows of those without."""
         pieces = []
         some = mask is not None and any(masked for _, masked in rows)
         for share, (n, masked) in zip(self._shares, rows, strict=True):
@@ -359,29 +359,29 @@ class SubprocessVectorEnv:
 
     @cached_property
     def tree(self) -> Any:
-        """The `GameTree` of a compiled game, as a vector in this process has it; None of others."""
-        return None if self.spec.enumeration is None else getattr(self._made_here(), "tree", None)
+        """Return the `GameTree` of a compiled game, as a vector in this process has it; None of others."""
+        return None if self.spec.enumeration is None else getattr(self._probe(), "tree", None)
 
     @cached_property
     def openings(self) -> int:
-        """How many random moves episodes of OpenSpiel's games begin with at most, as a vector in this process has it."""
-        return getattr(self._made_here(), "openings", 0)
+        """Return how many random moves episodes of OpenSpiel's games begin with at most, as a vector in this process has it."""
+        return getattr(self._probe(), "openings", 0)
 
-    def _made_here(self) -> VectorEnv:
-        """A vector as the subprocesses have, closed."""
+    def _probe(self) -> VectorEnv:
+        """Return a vector like those of the subprocesses, closed."""
         here = self._make(num_envs=1)
         here.close()
         return here
 
-    def luck_of(self, environment: int) -> tuple[int, int]:
-        """(seed, number): the present episode of an environment is this episode of an undisturbed one with this seed."""
+    def seed_and_episode(self, environment: int) -> tuple[int, int]:
+        """Return (seed, number): the present episode of an environment is this episode of an undisturbed one with this seed."""
         record = self._record
         return int(record.seeds[environment]), int(record.episode[environment] - record.began[environment])
 
     # ------------------------------------------------------------------------------------------ the contract
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`. Raises EnvError for a fault that may not be repaired."""
+        """Reset as `VectorEnv.reset` describes. Raises EnvError for a fault that may not be repaired."""
         seeds = np.asarray(seeds, np.uint64)
         if len(seeds) != self.num_envs:
             raise EnvError(f"{len(seeds)} seeds were given for {self.num_envs} environments; one each is needed.")
@@ -390,19 +390,19 @@ class SubprocessVectorEnv:
             return self._ask([self._reset_message(share) for share in self._shares])
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. Raises EnvError for an illegal action, before anything is stepped, and for a fault that may not be
-        repaired."""
+        """Step as `VectorEnv.step` describes. Raises EnvError for an illegal action, before anything is stepped, and for a fault that
+        may not be repaired."""
         last = self._last
         if last is None:
             raise EnvError("step was called before reset, or after an error; reset the environment first.")
-        given = [self._checked(p, np.asarray(actions[p])) for p in range(self.spec.num_players)]
+        player_actions = [self._check_actions(p, np.asarray(actions[p])) for p in range(self.spec.num_players)]
         bounds = []
-        for p, rows in enumerate(given):
+        for p, rows in enumerate(player_actions):
             self._memory.actions[p].reshape(-1)[: rows.nbytes] = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
             agents = len(self.spec.agents_of(p))
             edges = [share.first * agents for share in self._shares]
             bounds.append([*np.searchsorted(last.due[p].slot, edges).tolist(), len(rows)])
-        kinds = [(rows.dtype.str, rows.shape[1:]) for rows in given]
+        kinds = [(rows.dtype.str, rows.shape[1:]) for rows in player_actions]
         messages = [
             (
                 "step",
@@ -417,27 +417,27 @@ class SubprocessVectorEnv:
             return self._ask(messages)
 
     def snapshot(self) -> bytes | None:
-        """None: what goes on in another process is not saved."""
+        """Return None: the state of another process is not saved."""
         return None
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """Raises EnvError: there are no snapshots."""
+        """Raise EnvError: there are no snapshots."""
         raise EnvError(f"{self.spec.id} in subprocesses cannot be resumed inside an episode; give workers=0 for that.")
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
-        """See `Renders.render`. Raises EnvError if the environment cannot."""
+        """Render as `SupportsRender.render` describes. Raises EnvError if the environment cannot."""
         share = next(share for share in reversed(self._shares) if share.first <= environment)
         process = self._processes[share.number]
         last, side = self._last, self._side
         with self._exchange():
             try:
                 process.send("render", environment - share.first)
-                shown: NDArray[np.uint8] | str = process.receive(self._until(share.number))
+                frame: NDArray[np.uint8] | str = process.receive(self._until(share.number))
             except (ChildLost, ChildRaised) as fault:
                 raise self._error(share, fault) from None
             finally:
                 self._last, self._side = last, side
-        return shown
+        return frame
 
     def close(self) -> None:
         """End all subprocesses, those that do not listen by force."""
@@ -448,8 +448,8 @@ class SubprocessVectorEnv:
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Messages are sent and all of their answers received. Raises EnvError if that was once interrupted: answers are then due that
-        nobody waits for."""
+        """Send messages and receive all answers. Raises EnvError if that was interrupted once: answers are then due that are not waited
+        for."""
         if not self._end.alive or self._busy:
             why = "was interrupted while its subprocesses were at work" if self._end.alive else "is closed"
             raise EnvError(f"{self.spec.id} {why}; make it anew.")
@@ -465,7 +465,7 @@ class SubprocessVectorEnv:
     def _ask(self, messages: Sequence[tuple[Any, ...]]) -> Timestep:
         """Send every subprocess its message, then wait for all; faults are repaired. Returns what they wrote, as one timestep."""
         faults: dict[int, Fault] = {}
-        written: dict[int, Written] = {}
+        written: dict[int, WriteCounts] = {}
         for w, (process, message) in enumerate(zip(self._processes, messages, strict=True)):
             try:
                 process.send(*message)
@@ -489,22 +489,22 @@ class SubprocessVectorEnv:
         return timestep
 
     def _until(self, number: int, since: float | None = None) -> float | None:
-        """When a subprocess that was asked at `since` is taken for hung."""
+        """Return when a subprocess that was asked at `since` counts as hung."""
         if self._deadline is None:
             return None
         start = time.perf_counter() if since is None else since
         return start + self._deadline + (_START if self._new[number] else 0.0)
 
-    def _checked(self, player: int, given: Array) -> Array:
+    def _check_actions(self, player: int, actions: Array) -> Array:
         assert self._last is not None
         due, spec = self._last.due[player], self.spec
-        if len(given) != len(due.slot):
+        if len(actions) != len(due.slot):
             raise EnvError(
-                f"player {player} was given {len(given)} actions for {len(due.slot)} due decisions; one each."
+                f"player {player} was given {len(actions)} actions for {len(due.slot)} due decisions; one each."
             )
         mask = due.mask if spec.enumeration is None else spec.enumeration.mask[due.observation]
-        check_actions(spec.agents_of(player)[0].action, given, mask=mask, what=f"player {player} of {spec.id}")
-        return given
+        check_actions(spec.agents_of(player)[0].action, actions, mask=mask, what=f"player {player} of {spec.id}")
+        return actions
 
     def _reset_message(self, share: Share) -> tuple[Any, ...]:
         """Begin what is left to be played: at first with the seeds that were given, later with others."""
@@ -513,7 +513,7 @@ class SubprocessVectorEnv:
     # ------------------------------------------------------------------------------------------ subprocesses
 
     def _start(self) -> EnvSpec:
-        """Start all at once; what the first one plays says how large the memory is."""
+        """Start all concurrently; the spec of the first one gives the size of the memory."""
         for _ in self._shares:
             self._processes.append(self._process())
         share = self._shares[0]
@@ -524,7 +524,7 @@ class SubprocessVectorEnv:
             spec: EnvSpec = self._processes[0].receive(self._until(0))
             self._descriptors.append(memory_file(spec, self.num_envs))
             self._memory = Memory(spec, self.num_envs, self._descriptors[0])
-            self._joiners = [Joiner(side, self._shares) for side in self._memory.sides]
+            self._joiners = [RowConcatenator(side, self._shares) for side in self._memory.sides]
             for share, process in zip(self._shares, self._processes, strict=True):
                 if share.number:
                     process.receive(self._until(share.number, since))
@@ -541,7 +541,7 @@ class SubprocessVectorEnv:
     def _send_memory(self, process: ChildProcess, spec: EnvSpec) -> None:
         process.send("map", spec, self.num_envs, descriptor=self._descriptors[0])
 
-    def _repair(self, faults: dict[int, Fault], written: dict[int, Written]) -> dict[int, Fault]:
+    def _repair(self, faults: dict[int, Fault], written: dict[int, WriteCounts]) -> dict[int, Fault]:
         """Put new vectors in the place of faulty ones, in new subprocesses where those are gone. Returns the faults of the new ones."""
         left = self._allowed - self.restarts
         if len(faults) > left:  # before anything is repaired, so that nothing is half repaired
@@ -549,7 +549,7 @@ class SubprocessVectorEnv:
             raise self._error(self._shares[w], fault) from None
         self.restarts += len(faults)
         for w, fault in faults.items():
-            self._new[w] = True  # a vector is made anew, in the same subprocess too
+            self._new[w] = True  # a new vector is made, in the same subprocess too
             if isinstance(fault, ChildLost):
                 self._processes[w] = self._process()
         again: dict[int, Fault] = {}
@@ -573,7 +573,7 @@ class SubprocessVectorEnv:
             self._send_memory(process, self.spec)
         process.send(*self._reset_message(share))
 
-    def _receive_start(self, w: int, *, started: bool) -> Written:
+    def _receive_start(self, w: int, *, started: bool) -> WriteCounts:
         share, process = self._shares[w], self._processes[w]
         fault: ChildRaised | None = None
         for _ in range(2 if started else 0):
@@ -582,7 +582,7 @@ class SubprocessVectorEnv:
             except ChildRaised as raised:  # receive the other answers too, or they are taken for later ones
                 fault = raised
         try:
-            fresh: Written = process.receive(self._until(w))
+            fresh: WriteCounts = process.receive(self._until(w))
         except ChildRaised as raised:
             raise (fault or raised) from None
         return self._record.truncate(self._memory.sides[self._side], share.first, share.count, fresh)

@@ -1,6 +1,6 @@
 """Games small enough to be enumerated, as flat arrays: exact best responses, payoffs and exploitability.
 
-    OpenSpiel game --walk--> lists --build--> Arrays --> GameTree (exact answers) --> TreeVectorEnv (tree/vector.py)
+    OpenSpiel game --enumerate_game--> lists --build--> Arrays --> GameTree (exact answers) --> TreeVectorEnv (tree/vector.py)
 
 Policies come in two forms. A *table*, float64[I_p, A], holds a player's action probabilities by information state (local ids,
 `enumeration.ids(p)` shifted to 0). A *plan*, float64[S_p], holds products of own probabilities along sequences; mixing policies at
@@ -23,9 +23,18 @@ from ludus.core.packages import require
 from ludus.core.types import AgentSpec, Enumeration, EnvSpec, Exploitability
 from ludus.envs.game_facts import contents_of
 from ludus.envs.tree import sweeps
-from ludus.envs.tree.sweeps import Contraction, contraction, expand
+from ludus.envs.tree.sweeps import Contraction, expand, plan_contraction
 from ludus.envs.tree.tree_arrays import Arrays, Nodes, build
-from ludus.envs.tree.walk import CHANCE, TERMINAL, Walk, load, refuse_unfit, surely_larger, title, walk
+from ludus.envs.tree.walk import (
+    CHANCE,
+    TERMINAL,
+    EnumeratedGame,
+    display_name,
+    enumerate_game,
+    exceeds_node_limit,
+    load,
+    refuse_unfit,
+)
 
 __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]
 
@@ -35,9 +44,9 @@ __all__ = ["GameTree", "PlanStack", "compile_tree", "try_compile"]
 _SYMMETRY_NODES = 50_000  # larger trees are not searched for symmetry; each player then stands alone
 
 
-def describe(game: Any, name: str, *, walked: Walk, arrays: Arrays) -> EnvSpec:
-    """The `EnvSpec` of a compiled game, with its enumeration. name: its `title`."""
-    import pyspiel  # trees are made and used without OpenSpiel; whoever has a game of its has it
+def describe(game: Any, name: str, *, walked: EnumeratedGame, arrays: Arrays) -> EnvSpec:
+    """Return the `EnvSpec` of a compiled game, with its enumeration. name: its `display_name`."""
+    import pyspiel  # trees are made and used without OpenSpiel; a game of its needs it
 
     players = len(walked.legal)
     enumeration = Enumeration(
@@ -62,19 +71,20 @@ def describe(game: Any, name: str, *, walked: Walk, arrays: Arrays) -> EnvSpec:
 
 
 def _utility(game: Any, arrays: Arrays) -> tuple[tuple[float, float], ...]:
-    """OpenSpiel's bounds, widened where a terminal lies outside of them (cliff_walking with a short horizon, say)."""
+    """Return OpenSpiel's bounds, widened where a terminal is outside of them (cliff_walking with a short horizon, say)."""
     low = np.minimum(arrays.returns.min(axis=0), game.min_utility())
     high = np.maximum(arrays.returns.max(axis=0), game.max_utility())
     return tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
 
 
 def _bounds(observation: Any) -> tuple[float, float]:
-    """All observations are known, so the space is as tight as one pair of numbers can make it; never empty."""
+    """Return the bounds of all observations as one pair of numbers, which are never equal."""
     return min(0.0, float(observation.min(initial=0.0))), max(1.0, float(observation.max(initial=1.0)))
 
 
 def _groups(enumeration: Enumeration, arrays: Arrays) -> tuple[tuple[int, ...], ...]:
-    """Interchangeable players: swapping two of them maps the tree onto itself, with equal tensors under equal local ids."""
+    """Return groups of interchangeable players: swapping two of them maps the tree onto itself, with equal tensors under equal local
+    ids."""
     groups: list[list[int]] = []
     for player in range(len(enumeration.offset) - 1):
         for group in groups:
@@ -105,7 +115,7 @@ def _interchangeable(enumeration: Enumeration, arrays: Arrays, first: int, secon
 
 
 def _mirror(enumeration: Enumeration, arrays: Arrays, swap: list[int], x: int, y: int) -> list[tuple[int, int]] | None:
-    """Pairs of nodes that must be mirror images if x and y are; None if these two are not. Chance events map to themselves."""
+    """Return pairs of nodes that must be mirror images if x and y are; None if these two are not. Chance events map to themselves."""
     nodes = arrays.nodes
     kind = int(nodes.player[x])
     if nodes.width[x] != nodes.width[y] or nodes.degree[x] != nodes.degree[y]:
@@ -118,16 +128,16 @@ def _mirror(enumeration: Enumeration, arrays: Arrays, swap: list[int], x: int, y
         here, there = arrays.returns[nodes.terminal[x]], arrays.returns[nodes.terminal[y]]
         return [] if np.array_equal(here, there[swap]) else None
     if kind == CHANCE:
-        ours, theirs = _children(nodes, x), _children(nodes, y)
-        same = np.array_equal(nodes.cumulative[ours], nodes.cumulative[theirs])
-        return list(zip(ours, theirs, strict=True)) if same else None
+        children, mirror_children = _children(nodes, x), _children(nodes, y)
+        same = np.array_equal(nodes.cumulative[children], nodes.cumulative[mirror_children])
+        return list(zip(children, mirror_children, strict=True)) if same else None
     return _mirror_block(enumeration, nodes, swap, x, y)
 
 
 def _mirror_block(
     enumeration: Enumeration, nodes: Nodes, swap: list[int], x: int, y: int
 ) -> list[tuple[int, int]] | None:
-    """As `_mirror` where one player or several at once move."""
+    """Do the same as `_mirror` where one player moves, or several simultaneously."""
     chains = [[node] for node in (x, y)]
     for chain in chains:
         while len(chain) < nodes.width[x]:
@@ -136,8 +146,11 @@ def _mirror_block(
     if {swap[p] for p in here} != set(there):
         return None
     for p, node in here.items():
-        mine, other = nodes.info[node] - enumeration.offset[p], nodes.info[there[swap[p]]] - enumeration.offset[swap[p]]
-        if mine != other:
+        local_id, mirror_id = (
+            nodes.info[node] - enumeration.offset[p],
+            nodes.info[there[swap[p]]] - enumeration.offset[swap[p]],
+        )
+        if local_id != mirror_id:
             return None
     pairs = []
     for moves in itertools.product(*(range(nodes.degree[n]) for n in chains[0])):
@@ -163,31 +176,44 @@ _EMPTY = np.zeros(0)
 
 
 def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> GameTree:
-    """Compile an OpenSpiel game (`pyspiel.Game` or its name, `my_module:python_game` if your module registers it). A repeated call with a
-    name gives the same object, while the files that the name names hold the same; a game may be made in memory, and have the name of
-    another one.
+    """Compile an OpenSpiel game into arrays.
 
-    observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the
-    first of these that the game has.
-    Raises EnvError if the game is unknown, larger than `node_limit` nodes, of imperfect recall, or without a finite tree; ConfigError
-    without OpenSpiel.
+    A repeated call with a name returns the same object, as long as the files that the name names do not change.
+
+    Args:
+        game: A `pyspiel.Game`, which may be made in memory and have the name of another one, or a game string;
+            `my_module:python_game` if your module registers it.
+        node_limit: Nodes of the largest tree that is compiled.
+        observation: "information_state" or "observation" (OpenSpiel's tensors, flat), "one_hot" (of the local id), or "auto": the first of
+            these that the game has.
+
+    Returns:
+        The compiled game.
+
+    Raises:
+        EnvError: The game is unknown, larger than `node_limit` nodes, of imperfect recall, or without a finite tree.
+        ConfigError: OpenSpiel, or the module that registers the game, is missing.
     """
     if not isinstance(game, str):
-        return _build(game, title(game), node_limit, observation)
+        return _build(game, display_name(game), node_limit, observation)
     pyspiel = require("pyspiel", f"openspiel/{game}")
     contents = tuple(contents_of(f"openspiel/{game}").items())
     try:
         loaded = load(game)
     except pyspiel.SpielError as error:
         raise EnvError(f"OpenSpiel cannot load the game {game!r}: {error}") from error
-    compiled = _compile(title(loaded, game), node_limit, observation, contents)
+    compiled = _compile(display_name(loaded, game), node_limit, observation, contents)
     if isinstance(compiled, str):
         raise EnvError(compiled)
     return compiled
 
 
 def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "auto") -> tuple[GameTree | None, str]:
-    """(tree, "") or (None, why not). Games far beyond the limit are found out in about a millisecond."""
+    """Compile as `compile_tree` does, without raising EnvError.
+
+    Returns:
+        (tree, "") or (None, the reason). Games far beyond the limit are recognised in about a millisecond.
+    """
     try:
         return compile_tree(game, node_limit=node_limit, observation=observation), ""
     except EnvError as error:
@@ -196,8 +222,8 @@ def try_compile(game: Any, *, node_limit: int = 1_000_000, observation: str = "a
 
 @lru_cache(maxsize=4)
 def _compile(name: str, node_limit: int, observation: str, _contents: tuple[tuple[str, str], ...]) -> GameTree | str:
-    """The tree, or why there is none: that a game in Python is too large may take a minute to find out. _contents: of files, by which games
-    of one name are told apart."""
+    """Return the tree, or why there is none: that a game in Python is too large may take a minute to find out. _contents: of files, by
+    which games of one name are told apart."""
     try:
         return _build(load(name), name, node_limit, observation)
     except EnvError as error:
@@ -206,23 +232,27 @@ def _compile(name: str, node_limit: int, observation: str, _contents: tuple[tupl
 
 def _build(game: Any, name: str, node_limit: int, observation: str) -> GameTree:
     refuse_unfit(game)
-    if surely_larger(game, node_limit):
+    if exceeds_node_limit(game, node_limit):
         raise EnvError(
             f"{name} has far more than {node_limit} nodes, too many to compile; use a smaller variant of the game, or tree=off."
         )
-    walked = walk(game, node_limit=node_limit, observation=observation)
-    if not any(walked.legal):
+    enumerated = enumerate_game(game, node_limit=node_limit, observation=observation)
+    if not any(enumerated.legal):
         raise EnvError(f"nobody ever moves in {name}, which is decided by chance alone; choose a game with players.")
-    arrays = build(walked, num_actions=game.num_distinct_actions(), name=name)
-    return GameTree(arrays, describe(game, name, walked=walked, arrays=arrays))
+    arrays = build(enumerated, num_actions=game.num_distinct_actions(), name=name)
+    return GameTree(arrays, describe(game, name, walked=enumerated, arrays=arrays))
 
 
 class GameTree:
     """A compiled game: P players, I_p information states, S_p sequences (the empty one first), A actions.
 
-    spec: the `EnvSpec` of its vector environment, with the enumeration. arrays: the flat arrays, read-only by agreement. sides: of two
-    players, (own sequence int32[U], the other's int32[U], own weight float64[U]) of each, by rising own sequence, so that a sweep writes
-    in order. Everything is exact up to rounding, in float64. Arguments named `plans` hold one plan per player.
+    Everything is exact up to rounding, in float64. Arguments named `plans` hold one plan per player.
+
+    Attributes:
+        arrays: The flat arrays, read-only by agreement.
+        spec: The `EnvSpec` of its vector environment, with the enumeration.
+        sides: Of two players, (own sequence int32[U], the other's int32[U], own weight float64[U]) of each, by rising own sequence, so
+            that a sweep writes in order.
     """
 
     def __init__(self, arrays: Arrays, spec: EnvSpec) -> None:
@@ -242,19 +272,30 @@ class GameTree:
         return f"GameTree({self.spec.id!r}, {len(self.arrays.nodes.player)} nodes)"
 
     def num_sequences(self, player: int) -> int:
-        """S_p."""
+        """Return S_p."""
         return self.arrays.sequences[player].count
 
     # ---------------------------------------------------------------------------------- tables and plans
 
     def uniform(self, player: int) -> Table:
-        """The table that plays every legal action with equal probability."""
+        """Return the table float64[I_p, A] that plays every legal action with equal probability."""
         mask = self.enumeration.mask[self.enumeration.ids(player)]
         table: Table = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
         return table
 
     def realisation(self, player: int, table: Table) -> Plan:
-        """Table float64[I_p, A] -> plan float64[S_p]. Raises PolicyError on a row that is no distribution over legal actions."""
+        """Convert a table to a plan.
+
+        Args:
+            player: p.
+            table: float64[I_p, A], action probabilities by information state.
+
+        Returns:
+            float64[S_p], the products of the player's own probabilities along sequences.
+
+        Raises:
+            PolicyError: A row is not a distribution over legal actions.
+        """
         form = self.arrays.sequences[player]
         table = np.ascontiguousarray(table, dtype=np.float64)
         expected = (len(form.parent), self.num_actions)
@@ -273,7 +314,15 @@ class GameTree:
         return plan
 
     def behaviour(self, player: int, plan: Plan) -> Table:
-        """Plan float64[S_p] -> table float64[I_p, A]; uniform over legal actions where the plan does not come."""
+        """Convert a plan to a table.
+
+        Args:
+            player: p.
+            plan: float64[S_p].
+
+        Returns:
+            float64[I_p, A], uniform over legal actions at states that the plan does not reach.
+        """
         form = self.arrays.sequences[player]
         table = np.zeros((len(form.parent), self.num_actions))
         sweeps.behave(form.start, form.action, self._plan(player, plan), table)
@@ -296,18 +345,34 @@ class GameTree:
     # ---------------------------------------------------------------------------------- best responses
 
     def best_response(self, player: int, plans: Sequence[Plan | None]) -> tuple[float, Table]:
-        """(value, deterministic table) of a best response to the others' plans; `plans[player]` is ignored (None, say).
+        """Compute a best response to the others' plans.
 
-        Every information state has its best action against the others' reach of it, off the path too; equals (as `ludus.core.ties` has
-        it) go to the lowest action, and so do states that the others never let happen. The value is the best one; the table earns it
-        but for what equals differ by.
+        Every information state gets its best action against the others' reach of it, off the path too. Equals (as `ludus.core.ties` has
+        it) go to the lowest action, and so do states that the others never reach. The value is the best one; the table earns it except for
+        what equals differ by.
+
+        Args:
+            player: p.
+            plans: One per player, float64[S_q]; `plans[player]` is ignored (None, say).
+
+        Returns:
+            (value, deterministic table float64[I_p, A]).
         """
         return self.best_response_joint(player, (plans,), (1.0,))
 
     def best_response_joint(
         self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
     ) -> tuple[float, Table]:
-        """As `best_response`, to a correlated distribution: profile k of the others with probability probs[k]."""
+        """Compute a best response to a correlated distribution of the others' plans; see `best_response`.
+
+        Args:
+            player: p.
+            profiles: Profiles of plans.
+            probs: The probability of each profile.
+
+        Returns:
+            (value, deterministic table float64[I_p, A]).
+        """
         self._check_joint(profiles, probs)
         form = self.arrays.sequences[player]
         gradient, stake = np.zeros(form.count), np.zeros(form.count)
@@ -318,7 +383,7 @@ class GameTree:
         return float(value), table
 
     def _best_value(self, player: int, plans: Sequence[Plan | None]) -> float:
-        """Of `best_response`, without the table; two players need no stakes for it."""
+        """Return the value of `best_response` without the table; two players need no stakes for it."""
         if self.num_players != 2:
             return self.best_response(player, plans)[0]
         form, (own, other, weight) = self.arrays.sequences[player], self.sides[player]
@@ -333,9 +398,9 @@ class GameTree:
             )
 
     def _add_stakes(
-        self, player: int, given: Sequence[Plan | None], prob: float, gradient: Plan, stake: NDArray[np.float64]
+        self, player: int, profile: Sequence[Plan | None], prob: float, gradient: Plan, stake: NDArray[np.float64]
     ) -> None:
-        plans = self._profile(given, without=player)
+        plans = self._profile(profile, without=player)
         if self.num_players == 2:
             own, other, weight = self.sides[player]
             sweeps.stakes_two(own, other, weight, plans[1 - player], prob, gradient, stake)
@@ -346,7 +411,7 @@ class GameTree:
         sweeps.stakes_many(player, out.sequence, out.weight[player], everyones, offset, prob, gradient, stake)
 
     def _side(self, player: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """One of `sides`."""
+        """Return one of `sides`."""
         out = self._outcomes
         order = np.lexsort((out.sequence[1 - player], out.sequence[player]))
         return out.sequence[player][order], out.sequence[1 - player][order], out.weight[player][order]
@@ -354,7 +419,7 @@ class GameTree:
     # ---------------------------------------------------------------------------------- values and payoffs
 
     def values(self, plans: Sequence[Plan]) -> NDArray[np.float64]:
-        """Expected returns float64[P] of a profile."""
+        """Compute the expected returns float64[P] of a profile of plans."""
         plans = self._profile(plans)
         out = self._outcomes
         if self.num_players == 2:
@@ -367,16 +432,33 @@ class GameTree:
         return out.weight @ reach
 
     def payoffs(self, populations: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Expected returns float64[P, n_0, …] of every profile of stacked plans, populations[p] float64[n_p, S_p]."""
+        """Compute the expected returns of every profile of stacked plans.
+
+        Args:
+            populations: populations[p] float64[n_p, S_p].
+
+        Returns:
+            float64[P, n_0, …].
+        """
         return self.payoffs_slice(0, populations[0], populations)
 
     def payoffs_slice(
         self, player: int, plans: NDArray[np.float64], stacks: Sequence[NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """The part of `payoffs` for new policies of one player: plans float64[k, S_p] or [S_p], against the others' stacks
-        (`stacks[player]` is ignored). float64[P, n_0, …], with k in the player's place.
+        """Compute the part of `payoffs` for new policies of one player.
 
-        Two players: work grows with k × (terminals merged by sequences + n × S), never with terminals × policies².
+        With two players, the work grows with k × (terminals merged by sequences + n × S), never with terminals × policies².
+
+        Args:
+            player: Whose policies are new.
+            plans: float64[k, S_p] or [S_p].
+            stacks: The others' plans; `stacks[player]` is ignored.
+
+        Returns:
+            float64[P, n_0, …], with k in the player's place.
+
+        Raises:
+            PolicyError: Plans have another shape.
         """
         all_stacks = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
         for p, stack in enumerate(all_stacks):
@@ -395,20 +477,20 @@ class GameTree:
     def _contraction(self, order: tuple[int, ...]) -> Contraction:
         known = self._contractions.get(order)
         if known is None:
-            known = self._contractions[order] = contraction(self._outcomes, order)
+            known = self._contractions[order] = plan_contraction(self._outcomes, order)
         return known
 
     # ---------------------------------------------------------------------------------- exploitability
 
     def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
-        """What each player's best response gains over the profile of (mixed) plans; NashConv is the sum."""
+        """Compute what each player's best response gains over a profile of (mixed) plans; NashConv is the sum."""
         value = self.values(plans)
         best = np.array([self._best_value(p, plans) for p in range(self.num_players)])
         return Exploitability(gain=best - value, value=value)
 
 
 def tree_of(env: object) -> GameTree | None:
-    """The compiled tree of the game that a vector of environments plays; None where it has none."""
+    """Return the compiled tree of the game that a vector of environments plays; None where it has none."""
     tree = getattr(env, "tree", None)
     return tree if isinstance(tree, GameTree) else None
 
@@ -432,9 +514,10 @@ class PlanStack:
 
     @property
     def array(self) -> NDArray[np.float64]:
-        """float64[n, S], a view."""
+        """Return float64[n, S], a view."""
         return self._memory[: self._count]
 
     def mixture(self, weights: NDArray[np.float64]) -> Plan:
-        """The plan of playing policy k with probability weights[k], drawn once per game; policies without a weight are not played."""
+        """Return the plan of playing policy k with probability weights[k], drawn once per game; policies without a weight are not
+        played."""
         return np.asarray(weights, np.float64) @ self.array[: len(weights)]

@@ -9,7 +9,7 @@ that is not leaves its mixture as one choice. Two players, zero-sum (or constant
 It is solved by CFR+ (Tammelin 2014, "Solving large imperfect information games using CFR+"). With the counterfactual value q(c) of each
 choice c at an information state, and σ what is played there now,
 
-    R(c) ← max(R(c) + q(c) − Σ σ(c') q(c'), 0)        σ(c) ← R(c) / Σ R(c'), all alike where no regret is positive
+    R(c) ← max(R(c) + q(c) − Σ σ(c') q(c'), 0)        σ(c) ← R(c) / Σ R(c'), all equal where no regret is positive
 
 player by player, and the answer is the mean of the realisation plans so far, the t-th with weight t.
 """
@@ -41,12 +41,12 @@ class Choices:
 
     @property
     def count(self) -> int:
-        """C, of all information states."""
+        """Return C, of all information states."""
         return len(self.rows)
 
 
 def choices_of(tables: NDArray[np.float64]) -> Choices:
-    """The distinct rows of K members' tables float64[K, I_p, A], at each information state in the order of the members."""
+    """Return the distinct rows of K members' tables float64[K, I_p, A], at each information state in the order of the members."""
     tables = np.ascontiguousarray(tables, np.float64)
     new = np.zeros(tables.shape[:2], np.bool_)
     _mark_new(tables, new)
@@ -56,30 +56,47 @@ def choices_of(tables: NDArray[np.float64]) -> Choices:
 
 
 def solve_restricted(tree: GameTree, choices: Sequence[Choices], *, gap: float, iterations: int) -> RestrictedSolution:
-    """CFR+ until NashConv inside the restricted game is at most `gap`, or for so many iterations. choices: one per player. Raises
-    ScenarioError for other than two players."""
+    """Solve a restricted game by CFR+.
+
+    Args:
+        tree: The game, of two players, zero-sum or constant-sum.
+        choices: One per player.
+        gap: NashConv inside the restricted game at which it stops.
+        iterations: The most iterations.
+
+    Returns:
+        The mean plans as tables, with their values.
+
+    Raises:
+        ScenarioError: The game has other than two players.
+
+    Source:
+        McAleer et al. 2021 (XDO); Tammelin 2014 (CFR+).
+    """
     if tree.num_players != 2:
         raise ScenarioError(
             f"a restricted game is solved for two players; {tree.spec.id} has {tree.num_players}. Use psro with meta_solver cce."
         )
-    play = _Play(tree, choices)
+    play = _RestrictedSolver(tree, choices)
     while True:
-        play.go_on(min(max(_BLOCK, play.iterations // 10), iterations - play.iterations))
-        found = play.gap()
-        if found <= gap or play.iterations >= iterations:
-            return play.solution(found)
+        play.run(min(max(_BLOCK, play.iterations // 10), iterations - play.iterations))
+        nash_conv = play.gap()
+        if nash_conv <= gap or play.iterations >= iterations:
+            return play.solution(nash_conv)
 
 
-class _Play:
+class _RestrictedSolver:
     """CFR+ in progress. Lists and tuples are by player."""
 
     def __init__(self, tree: GameTree, choices: Sequence[Choices]) -> None:
         forms = tree.arrays.sequences
         self._forms = tuple((form.parent, form.start, form.action) for form in forms)
-        self._choices = tuple((some.first, some.rows) for some in choices)
+        self._choices = tuple((player_choices.first, player_choices.rows) for player_choices in choices)
         self._sides = tree.sides
-        self._sigma = tuple(1.0 / np.repeat(np.diff(some.first), np.diff(some.first)) for some in choices)
-        self._regret = tuple(np.zeros(some.count) for some in choices)
+        self._sigma = tuple(
+            1.0 / np.repeat(np.diff(player_choices.first), np.diff(player_choices.first)) for player_choices in choices
+        )
+        self._regret = tuple(np.zeros(player_choices.count) for player_choices in choices)
         self._plan = tuple(np.empty(form.count) for form in forms)
         self._sum = tuple(np.zeros(form.count) for form in forms)
         self._gradient = tuple(np.empty(form.count) for form in forms)
@@ -87,8 +104,8 @@ class _Play:
         for p in range(2):
             _realise(*self._forms[p], *self._choices[p], self._sigma[p], self._plan[p])
 
-    def go_on(self, count: int) -> None:
-        """So many more iterations."""
+    def run(self, count: int) -> None:
+        """Run `count` more iterations."""
         _cfr_plus(
             self._forms,
             self._choices,
@@ -108,7 +125,7 @@ class _Play:
         return first, second
 
     def gap(self) -> float:
-        """NashConv of the mean plans, deviations being among the choices."""
+        """Return the NashConv of the mean plans, deviations being among the choices."""
         mean, total = self._mean(), 0.0
         for p in range(2):
             gradient = np.zeros_like(mean[p])
@@ -118,7 +135,7 @@ class _Play:
         return total
 
     def solution(self, gap: float) -> RestrictedSolution:
-        """The mean plans as tables; where a plan does not come, what is played there now."""
+        """Return the mean plans as tables; where a plan does not come, what is played there now."""
         mean, value, tables = self._mean(), np.empty(2), []
         for p in range(2):
             gradient = np.zeros_like(mean[p])
@@ -136,7 +153,7 @@ class _Play:
 
 @kernel
 def _mark_new(tables, new):  # type: ignore[no-untyped-def]
-    """Marks in bool[K, I] the rows that no member before has."""
+    """Mark in bool[K, I] the rows that no member before has."""
     for i in range(tables.shape[1]):
         for k in range(tables.shape[0]):
             new[k, i] = True
@@ -147,8 +164,8 @@ def _mark_new(tables, new):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _earned(c, i, start, action, rows, gradient):  # type: ignore[no-untyped-def]
-    """q(c): what choice c earns at state i, from what its actions earn."""
+def _choice_value(c, i, start, action, rows, gradient):  # type: ignore[no-untyped-def]
+    """Return q(c): what choice c earns at state i, from what its actions earn."""
     total = 0.0
     for s in range(start[i], start[i + 1]):
         total += rows[c, action[s]] * gradient[s]
@@ -157,11 +174,11 @@ def _earned(c, i, start, action, rows, gradient):  # type: ignore[no-untyped-def
 
 @inner
 def _learn(parent, start, action, first, rows, gradient, sigma, regret):  # type: ignore[no-untyped-def]
-    """One step of CFR+, bottom-up."""
+    """Take one step of CFR+, bottom-up."""
     for i in range(len(parent) - 1, -1, -1):
         value, positive = 0.0, 0.0
         for c in range(first[i], first[i + 1]):
-            earned = _earned(c, i, start, action, rows, gradient)
+            earned = _choice_value(c, i, start, action, rows, gradient)
             value += sigma[c] * earned
             regret[c] += earned
         for c in range(first[i], first[i + 1]):
@@ -174,7 +191,7 @@ def _learn(parent, start, action, first, rows, gradient, sigma, regret):  # type
 
 @kernel
 def _realise(parent, start, action, first, rows, sigma, plan):  # type: ignore[no-untyped-def]
-    """The plan of playing sigma."""
+    """Write the plan of playing sigma."""
     plan[0] = 1.0
     for i in range(len(parent)):
         above = plan[parent[i]]
@@ -187,7 +204,7 @@ def _realise(parent, start, action, first, rows, sigma, plan):  # type: ignore[n
 
 @kernel
 def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done, count):  # type: ignore[no-untyped-def]
-    """`count` iterations after the first `done`; what they play is added to `total`."""
+    """Run `count` iterations after the first `done`; what they play is added to `total`."""
     for t in range(done, done + count):
         for p in range(2):
             own, other, weight = sides[p]
@@ -203,18 +220,18 @@ def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done,
 
 @kernel
 def _best(parent, start, action, first, rows, gradient):  # type: ignore[no-untyped-def]
-    """The most that can be earned by choices, bottom-up."""
+    """Return the most that can be earned by choices, bottom-up."""
     for i in range(len(parent) - 1, -1, -1):
         best = -np.inf
         for c in range(first[i], first[i + 1]):
-            best = max(best, _earned(c, i, start, action, rows, gradient))
+            best = max(best, _choice_value(c, i, start, action, rows, gradient))
         gradient[parent[i]] += best
     return gradient[0]
 
 
 @kernel
 def _behave(start, action, first, rows, sigma, plan, table):  # type: ignore[no-untyped-def]
-    """The table of a plan; sigma where the plan does not come."""
+    """Write the table of a plan; sigma where the plan does not come."""
     for i in range(len(start) - 1):
         total = 0.0
         for s in range(start[i], start[i + 1]):

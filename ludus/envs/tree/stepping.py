@@ -48,24 +48,24 @@ def _down(x: Tensor, bits: int) -> Tensor:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """`seeding.mix`."""
+    """Compute `seeding.mix`."""
     x = (x ^ _down(x, 30)) * _FIRST
     x = (x ^ _down(x, 27)) * _SECOND
     return x ^ _down(x, 31)
 
 
 def _keys(seed: Tensor, number: Tensor) -> Tensor:
-    """Of the numbered parts of a seed, as `publisher_kernels.episode_seed`."""
+    """Compute the keys of the numbered parts of a seed, as `publisher_kernels.episode_seed`."""
     return _mix(seed ^ _mix((number + 1) * _GOLDEN))
 
 
-def _drawn(key: Tensor, counter: Tensor) -> Tensor:
-    """`seeding.uniform` × 2 ** 53."""
+def _uniform_bits(key: Tensor, counter: Tensor) -> Tensor:
+    """Compute `seeding.uniform` × 2 ** 53."""
     return _down(_mix(_mix(key + (counter + 1) * _GOLDEN) ^ _GOLDEN), 64 - _BITS)
 
 
-def _found(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings: int) -> Tensor:
-    """int32[n]: which of `width` entries from `first` on is the first with number < below; that is so at least of the last."""
+def _search(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings: int) -> Tensor:
+    """Return int32[n]: which of `width` entries from `first` on is the first with number < below; that is so at least of the last."""
     low, left = torch.zeros_like(width), width
     for _ in range(halvings):
         half = left >> 1
@@ -75,7 +75,7 @@ def _found(below: Tensor, first: Tensor, width: Tensor, number: Tensor, halvings
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What lies on the device
+# What is on the device
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,10 +88,10 @@ class Episodes:
 
 class _Board(NamedTuple):
     """N nodes. child int32[N]: the first, a terminal's is itself. width int32[N]: number of children, 1 of terminals. chance bool[N].
-    row int32[N] of `returns` float64[T, P], -1 at others than terminals. who int64[N]: the player, or P. made int64[N]: decisions before.
-    below int64[N]: under chance, the number below which this node or one before it is taken.
-    asked bool[N, P]: who moves; ids int64[N, P]: where, else any of the player's. rank int32[I, A]: the place of an action among the legal
-    ones, 0 of others. so_far float64[N, P], or [0, P] if the game pays only at its end. (Small numbers, so that a card's caches hold them.)
+    row int32[N] of `returns` float64[T, P], -1 at others than terminals. who int64[N]: the player, or P. decisions int64[N]: decisions
+    before. below int64[N]: under chance, the number below which this node or one before it is taken.
+    due bool[N, P]: who moves; ids int64[N, P]: where, else any of the player's. rank int32[I, A]: the place of an action among the legal
+    ones, 0 of others. so_far float64[N, P], or [0, P] if rewards come only at its end. (Small dtypes, so that a GPU's caches hold them.)
     """
 
     child: Tensor
@@ -100,9 +100,9 @@ class _Board(NamedTuple):
     row: Tensor
     returns: Tensor
     who: Tensor
-    made: Tensor
+    decisions: Tensor
     below: Tensor
-    asked: Tensor
+    due: Tensor
     ids: Tensor
     rank: Tensor
     so_far: Tensor
@@ -149,14 +149,20 @@ class _Fused:
 
 
 class TreeGames:
-    """A `GameTree` on a device, to be played there. fused: torch compiles a step to one kernel or a few, which takes ten seconds or so
-    once; where it cannot, `unfused` says why, and steps are taken operation by operation."""
+    """A `GameTree` on a device, to be played there.
+
+    Args:
+        tree: The game.
+        device: Where it is copied.
+        fused: Whether torch compiles a step into one kernel or a few, which takes some ten seconds once. Where it cannot, `unfused` is the
+            reason, and steps are taken operation by operation.
+    """
 
     def __init__(self, tree: GameTree, device: str | torch.device, *, fused: bool = False) -> None:
         self.tree, self.device = tree, torch.device(device)
         nodes = tree.arrays.nodes
-        self.lengths, made = _measured(nodes)
-        self.board = self._board(made)
+        self.lengths, decisions = _count_steps(nodes)
+        self.board = self._board(decisions)
         self._tables = tuple(self._tables_of(p) for p in range(tree.num_players))
         self._steps = torch.arange(self.lengths.steps, device=self.device)
         self._fused = (_Fused(_play, self.device), _Fused(_advance, self.device)) if fused else ()
@@ -165,7 +171,7 @@ class TreeGames:
 
     @property
     def unfused(self) -> str:
-        """Why steps are not compiled though that was asked for; "" while nothing is known against it."""
+        """Return why steps are not compiled though that was asked for; "" while nothing is known against it."""
         return next((fused.why for fused in self._fused if fused.why), "")
 
     # ---------------------------------------------------------------------------------- whole games
@@ -173,11 +179,22 @@ class TreeGames:
     def play(
         self, tables: Sequence[Tensor], episodes: int, *, seed: int, choice: Sequence[Tensor] | None = None
     ) -> Episodes:
-        """N whole games. Seat p has K_p tables, tables[p] float64[K_p, I_p, A], and game n plays choice[p][n] of them, int64[N]; without
-        `choice` every seat has one table. seed: it alone, in [0, 2 ** 63), decides the games; equal ones on every device.
+        """Play N whole games.
 
-        Every game makes as many steps as the longest can have; those that are over stay where they are. An action of probability 0 is
-        never played; others are, to within 2 ** -53. Raises PolicyError for tensors of another shape.
+        Every game makes as many steps as the longest can have; games that are over do not change. An action of probability 0 is never
+        played; others are, to within 2 ** -53.
+
+        Args:
+            tables: By seat; tables[p] float64[K_p, I_p, A].
+            episodes: N.
+            seed: In [0, 2 ** 63). It decides the games, which are equal on every device.
+            choice: By seat; game n plays table choice[p][n], int64[N]; None: each seat has one table.
+
+        Returns:
+            Returns and numbers of decisions.
+
+        Raises:
+            PolicyError: Tensors have another shape, dtype or device.
         """
         board, players = self.board, range(self.tree.num_players)
         self._check(tables, episodes, choice)
@@ -200,10 +217,10 @@ class TreeGames:
         for step in self._steps:
             node = self._play(board, flat, first, shift, key, step, node, halvings)
         returns = board.returns.index_select(0, board.row.index_select(0, node))
-        return Episodes(returns, board.made.index_select(0, node))
+        return Episodes(returns, board.decisions.index_select(0, node))
 
     def _thresholds(self, player: int, tables: Tensor) -> Tensor:
-        """int64[K (S_p - 1)] of tables [K, I_p, A]: the number below which this action of its state or one before it is taken."""
+        """Return int64[K (S_p - 1)] of tables [K, I_p, A]: the number below which this action of its state or one before it is taken."""
         at = self._tables[player]
         chances = tables.flatten(1).index_select(1, at.entry)
         # Sums are differences of sums over all states before, which may wrap, as differences do too.
@@ -216,16 +233,16 @@ class TreeGames:
         players, name = self.tree.num_players, self.tree.spec.id
         if len(tables) != players:
             raise PolicyError(f"tables of {len(tables)} players were given; {name} has {players}.")
-        for p, given in enumerate(tables):
+        for p, table in enumerate(tables):
             shape = (len(self.tree.arrays.sequences[p].parent), self.tree.num_actions)
-            if given.shape[1:] != shape or given.dtype != torch.float64 or given.device.type != self.device.type:
+            if table.shape[1:] != shape or table.dtype != torch.float64 or table.device.type != self.device.type:
                 raise PolicyError(
-                    f"tables of player {p} of {name} are {given.dtype} of shape {tuple(given.shape)} on {given.device}; "
+                    f"tables of player {p} of {name} are {table.dtype} of shape {tuple(table.shape)} on {table.device}; "
                     f"expected torch.float64 of shape (policies, {shape[0]}, {shape[1]}) on {self.device}."
                 )
-        if choice is None and any(len(given) != 1 for given in tables):
+        if choice is None and any(len(table) != 1 for table in tables):
             raise PolicyError(
-                f"the seats have {[len(given) for given in tables]} tables; give `choice`, int64[episodes] per seat, which says whose "
+                f"the seats have {[len(table) for table in tables]} tables; give `choice`, int64[episodes] per seat, which says whose "
                 "turn each game is, or one table per seat."
             )
         if choice is not None and [tuple(chosen.shape) for chosen in choice] != [(episodes,)] * players:
@@ -236,17 +253,17 @@ class TreeGames:
     # ---------------------------------------------------------------------------------- step by step
 
     def begin(self, seeds: Tensor) -> _Games:
-        """Games at the first decision of their episode 0. seeds int64[E]."""
+        """Return games at the first decision of their episode 0. seeds int64[E]."""
         zero = torch.zeros_like(seeds)
         key = _keys(seeds, zero)
         node, counter = _past_chance(self.board, zero.int(), key, zero, self.lengths.opening, self.lengths.of_chance)
         paid = self.board.so_far.new_zeros(len(seeds), self.tree.num_players)
         if len(self.board.so_far):
-            paid = self.board.so_far.index_select(0, node) * self.board.asked.index_select(0, node)
+            paid = self.board.so_far.index_select(0, node) * self.board.due.index_select(0, node)
         return _Games(seeds, key, node, counter, zero, torch.zeros_like(seeds), paid)
 
     def advance(self, games: _Games, actions: Tensor, quota: Tensor) -> tuple[_Games, _Ends]:
-        """One step. actions int64[E, P], read where asked; quota int64[]: episodes of each environment."""
+        """Take one step. actions int64[E, P], read where due; quota int64[]: episodes of each environment."""
         answer: tuple[_Games, _Ends] = self._advance(self.board, games, actions, quota, self.lengths)
         return answer
 
@@ -255,14 +272,14 @@ class TreeGames:
     def _put(self, array: NDArray[np.generic], kind: type[np.generic] = np.int64) -> Tensor:
         return to_device(np.array(array, kind, order="C"), self.device)
 
-    def _board(self, made: NDArray[np.int64]) -> _Board:
+    def _board(self, decisions: NDArray[np.int64]) -> _Board:
         arrays, players = self.tree.arrays, self.tree.num_players
         nodes, count = arrays.nodes, len(arrays.nodes.player)
         ends, chance = nodes.player == TERMINAL, nodes.player == CHANCE
         # Chance takes a child if a uniform number is below its `cumulative`, and its last child in any case.
         below = np.minimum(np.ceil(nodes.cumulative * _ONE), _ONE).astype(np.int64)
         below[(nodes.child + nodes.degree - 1)[chance]] = _ONE
-        asked = np.zeros((count, players), np.bool_)
+        due = np.zeros((count, players), np.bool_)
         offset = np.array(self.tree.enumeration.offset)
         somewhere = np.minimum(offset[:-1], offset[-1] - 1)  # of a player who never moves, another's
         ids = np.repeat(somewhere[None], count, axis=0)
@@ -270,7 +287,7 @@ class TreeGames:
         at = np.arange(count)
         for further in range(int(nodes.width.max())):
             here = np.flatnonzero(mover & (nodes.width > further))
-            asked[here, nodes.player[at[here]]] = True
+            due[here, nodes.player[at[here]]] = True
             ids[here, nodes.player[at[here]]] = nodes.info[at[here]]
             at[here] = nodes.child[at[here]]
         return _Board(
@@ -280,9 +297,9 @@ class TreeGames:
             row=self._put(nodes.terminal, np.int32),
             returns=self._put(arrays.returns, np.float64),
             who=self._put(np.where(nodes.player >= 0, nodes.player, players)),
-            made=self._put(made),
+            decisions=self._put(decisions),
             below=self._put(below),
-            asked=self._put(asked, np.bool_),
+            due=self._put(due, np.bool_),
             ids=self._put(ids),
             rank=self._put(np.maximum(arrays.rank, 0), np.int32),
             so_far=self._put(np.zeros((0, players)) if arrays.so_far is None else arrays.so_far, np.float64),
@@ -291,9 +308,9 @@ class TreeGames:
     def _tables_of(self, player: int) -> _Tables:
         nodes, form = self.tree.arrays.nodes, self.tree.arrays.sequences[player]
         state = np.repeat(np.arange(len(form.parent)), np.diff(form.start))
-        mine = np.flatnonzero(nodes.player == player)
+        own_nodes = np.flatnonzero(nodes.player == player)
         first = np.zeros(len(nodes.player), np.int64)
-        first[mine] = form.start[nodes.info[mine] - self.tree.enumeration.offset[player]] - 1
+        first[own_nodes] = form.start[nodes.info[own_nodes] - self.tree.enumeration.offset[player]] - 1
         return _Tables(
             entry=self._put(state * self.tree.num_actions + form.action[1:]),
             row=self._put(form.start[:-1][state] - 1),
@@ -302,22 +319,22 @@ class TreeGames:
         )
 
 
-def _measured(nodes: Nodes) -> tuple[_Lengths, NDArray[np.int64]]:
-    """(what is counted, int64[N] how many decisions lead to each node)."""
-    made, at, steps, opening, events = np.zeros(len(nodes.player), np.int64), np.zeros(1, np.int64), -1, 0, 0
+def _count_steps(nodes: Nodes) -> tuple[_Lengths, NDArray[np.int64]]:
+    """Return (what is counted, int64[N] how many decisions lead to each node)."""
+    decisions, at, steps, opening, events = np.zeros(len(nodes.player), np.int64), np.zeros(1, np.int64), -1, 0, 0
     run = np.zeros(len(nodes.player), np.int64)  # of chance events that end here
     while len(at):
         degree = nodes.degree[at].astype(np.int64)
         sibling = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
         child = np.repeat(nodes.child[at], degree) + sibling
-        made[child] = np.repeat(made[at] + (nodes.player[at] >= 0), degree)
+        decisions[child] = np.repeat(decisions[at] + (nodes.player[at] >= 0), degree)
         run[child] = np.repeat(np.where(nodes.player[at] == CHANCE, run[at] + 1, 0), degree)
-        opening = max(opening, int(run[child][made[child] == 0].max(initial=0)))
-        events = max(events, int(run[child][made[child] > 0].max(initial=0)))
+        opening = max(opening, int(run[child][decisions[child] == 0].max(initial=0)))
+        events = max(events, int(run[child][decisions[child] > 0].max(initial=0)))
         at, steps = child, steps + 1
     of_chance = int(nodes.degree[nodes.player == CHANCE].max(initial=1))
     halvings = (int(nodes.degree.max()) - 1).bit_length()
-    return _Lengths(steps, opening, events, halvings, (of_chance - 1).bit_length()), made
+    return _Lengths(steps, opening, events, halvings, (of_chance - 1).bit_length()), decisions
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -334,12 +351,12 @@ def _play(
     node: Tensor,
     halvings: int,
 ) -> Tensor:
-    """The next nodes of games that tables play. shift int64[P + 1, N]: where the table of who moves begins."""
+    """Return the next nodes of games that tables play. shift int64[P + 1, N]: where the table of who moves begins."""
     entry = first.index_select(0, node)
     if shift is not None:
         entry = entry + shift.gather(0, board.who.index_select(0, node)[None])[0]
-    taken = _found(below, entry, board.width.index_select(0, node), _drawn(key, step), halvings)
-    return board.child.index_select(0, node) + taken
+    choice = _search(below, entry, board.width.index_select(0, node), _uniform_bits(key, step), halvings)
+    return board.child.index_select(0, node) + choice
 
 
 class _Games(NamedTuple):
@@ -356,10 +373,10 @@ class _Games(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """What a step answers. asked bool[E, P], ids int64[E, P], reward float32[E, P]; over bool[E], returns float64[E, P], length
+    """What a step returns. due bool[E, P], ids int64[E, P], reward float32[E, P]; over bool[E], returns float64[E, P], length
     int64[E]."""
 
-    asked: Tensor
+    due: Tensor
     ids: Tensor
     reward: Tensor
     over: Tensor
@@ -370,23 +387,23 @@ class _Ends(NamedTuple):
 def _past_chance(
     board: _Board, node: Tensor, key: Tensor, counter: Tensor, events: int, halvings: int
 ) -> tuple[Tensor, Tensor]:
-    """(the first node from here on that is no chance node, the counter after it)."""
+    """Return (the first node from here on that is no chance node, the counter after it)."""
     for _ in range(events):
         chance, child = board.chance.index_select(0, node), board.child.index_select(0, node)
         width = torch.where(chance, board.width.index_select(0, node), 1)
-        taken = _found(board.below, child, width, _drawn(key, counter), halvings)
-        node, counter = torch.where(chance, child + taken, node), counter + chance
+        choice = _search(board.below, child, width, _uniform_bits(key, counter), halvings)
+        node, counter = torch.where(chance, child + choice, node), counter + chance
     return node, counter
 
 
 def _advance(board: _Board, games: _Games, actions: Tensor, quota: Tensor, lengths: _Lengths) -> tuple[_Games, _Ends]:
-    """See `TreeGames.advance`."""
+    """Take one step; see `TreeGames.advance`."""
     playing, node = games.episode < quota, games.node
-    asked = board.asked.index_select(0, node) & playing[:, None]
+    due = board.due.index_select(0, node) & playing[:, None]
     place = board.ids.index_select(0, node) * board.rank.shape[1] + actions.clamp(0, board.rank.shape[1] - 1)
     for p in range(actions.shape[1]):  # in rising order, as simultaneous nodes are expanded
         moved = board.child.index_select(0, node) + board.rank.flatten().index_select(0, place[:, p])
-        node = torch.where(asked[:, p], moved, node)
+        node = torch.where(due[:, p], moved, node)
     node, counter = _past_chance(board, node, games.key, games.counter, lengths.events, lengths.of_chance)
 
     row = board.row.index_select(0, node)
@@ -399,12 +416,12 @@ def _advance(board: _Board, games: _Games, actions: Tensor, quota: Tensor, lengt
     key, counter = torch.where(over, _keys(games.seed, episode), games.key), torch.where(over, 0, counter)
     begun, events = _past_chance(board, torch.zeros_like(node), key, counter, lengths.opening, lengths.of_chance)
     node, counter = torch.where(over, begun, node), torch.where(over, events, counter)
-    asked = board.asked.index_select(0, node) & (episode < quota)[:, None]
+    due = board.due.index_select(0, node) & (episode < quota)[:, None]
     paid = games.paid
     if len(board.so_far):
-        paid = torch.where(asked, board.so_far.index_select(0, node), torch.where(over[:, None], 0.0, paid))
+        paid = torch.where(due, board.so_far.index_select(0, node), torch.where(over[:, None], 0.0, paid))
     after = _Games(games.seed, key, node, counter, episode, torch.where(over, 0, length), paid)
-    return after, _Ends(asked, board.ids.index_select(0, node), reward.float(), over, returns, length)
+    return after, _Ends(due, board.ids.index_select(0, node), reward.float(), over, returns, length)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -414,10 +431,19 @@ _FOR_EVER = (1 << 63) - 1
 
 
 class TreeDeviceEnv:
-    """E games of one tree (`ludus.envs.device_vector.DeviceVectorEnv`), as those of `TreeVectorEnv`: observations are ids of the
-    enumeration, which says the masks, and every episode ends by itself. fused: as `TreeGames` takes it.
+    """E games of one tree on a device (`ludus.envs.device_vector.DeviceVectorEnv`), the same as those of `TreeVectorEnv`.
 
-    `reset(seed)` gives environment e a seed of its own; episode k of it is what `TreeVectorEnv` plays under that seed.
+    Observations are ids of the enumeration, which gives the masks, and every episode ends by itself. `reset(seed)` gives environment e a
+    seed of its own; episode k of it is what `TreeVectorEnv` plays under that seed.
+
+    Args:
+        tree: The game.
+        num_envs: E.
+        device: Where the games are.
+        fused: As in `TreeGames`.
+
+    Raises:
+        EnvError: `num_envs` is less than 1.
     """
 
     def __init__(self, tree: GameTree, num_envs: int, device: str | torch.device, *, fused: bool = False) -> None:
@@ -429,30 +455,30 @@ class TreeDeviceEnv:
         self._quota = torch.full((), _FOR_EVER, device=self.device)
 
     def seeds(self, seed: int) -> Tensor:
-        """int64[E], the bits of those that `TreeVectorEnv.reset` would take."""
+        """Return int64[E], the bits of those that `TreeVectorEnv.reset` would take."""
         numbers = torch.arange(self.num_envs, device=self.device)
         return _keys(torch.full((), seed, device=self.device), numbers)
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
-        """See `DeviceVectorEnv.reset`."""
+        """Reset as `DeviceVectorEnv.reset` describes."""
         if episodes is not None and episodes < 1:
             raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
         self._quota = torch.full((), _FOR_EVER if episodes is None else episodes, device=self.device)
         self._state = state = self.games.begin(self.seeds(seed))
         board, nothing = self.games.board, torch.zeros_like(state.paid)
-        asked, ids = board.asked.index_select(0, state.node), board.ids.index_select(0, state.node)
+        due, ids = board.due.index_select(0, state.node), board.ids.index_select(0, state.node)
         over = torch.zeros_like(state.length, dtype=torch.bool)
-        return self._timestep(_Ends(asked, ids, nothing.float(), over, nothing, state.length))
+        return self._timestep(_Ends(due, ids, nothing.float(), over, nothing, state.length))
 
     def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
-        """See `DeviceVectorEnv.step`. Raises EnvError before the first reset; an illegal action is taken for a legal one."""
+        """Step as `DeviceVectorEnv.step` describes. Raises EnvError before the first reset; an illegal action is taken for a legal one."""
         if self._state is None:
             raise EnvError(f"{self.spec.id} was stepped before its first reset.")
         self._state, ends = self.games.advance(self._state, torch.cat(actions, dim=1), self._quota)
         return self._timestep(ends)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _timestep(self, ends: _Ends) -> DeviceTimestep:
         over = ends.over[:, None]
@@ -460,7 +486,7 @@ class TreeDeviceEnv:
             DeviceSlots(
                 observation=ends.ids[:, p, None],
                 mask=None,
-                due=ends.asked[:, p, None],
+                due=ends.due[:, p, None],
                 reward=ends.reward[:, p, None],
                 ended=over,
                 terminated=over,

@@ -21,7 +21,7 @@ _TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
 
 @kernel
 def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
-    """plan[s] = product of the player's own probabilities along s. Returns the first row that is no distribution, or -1."""
+    """Write plan[s], the product of the player's own probabilities along s. Returns the first row that is no distribution, or -1."""
     plan[0] = 1.0
     for i in range(len(parent)):
         above = plan[parent[i]]
@@ -39,7 +39,7 @@ def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
 
 @kernel
 def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
-    """Conditional probabilities of a plan; uniform over legal actions where the plan does not come."""
+    """Write the conditional probabilities of a plan; uniform over legal actions where the plan does not come."""
     for i in range(len(start) - 1):
         total = 0.0
         for s in range(start[i], start[i + 1]):
@@ -50,7 +50,7 @@ def behave(start, action, plan, table):  # type: ignore[no-untyped-def]
 
 @kernel
 def gradient_two(own, other, weight, plan, scale, gradient):  # type: ignore[no-untyped-def]
-    """Adds to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players. own: rising."""
+    """Add to gradient[s] what sequence s earns (times its own plan) against the other's plan; two players. own: rising."""
     last, total = 0, gradient[0]
     for u in range(len(own)):
         if own[u] != last:
@@ -62,7 +62,7 @@ def gradient_two(own, other, weight, plan, scale, gradient):  # type: ignore[no-
 
 @kernel
 def stakes_two(own, other, weight, plan, scale, gradient, stake):  # type: ignore[no-untyped-def]
-    """As `gradient_two`; besides, adds to stake[s] the size of each term: what is at stake there, as `ludus.core.ties` counts it."""
+    """Do the same as `gradient_two`, and add to stake[s] the size of each term: what is at stake there, as `ludus.core.ties` counts it."""
     last, total, size = 0, gradient[0], stake[0]
     for u in range(len(own)):
         if own[u] != last:
@@ -76,7 +76,7 @@ def stakes_two(own, other, weight, plan, scale, gradient, stake):  # type: ignor
 
 @kernel
 def stakes_many(player, sequence, weight, plans, offset, scale, gradient, stake):  # type: ignore[no-untyped-def]
-    """As `stakes_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
+    """Do the same as `stakes_two` for any number of players; `plans` are concatenated, player q's from offset[q] on."""
     for u in range(sequence.shape[1]):
         earned = scale * weight[u]
         for q in range(sequence.shape[0]):
@@ -88,8 +88,8 @@ def stakes_many(player, sequence, weight, plans, offset, scale, gradient, stake)
 
 @kernel
 def respond(parent, start, action, gradient, stake, table):  # type: ignore[no-untyped-def]
-    """Bottom-up: the best action of every information state, the lowest of equals, into the zero `table`; the best value. Upwards goes what
-    the best of equals earns, so that no choice between them shows above."""
+    """Write the best action of every information state, bottom-up, the lowest of equals, into the zero `table`. Returns the best value.
+    Upwards goes what the best of equals earns, so that no choice between them shows above."""
     for i in range(len(parent) - 1, -1, -1):
         most, at_stake = gradient[start[i]], stake[start[i]]
         for s in range(start[i] + 1, start[i + 1]):
@@ -108,7 +108,7 @@ def respond(parent, start, action, gradient, stake, table):  # type: ignore[no-u
 
 @kernel
 def climb(parent, start, gradient):  # type: ignore[no-untyped-def]
-    """As `respond`, for the value alone."""
+    """Return the value of `respond` only."""
     for i in range(len(parent) - 1, -1, -1):
         most = gradient[start[i]]
         for s in range(start[i] + 1, start[i + 1]):
@@ -119,7 +119,7 @@ def climb(parent, start, gradient):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_alike(plans, plan, tolerance):  # type: ignore[no-untyped-def]
-    """The first row of float64[n, S] that differs from float64[S] nowhere by more than the tolerance; n if there is none."""
+    """Return the first row of float64[n, S] that differs from float64[S] nowhere by more than the tolerance; n if there is none."""
     for k in range(len(plans)):
         alike = True
         for s in range(len(plan)):
@@ -133,7 +133,7 @@ def first_alike(plans, plan, tolerance):  # type: ignore[no-untyped-def]
 
 @kernel
 def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-untyped-def]
-    """out[p] = expected return of player p; two players."""
+    """Write out[p], the expected return of player p; two players."""
     for p in range(2):
         total = 0.0
         for u in range(len(first)):
@@ -143,7 +143,7 @@ def value_two(first, second, weight, plan0, plan1, out):  # type: ignore[no-unty
 
 @kernel
 def contract(coefficient, sequence, group, plan, out):  # type: ignore[no-untyped-def]
-    """out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]: one player's sequences are summed out."""
+    """Sum one player's sequences out: out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]."""
     for p in range(coefficient.shape[0]):
         for u in range(len(sequence)):
             out[p, group[u]] += coefficient[p, u] * plan[sequence[u]]
@@ -173,7 +173,7 @@ class Contraction:
     levels: tuple[TreeLevel, ...]
 
 
-def contraction(outcomes: Outcomes, order: Sequence[int]) -> Contraction:
+def plan_contraction(outcomes: Outcomes, order: Sequence[int]) -> Contraction:
     """Prepare to sum players out in this order."""
     columns, levels = outcomes.sequence[list(order)], []
     for player in order[:-1]:
@@ -187,7 +187,8 @@ def contraction(outcomes: Outcomes, order: Sequence[int]) -> Contraction:
 def expand(
     coefficient: NDArray[np.float64], levels: tuple[TreeLevel, ...], stacks: Sequence[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """coefficient float64[P, G] of the first level, stacks[p] float64[n_p, S_p] -> float64[P, n of each level's player]."""
+    """Return payoffs float64[P, n of each level's player], of coefficient float64[P, G] of the first level and stacks[p] float64[n_p,
+    S_p]."""
     level = levels[0]
     stack = stacks[level.player]
     if len(levels) == 1:  # its sequences are distinct by now: one dense product does the rest

@@ -3,11 +3,11 @@
     GameTree --copied once--> TreeTensors --tables [B, I_p, A]--> plans [B, S_p] --> payoffs, best responses, NashConv
 
 Everything goes level by level: a player's information states by how many own decisions lead to them (von Stengel, "Efficient
-computation of behavior strategies", 1996). A level is array work for all policies at once; only the
+computation of behavior strategies", 1996). A level is array work for all policies together; only the
 number of levels, which the game fixes, is counted in Python. Nothing is read back from the device, so what the compiled sweeps refuse as
 no distribution is not found out here: check a table by `GameTree.realisation`, or make it by a softmax.
 
-Sums over outcomes are taken segment by segment in one order, not by atomic adds: the same call on the same card gives the same bits.
+Sums over outcomes are taken segment by segment in one order, not by atomic adds: the same call on the same GPU is bitwise reproducible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.ties import TIE
 from ludus.core.types import Exploitability
 from ludus.envs.tree.game_tree import GameTree, Plan, Table
-from ludus.envs.tree.sweeps import contraction
+from ludus.envs.tree.sweeps import plan_contraction
 
 __all__ = ["PlacedTree", "TreeTensors"]
 
@@ -34,12 +34,12 @@ _ROOM = 2**27  # numbers that payoffs may hold at a time between outcomes and po
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Segments:
-    """Rows to be summed: those of segment k lie at offsets[k] .. offsets[k + 1] - 1."""
+    """Rows to be summed: those of segment k are at offsets[k] .. offsets[k + 1] - 1."""
 
     offsets: Tensor
 
     def sum(self, rows: Tensor) -> Tensor:
-        """float64[n, B] -> float64[segments, B]; 0 for an empty one."""
+        """Sum rows float64[n, B] to float64[segments, B]; 0 for an empty segment."""
         return torch.segment_reduce(rows, "sum", offsets=self.offsets, axis=0, unsafe=True, initial=0)
 
 
@@ -61,7 +61,7 @@ class _Level:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
     """One player. sizes: of levels, the empty sequence's first. place int64[S_p]: where each sequence is, one level after the other;
-    deep int64[S_p]: the other way; found int64[I_p]: where each state is, likewise.
+    deep int64[S_p]: the other way; state_place int64[I_p]: where each state is, likewise.
 
     own: the outcomes of each sequence, and of these in that order all sequences int64[P, U] and own weight float64[U, 1].
     entry int64[S_p - 1]: where a flat table [I_p * A] holds the probability of every sequence but the empty one.
@@ -71,7 +71,7 @@ class _Side:
     sizes: tuple[int, ...]
     place: Tensor
     deep: Tensor
-    found: Tensor
+    state_place: Tensor
     own: _Segments
     sequence: Tensor
     weight: Tensor
@@ -90,7 +90,11 @@ class _Summed:
 class TreeTensors:
     """A `GameTree` on a device. Tensors are float64 there; a batch of B profiles is one tensor per player, row b of each.
 
-    Memory: B × (merged terminals + sequences) numbers, at most some times. Raises PolicyError for tensors of another shape.
+    It takes B × (merged terminals + sequences) numbers of memory, at most several times.
+
+    Args:
+        tree: The game.
+        device: Where it is copied.
     """
 
     def __init__(self, tree: GameTree, device: str | torch.device) -> None:
@@ -105,7 +109,7 @@ class TreeTensors:
     # ---------------------------------------------------------------------------------- tables, plans, values
 
     def realisation(self, player: int, tables: Tensor) -> Tensor:
-        """Tables float64[B, I_p, A] -> plans float64[B, S_p]."""
+        """Convert tables float64[B, I_p, A] to plans float64[B, S_p]. Raises PolicyError for tensors of another shape."""
         self._expect(player, tables, (self._states(player), self.tree.num_actions), "tables")
         side = self._sides[player]
         entry = side.entry.index_select(0, side.deep[1:] - 1)
@@ -116,19 +120,29 @@ class TreeTensors:
         return torch.cat(blocks).index_select(0, side.place).t()
 
     def values(self, plans: Sequence[Tensor]) -> Tensor:
-        """Expected returns float64[B, P] of B profiles; plans[p] float64[B, S_p]."""
+        """Compute the expected returns float64[B, P] of B profiles; plans[p] float64[B, S_p]."""
         rows = self._profiles(plans)
         return torch.stack([(self._gradient(p, rows) * row).sum(0) for p, row in enumerate(rows)], dim=1)
 
     # ---------------------------------------------------------------------------------- best responses
 
     def best_response(self, player: int, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """(values float64[B], tables float64[B, I_p, A]) of best responses to B profiles, as `GameTree.best_response`: every state has
-        its best action, equals (as `ludus.core.ties` has it) go to the lowest. plans[player] is not used."""
+        """Compute best responses to B profiles, as `GameTree.best_response`.
+
+        Args:
+            player: p.
+            plans: By player; plans[q] float64[B, S_q]. plans[player] is not used.
+
+        Returns:
+            (values float64[B], tables float64[B, I_p, A]).
+
+        Raises:
+            PolicyError: Plans have another shape, dtype or device.
+        """
         return self._response(player, *self._stakes(player, self._profiles(plans)))
 
     def best_response_joint(self, player: int, plans: Sequence[Tensor], probs: Tensor) -> tuple[Tensor, Tensor]:
-        """(value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
+        """Return (value float64[], table float64[I_p, A]) against a correlated distribution: profile b with probability probs[b]."""
         step = max(1, _ROOM // max(1, self._weight.shape[0]))
         parts = zip(*(torch.split(plan, step) for plan in plans), strict=True)
         gradient = stake = plans[player].new_zeros(self.tree.num_sequences(player), 1)
@@ -139,7 +153,8 @@ class TreeTensors:
         return value[0], table[0]
 
     def exploitability(self, plans: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """(gains, values), float64[B, P] each: what each player's best response gains over each profile; NashConv is `gains.sum(1)`."""
+        """Return (gains, values), float64[B, P] each: what each player's best response gains over each profile; NashConv is
+        `gains.sum(1)`."""
         rows = self._profiles(plans)
         gain, value = [], []
         for player, row in enumerate(rows):
@@ -149,16 +164,16 @@ class TreeTensors:
         return torch.stack(gain, dim=1), torch.stack(value, dim=1)
 
     def _gradient(self, player: int, rows: Sequence[Tensor]) -> Tensor:
-        """float64[S_p, B]: what each sequence earns (times its own plan) against the others' plans; rows[q] float64[S_q, B]."""
+        """Return float64[S_p, B]: what each sequence earns (times its own plan) against the others' plans; rows[q] float64[S_q, B]."""
         return self._sides[player].own.sum(self._terms(player, rows))
 
     def _stakes(self, player: int, rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """(as `_gradient`, float64[S_p, B] the size of each sequence's terms: what is at stake there)."""
+        """Return (as `_gradient`, float64[S_p, B] the size of each sequence's terms: what is at stake there)."""
         own, terms = self._sides[player].own, self._terms(player, rows)
         return own.sum(terms), own.sum(terms.abs())
 
     def _terms(self, player: int, rows: Sequence[Tensor]) -> Tensor:
-        """float64[U, B]: what each outcome adds, by the player's sequences."""
+        """Return float64[U, B]: what each outcome adds, by the player's sequences."""
         side = self._sides[player]
         reach = side.weight.expand(-1, rows[player].shape[1])
         for other, row in enumerate(rows):
@@ -167,7 +182,7 @@ class TreeTensors:
         return reach.contiguous()
 
     def _best(self, player: int, gradient: Tensor) -> Tensor:
-        """float64[B]: the values of best responses, for float64[S_p, B]."""
+        """Return float64[B]: the values of best responses, for float64[S_p, B]."""
         blocks, levels = self._blocks(player, gradient), self._sides[player].levels
         for k in range(len(levels), 0, -1):
             most = _choices(blocks[k], levels[k - 1], -torch.inf).amax(1)
@@ -175,12 +190,12 @@ class TreeTensors:
         return blocks[0][0]
 
     def _blocks(self, player: int, rows: Tensor) -> list[Tensor]:
-        """float64[S_p, B] by levels of sequences."""
+        """Return float64[S_p, B] by levels of sequences."""
         side = self._sides[player]
         return list(torch.split(rows.index_select(0, side.deep), list(side.sizes)))
 
     def _respond(self, player: int, gradient: Tensor, stake: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(values float64[B], the best choice of each level's states int64[n, B], the lowest of equals) for float64[S_p, B]."""
+        """Return (values float64[B], the best choice of each level's states int64[n, B], the lowest of equals) for float64[S_p, B]."""
         blocks, stakes = self._blocks(player, gradient), self._blocks(player, stake)
         levels, chosen = self._sides[player].levels, []
         for k in range(len(levels), 0, -1):
@@ -199,31 +214,33 @@ class TreeTensors:
         table = gradient.new_zeros(count, self._states(player), self.tree.num_actions)
         if chosen:
             actions = [level.action.gather(1, place) for level, place in zip(side.levels, chosen, strict=True)]
-            table.scatter_(2, torch.cat(actions).index_select(0, side.found).t()[:, :, None], 1.0)
+            table.scatter_(2, torch.cat(actions).index_select(0, side.state_place).t()[:, :, None], 1.0)
         return value, table
 
     # ---------------------------------------------------------------------------------- payoffs of all profiles
 
     def payoffs(self, stacks: Sequence[Tensor]) -> Tensor:
-        """Expected returns float64[P, n_0, …] of every profile of stacked plans, stacks[p] float64[n_p, S_p]."""
+        """Return expected returns float64[P, n_0, …] of every profile of stacked plans, stacks[p] float64[n_p, S_p]."""
         return self.payoffs_slice(0, stacks[0], stacks)
 
     def payoffs_slice(self, player: int, plans: Tensor, stacks: Sequence[Tensor]) -> Tensor:
-        """The part of `payoffs` for new policies of one player, plans float64[k, S_p], as `GameTree.payoffs_slice`."""
+        """Return the part of `payoffs` for new policies of one player, plans float64[k, S_p], as `GameTree.payoffs_slice`."""
         players = range(self.tree.num_players)
         order = (player, *(p for p in players if p != player))
-        given = [plans if p == player else stacks[p] for p in players]
+        all_stacks = [plans if p == player else stacks[p] for p in players]
         for p in players:
-            self._expect(p, given[p], (self.tree.num_sequences(p),), "stacked plans")
+            self._expect(p, all_stacks[p], (self.tree.num_sequences(p),), "stacked plans")
         step = max(1, _ROOM // max(1, self._weight.numel()))
-        parts = [self._all_profiles(order, [part, *(given[p] for p in order[1:])]) for part in torch.split(plans, step)]
+        parts = [
+            self._all_profiles(order, [part, *(all_stacks[p] for p in order[1:])]) for part in torch.split(plans, step)
+        ]
         table = torch.cat(parts, dim=1)
         if self._negated:
             table = torch.cat([table, -table])
         return table.movedim(1, 1 + player)
 
     def _all_profiles(self, order: tuple[int, ...], stacks: Sequence[Tensor]) -> Tensor:
-        """float64[P, n of each in this order] (only the first P where the second's are their negatives)."""
+        """Return float64[P, n of each in this order] (only the first P where the second's are their negatives)."""
         levels = self._contraction(order)
         coefficient = self._weight  # [G, P × policies of those who are summed out]
         for level, stack in zip(levels[:-1], stacks[:-1], strict=True):
@@ -238,7 +255,7 @@ class TreeTensors:
         known = self._orders.get(order)
         if known is None:
             levels = []
-            for level in contraction(self.tree.arrays.outcomes, order).levels:
+            for level in plan_contraction(self.tree.arrays.outcomes, order).levels:
                 by = np.argsort(level.group, kind="stable")
                 rest = self._segments(level.group, level.groups)
                 levels.append(_Summed(self._put(level.sequence[by]), self._put(by), rest))
@@ -248,12 +265,12 @@ class TreeTensors:
     # ---------------------------------------------------------------------------------- what is copied
 
     def _put(self, array: NDArray[np.generic]) -> Tensor:
-        """On the device; whole numbers as int64."""
+        """Copy an array to the device; integers as int64."""
         kind = np.float64 if array.dtype.kind == "f" else np.int64
         return to_device(np.array(array, kind, order="C"), self.device)
 
     def _segments(self, group: NDArray[np.integer], groups: int) -> _Segments:
-        """Of rows that are sorted by group."""
+        """Return the segments of rows that are sorted by group."""
         return _Segments(self._put(np.cumsum([0, *np.bincount(group, minlength=groups)])))
 
     def _side(self, player: int) -> _Side:
@@ -264,10 +281,10 @@ class TreeTensors:
         deep = np.argsort(depth, kind="stable")
         place = _inverse(deep)
         local = place - np.searchsorted(depth[deep], depth)  # within the level
-        levels, found = [], []
+        levels, level_states = [], []
         for k in range(1, int(depth.max()) + 1):
-            mine = np.flatnonzero(depth == k)
-            here = np.unique(state[mine - 1])
+            level_sequences = np.flatnonzero(depth == k)
+            here = np.unique(state[level_sequences - 1])
             here = here[np.argsort(local[form.parent[here]], kind="stable")]
             width = np.diff(form.start)[here]
             column = np.arange(width.max())
@@ -275,20 +292,20 @@ class TreeTensors:
             sequence = np.where(legal, form.start[here][:, None] + column, 0)
             levels.append(
                 _Level(
-                    above=self._put(local[form.parent[state[mine - 1]]]),
-                    choices=self._put(np.where(legal, local[sequence], len(mine))),
+                    above=self._put(local[form.parent[state[level_sequences - 1]]]),
+                    choices=self._put(np.where(legal, local[sequence], len(level_sequences))),
                     action=self._put(form.action[sequence]),
                     under=self._segments(local[form.parent[here]], int((depth == k - 1).sum())),
                 )
             )
-            found.append(here)
+            level_states.append(here)
         by = np.argsort(outcomes.sequence[player], kind="stable")
         return _Side(
             levels=tuple(levels),
             sizes=tuple(np.bincount(depth).tolist()),
             place=self._put(place),
             deep=self._put(deep),
-            found=self._put(_inverse(np.concatenate([np.zeros(0, np.int64), *found]))),
+            state_place=self._put(_inverse(np.concatenate([np.zeros(0, np.int64), *level_states]))),
             own=self._segments(outcomes.sequence[player], form.count),
             sequence=self._put(outcomes.sequence[:, by]),
             weight=self._put(outcomes.weight[player][by, None]),
@@ -300,15 +317,15 @@ class TreeTensors:
     def _states(self, player: int) -> int:
         return len(self.tree.arrays.sequences[player].parent)
 
-    def _expect(self, player: int, given: Tensor, shape: tuple[int, ...], what: str) -> None:
-        if given.shape[1:] != shape or given.dtype != torch.float64 or given.device.type != self.device.type:
+    def _expect(self, player: int, tensor: Tensor, shape: tuple[int, ...], what: str) -> None:
+        if tensor.shape[1:] != shape or tensor.dtype != torch.float64 or tensor.device.type != self.device.type:
             raise PolicyError(
-                f"{what} of player {player} of {self.tree.spec.id} are {given.dtype} of shape {tuple(given.shape)} on {given.device}; "
+                f"{what} of player {player} of {self.tree.spec.id} are {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}; "
                 f"expected torch.float64 of shape (policies, {', '.join(map(str, shape))}) on {self.device}."
             )
 
     def _profiles(self, plans: Sequence[Tensor]) -> list[Tensor]:
-        """Plans [B, S_p] as rows [S_p, B], in which a sequence's policies lie side by side."""
+        """Return plans [B, S_p] as rows [S_p, B], in which a sequence's policies are adjacent."""
         if len(plans) != self.tree.num_players or len({len(plan) for plan in plans}) > 1:
             raise PolicyError(
                 f"plans of {[len(plan) for plan in plans]} policies were given; expected one batch for each of the "
@@ -320,7 +337,7 @@ class TreeTensors:
 
 
 class PlacedTree(GameTree):
-    """A `GameTree` whose exact answers are computed on a device; they are the same up to rounding (1e-12). Plans and answers lie in host
+    """A `GameTree` whose exact answers are computed on a device; they are the same up to rounding (1e-12). Plans and answers are in host
     memory, and travel with each question: it is for who asks about whole populations, or large games. `tensors` has batches."""
 
     def __init__(self, tree: GameTree, device: str | torch.device) -> None:
@@ -330,7 +347,7 @@ class PlacedTree(GameTree):
     def best_response_joint(
         self, player: int, profiles: Sequence[Sequence[Plan | None]], probs: Sequence[float]
     ) -> tuple[float, Table]:
-        """See `GameTree`."""
+        """Compute a best response as `GameTree` describes."""
         self._check_joint(profiles, probs)
         checked = [self._profile(plans, without=player) for plans in profiles]
         own = torch.zeros(len(probs), self.num_sequences(player), dtype=torch.float64, device=self.tensors.device)
@@ -340,20 +357,20 @@ class PlacedTree(GameTree):
         return float(to_numpy(value)), to_numpy(table)
 
     def values(self, plans: Sequence[Plan]) -> NDArray[np.float64]:
-        """See `GameTree`."""
+        """Compute values as `GameTree` describes."""
         values: NDArray[np.float64] = to_numpy(self.tensors.values([self._batch([p]) for p in self._profile(plans)]))[0]
         return values
 
     def payoffs_slice(
         self, player: int, plans: NDArray[np.float64], stacks: Sequence[NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """See `GameTree`."""
-        given = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
-        placed = [self._batch(stack) for stack in given]
-        return to_numpy(self.tensors.payoffs_slice(player, placed[player], placed))
+        """Compute payoffs as `GameTree` describes."""
+        all_stacks = [np.atleast_2d(plans if p == player else stacks[p]) for p in range(self.num_players)]
+        batches = [self._batch(stack) for stack in all_stacks]
+        return to_numpy(self.tensors.payoffs_slice(player, batches[player], batches))
 
     def exploitability(self, plans: Sequence[Plan]) -> Exploitability:
-        """See `GameTree`."""
+        """Compute gains as `GameTree` describes."""
         gain, value = self.tensors.exploitability([self._batch([plan]) for plan in self._profile(plans)])
         return Exploitability(gain=to_numpy(gain)[0], value=to_numpy(value)[0])
 
@@ -362,7 +379,7 @@ class PlacedTree(GameTree):
 
 
 def _choices(rows: Tensor, level: _Level, missing: float) -> Tensor:
-    """rows float64[m, B] by the choices of each of the level's states: float64[n, W, B], `missing` where a state has fewer."""
+    """Gather rows float64[m, B] by the choices of each of the level's states: float64[n, W, B], `missing` where a state has fewer."""
     padded = torch.cat([rows, torch.full_like(rows[:1], missing)])
     return padded[level.choices]
 
@@ -374,7 +391,7 @@ def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _depths(before: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64[S]: how many decisions each sequence has; before[s - 1] is the sequence before s."""
+    """Return int64[S]: how many decisions each sequence has; before[s - 1] is the sequence before s."""
     depth, level = np.zeros(len(before) + 1, np.int64), np.arange(len(before) + 1) == 0
     while level.any():
         level = np.concatenate([[False], level[before]])

@@ -1,4 +1,4 @@
-"""The flat arrays of a compiled game tree, and how they are made from a walk."""
+"""The flat arrays of a compiled game tree, and how they are made from an enumerated game."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
-from ludus.envs.tree.walk import TERMINAL, Walk
+from ludus.envs.tree.walk import TERMINAL, EnumeratedGame
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of each term of a sum, which is itself a product of some chances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
-    """N nodes, parents before children, the children of a node side by side.
+    """N nodes, parents before children, the children of a node adjacent.
 
     player int8[N]: who moves (-1 chance, -4 terminal). info int32[N]: global information state id, -1 without.
     child int32[N]: first child (-1 at terminals), degree int32[N]: number of children. width int8[N]: how many players move
-    at once from here (1 at a turn, 0 at chance, terminals and inside an expanded simultaneous node). cumulative float64[N]:
+    simultaneously from here (1 at a turn, 0 at chance, terminals and inside an expanded simultaneous node). cumulative float64[N]:
     under a chance parent, the probability of this sibling and those before it. terminal int32[N]: row in `returns`, or -1.
     """
 
@@ -49,14 +49,14 @@ class Sequences:
 
     @property
     def count(self) -> int:
-        """S_p, the empty sequence included."""
+        """Return S_p, the empty sequence included."""
         return len(self.action)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
     """Terminals merged by the sequences that lead to them: sequence int32[P, U], and weight float64[P, U], the sum of chance
-    reach × return per player. Tuples at which everybody gets nothing are left out."""
+    reach × return per player. Tuples at which all returns are 0 are left out."""
 
     sequence: NDArray[np.int32]
     weight: NDArray[np.float64]
@@ -65,7 +65,7 @@ class Outcomes:
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrays:
     """A compiled tree. rank int16[I, A]: the place of an action among the legal ones, -1 if illegal. returns float64[T, P].
-    so_far float64[N, P]: rewards summed up to each node, or None if the game pays only at its end."""
+    so_far float64[N, P]: rewards summed up to each node, or None if rewards come only at its end."""
 
     nodes: Nodes
     rank: NDArray[np.int16]
@@ -76,16 +76,16 @@ class Arrays:
     max_decisions: int
 
 
-def build(walked: Walk, *, num_actions: int, name: str) -> Arrays:
-    """Renumber a walk, link it, and merge its terminals. Raises EnvError if a player forgets something."""
-    order = np.argsort(walked.parent, kind="stable")  # siblings side by side, parents still first
+def build(enumerated: EnumeratedGame, *, num_actions: int, name: str) -> Arrays:
+    """Renumber an enumerated game, link it, and merge its terminals. Raises EnvError if a player forgets something."""
+    order = np.argsort(enumerated.parent, kind="stable")  # siblings adjacent, parents still first
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    parent = np.where(walked.parent[order] < 0, -1, place[walked.parent[order]]).astype(np.int32)
-    player, info, prob = walked.player[order], walked.info[order], walked.prob[order]
-    num_players = len(walked.legal)
-    starts = [np.cumsum([1, *map(len, legal)], dtype=np.int32) for legal in walked.legal]
-    offset = np.cumsum([0, *map(len, walked.legal)], dtype=np.int32)
+    parent = np.where(enumerated.parent[order] < 0, -1, place[enumerated.parent[order]]).astype(np.int32)
+    player, info, prob = enumerated.player[order], enumerated.info[order], enumerated.prob[order]
+    num_players = len(enumerated.legal)
+    starts = [np.cumsum([1, *map(len, legal)], dtype=np.int32) for legal in enumerated.legal]
+    offset = np.cumsum([0, *map(len, enumerated.legal)], dtype=np.int32)
     first = np.concatenate([s[:-1] for s in starts]) if offset[-1] else np.zeros(0, np.int32)
     glob = np.where(info >= 0, info + offset[np.maximum(player, 0)], -1).astype(np.int32)
 
@@ -98,21 +98,21 @@ def build(walked: Walk, *, num_actions: int, name: str) -> Arrays:
     if forgetful >= 0:
         who = int(player[forgetful])
         raise EnvError(
-            f"{name} lacks perfect recall: player {who} reaches information state {walked.key[who][info[forgetful]]!r} by "
+            f"{name} lacks perfect recall: player {who} reaches information state {enumerated.key[who][info[forgetful]]!r} by "
             "different sequences of own actions; exact solutions need perfect recall, use tree=off."
         )
     ends = np.flatnonzero(player == TERMINAL)
     terminal = np.full(len(order), -1, np.int32)
     terminal[ends] = np.arange(len(ends), dtype=np.int32)
-    row = np.cumsum(walked.player == TERMINAL) - 1  # walking order -> row of `returns`
-    returns = walked.returns[row[order[ends]]]
+    row = np.cumsum(enumerated.player == TERMINAL) - 1  # walking order -> row of `returns`
+    returns = enumerated.returns[row[order[ends]]]
     return Arrays(
-        nodes=Nodes(player, glob, child, degree, walked.width[order], cumulative, terminal),
-        rank=_rank(walked.legal, num_actions),
+        nodes=Nodes(player, glob, child, degree, enumerated.width[order], cumulative, terminal),
+        rank=_rank(enumerated.legal, num_actions),
         returns=returns,
-        so_far=None if walked.so_far is None else walked.so_far[order],
+        so_far=None if enumerated.so_far is None else enumerated.so_far[order],
         sequences=tuple(
-            Sequences(before[offset[p] : offset[p + 1]], starts[p], _actions(walked.legal[p]))
+            Sequences(before[offset[p] : offset[p + 1]], starts[p], _actions(enumerated.legal[p]))
             for p in range(num_players)
         ),
         outcomes=_merge(sequence[ends], reach[ends, None] * returns),
@@ -135,7 +135,8 @@ def _actions(legal: list[list[int]]) -> NDArray[np.int32]:
 
 
 def unique_columns(columns: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int32[k, n] -> (one index of each distinct column, in lexicographic order; int64[n] which of them each column is)."""
+    """Group the columns of int32[k, n]. Returns (one index of each distinct column, in lexicographic order; int64[n] which of them each
+    column is)."""
     order = np.lexsort(columns[::-1])
     ordered = columns[:, order]
     fresh = np.ones(len(order), np.bool_)
@@ -152,8 +153,8 @@ def _merge(sequence: NDArray[np.int32], weight: NDArray[np.float64]) -> Outcomes
     np.add.at(size, group, np.abs(weight))
     terms = np.bincount(group, minlength=len(representative))
     total[np.abs(total) <= _ROUNDING * terms[:, None] * size] = 0.0  # what cancels leaves nothing, not a last bit
-    kept = (total != 0).any(axis=1)
-    return Outcomes(np.ascontiguousarray(sequence[representative[kept]].T), np.ascontiguousarray(total[kept].T))
+    nonzero = (total != 0).any(axis=1)
+    return Outcomes(np.ascontiguousarray(sequence[representative[nonzero]].T), np.ascontiguousarray(total[nonzero].T))
 
 
 # Room for answers is made outside of the kernels: each kind of array that they make themselves costs a new process some
@@ -162,7 +163,7 @@ def _merge(sequence: NDArray[np.int32], weight: NDArray[np.float64]) -> Outcomes
 
 @kernel
 def _link(parent, player, prob, child, degree, cumulative):  # type: ignore[no-untyped-def]
-    """First children (-1 so far), degrees (0), and cumulative probabilities under chance (1)."""
+    """Write first children (-1 so far), degrees (0), and cumulative probabilities under chance (1)."""
     for c in range(1, len(parent)):
         x = parent[c]
         if degree[x] == 0:
@@ -174,8 +175,8 @@ def _link(parent, player, prob, child, degree, cumulative):  # type: ignore[no-u
 
 @kernel
 def _sequences(parent, player, info, child, prob, first, sequence, own, reach, before):  # type: ignore[no-untyped-def]
-    """Every node's sequences int32[N, P] (0 so far), own decisions [N, P] (0) and chance reach [N] (1), and the sequence before each
-    information state [I] (-1). Answers a node at which a player has forgotten something, or -1."""
+    """Write every node's sequences int32[N, P] (0 so far), own decisions [N, P] (0) and chance reach [N] (1), and the sequence before
+    each information state [I] (-1). Answers a node at which a player has forgotten something, or -1."""
     for c in range(len(parent)):
         x = parent[c]
         if x >= 0:

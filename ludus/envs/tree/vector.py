@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeVectorEnv"]
 
 # --------------------------------------------------------------------------------------------------------------------
-# Compiled stepping of many games at once over the arrays of one tree. Rows are written in the pass that walks the tree,
+# Compiled stepping of many games together over the arrays of one tree. Rows are written in the pass that walks the tree,
 # at 0.04 µs a decision: filling slots for a `Publisher`, and a second pass over them, would double that.
 
 IDLE = -1
@@ -38,13 +38,13 @@ _CHILD, _INFO, _KIND, _SIZE = 0, 1, 2, 3
 
 class Board(NamedTuple):
     """What the kernels read. node int32[N, 4]: first child (row in `returns` at terminals), information state, player (or
-    -1 chance, -4 terminal), and size (players moving at once; number of children under chance)."""
+    -1 chance, -4 terminal), and size (players moving simultaneously; number of children under chance)."""
 
     node: NDArray[np.int32]
     cumulative: NDArray[np.float64]
     rank: NDArray[np.int16]
     returns: NDArray[np.float64]
-    so_far: NDArray[np.float64]  # [N, P], or [0, P] if the game pays only at its end
+    so_far: NDArray[np.float64]  # [N, P], or [0, P] if rewards come only at its end
 
 
 class Games(NamedTuple):
@@ -64,7 +64,7 @@ class Games(NamedTuple):
     landing: NDArray[np.int32]  # scratch
 
 
-class TreeOut(NamedTuple):
+class TreeTimestepBuffers(NamedTuple):
     """Buffers of one timestep; the first rows[0, p] (due), rows[1, p] (ended) and rows[2, 0] (finished) of them hold."""
 
     rows: NDArray[np.int64]  # [3, P]
@@ -92,7 +92,7 @@ def board(arrays: Arrays) -> Board:
 
 
 def games(environments: int, players: int) -> Games:
-    """Fresh, idle games."""
+    """Return new, idle games."""
     shape = (environments, players)
     return Games(
         node=np.full(environments, IDLE, np.int32),
@@ -108,10 +108,10 @@ def games(environments: int, players: int) -> Games:
     )
 
 
-def make_out(environments: int, players: int) -> TreeOut:
-    """Empty buffers for one timestep."""
+def make_buffers(environments: int, players: int) -> TreeTimestepBuffers:
+    """Return empty buffers for one timestep."""
     shape = (players, environments)
-    return TreeOut(
+    return TreeTimestepBuffers(
         rows=np.zeros((3, players), np.int64),
         slot=np.zeros(shape, np.int32),
         observation=np.zeros(shape, np.int32),
@@ -127,7 +127,7 @@ def make_out(environments: int, players: int) -> TreeOut:
 
 @inner
 def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
-    """The first node from x on that is no chance node; every chance event takes one number of the episode's stream."""
+    """Return the first node from x on that is no chance node; every chance event takes one number of the episode's stream."""
     node, cumulative = board.node, board.cumulative
     while node[x, _KIND] == -1:
         u = uniform(games.key[e], games.counter[e])
@@ -141,7 +141,7 @@ def _past_chance(board, games, e, x):  # type: ignore[no-untyped-def]
 
 @inner
 def _begin(board, games, e):  # type: ignore[no-untyped-def]
-    """Start the episode games.episode[e]; its first node with a decision."""
+    """Start the episode games.episode[e]. Returns its first node with a decision."""
     games.key[e] = episode_seed(games.seed[e], np.uint64(games.episode[e]))
     games.counter[e] = np.uint64(0)
     games.length[e] = 0
@@ -206,7 +206,7 @@ def start(board, games, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def move(board, games, last, action):  # type: ignore[no-untyped-def]
-    """Where the actions int64[P, E] (rows as in the last `due`) lead, into games.landing. Changes nothing else.
+    """Write the nodes that the actions int64[P, E] (rows as in the last `due`) lead to into games.landing, and nothing else.
 
     Players move in rising order, as simultaneous nodes are expanded. Returns (player, row) of an illegal action, or (-1, -1).
     """
@@ -229,7 +229,7 @@ def move(board, games, last, action):  # type: ignore[no-untyped-def]
 
 @kernel
 def advance(board, games, out):  # type: ignore[no-untyped-def]
-    """Go on from games.landing to the next decisions; ended games start again until their quotas are played."""
+    """Advance from games.landing to the next decisions; ended games start again until their quotas are played."""
     out.rows[:] = 0
     for e in range(len(games.node)):
         x = np.int64(games.landing[e])
@@ -265,7 +265,7 @@ class TreeVectorEnv:
         self._players = tree.num_players
         self._board = board(tree.arrays)
         self._games = games(num_envs, self._players)
-        self._outs = tuple(make_out(num_envs, self._players) for _ in range(2))
+        self._outs = tuple(make_buffers(num_envs, self._players) for _ in range(2))
         self._current = 0
         self._started = False
         self._action = np.zeros((self._players, num_envs), np.int64)
@@ -275,7 +275,7 @@ class TreeVectorEnv:
     # ---------------------------------------------------------------------------------- VectorEnv
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`. Raises EnvError unless there is one seed per environment and no quota is negative."""
+        """Reset as `VectorEnv.reset` describes. Raises EnvError unless there is one seed per environment and no quota is negative."""
         seeds = np.asarray(seeds, np.uint64)
         if seeds.shape != (self.num_envs,):
             raise EnvError(f"seeds have shape {seeds.shape}; expected ({self.num_envs},), one per environment.")
@@ -293,7 +293,7 @@ class TreeVectorEnv:
         return self._timestep()
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`. An illegal action raises EnvError and leaves every game where it was."""
+        """Step as `VectorEnv.step` describes. An illegal action raises EnvError and leaves every game where it was."""
         if not self._started:
             raise EnvError(f"{self.spec.id} was stepped before its first reset.")
         last = self._outs[self._current]
@@ -305,7 +305,7 @@ class TreeVectorEnv:
         return self._timestep()
 
     def snapshot(self) -> bytes:
-        """The games and the last timestep as a NumPy archive; equal games give equal bytes."""
+        """Return the games and the last timestep as a NumPy archive; equal games give equal bytes."""
         if not self._started:
             raise EnvError(f"{self.spec.id} has no state to snapshot before its first reset.")
         last = self._outs[self._current]
@@ -316,7 +316,7 @@ class TreeVectorEnv:
         return file.getvalue()
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """See `VectorEnv.restore`. Raises EnvError on bytes that are no snapshot of an equal environment."""
+        """Restore as `VectorEnv.restore` describes. Raises EnvError on bytes that are no snapshot of an equal environment."""
         try:
             with np.load(io.BytesIO(snapshot), allow_pickle=False) as file:
                 fields = dict(file)
@@ -335,34 +335,35 @@ class TreeVectorEnv:
         return self._timestep()
 
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
-        """See `OffersDevice`. On a card torch compiles a step, where it can."""
+        """Make the environments on a device as `OffersDevice` describes. On a GPU torch compiles a step, where it can."""
         from ludus.envs.tree.stepping import TreeDeviceEnv  # loads torch
 
         return TreeDeviceEnv(self.tree, num_envs, device, fused=device.type == "cuda")
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     # ---------------------------------------------------------------------------------- inside
 
-    def _next_buffers(self) -> TreeOut:
+    def _next_buffers(self) -> TreeTimestepBuffers:
         self._current = 1 - self._current
         return self._outs[self._current]
 
-    def _take(self, actions: tuple[Array, ...], last: TreeOut) -> None:
+    def _take(self, actions: tuple[Array, ...], last: TreeTimestepBuffers) -> None:
         """Copy the actions into one array, one row per player."""
         if len(actions) != self._players:
             raise EnvError(f"actions of {len(actions)} players were given; {self.spec.id} has {self._players}.")
         for p, n in enumerate(last.rows[0].tolist()):
-            given = np.asarray(actions[p])
-            if given.shape != (n,) or (n and given.dtype.kind not in "iu"):
+            player_actions = np.asarray(actions[p])
+            if player_actions.shape != (n,) or (n and player_actions.dtype.kind not in "iu"):
                 raise EnvError(
-                    f"actions of player {p} have shape {given.shape} and type {given.dtype}; expected ({n},) integers, one per "
+                    f"actions of player {p} have shape {player_actions.shape} and type {player_actions.dtype}; expected ({n},) "
+                    f"integers, one per "
                     "row of the last due decisions."
                 )
-            self._action[p, :n] = given
+            self._action[p, :n] = player_actions
 
-    def _illegal(self, player: int, row: int, last: TreeOut) -> EnvError:
+    def _illegal(self, player: int, row: int, last: TreeTimestepBuffers) -> EnvError:
         state = int(last.observation[player, row])
         enumeration = self.spec.enumeration
         assert enumeration is not None
@@ -400,7 +401,7 @@ class TreeVectorEnv:
         return Timestep(due=due, ended=ended, finished=finished)
 
     def _fingerprint(self) -> NDArray[np.int64]:
-        """What two environments must share to share snapshots: the number of games, and the tree."""
+        """Return what two environments must share to share snapshots: the number of games, and the tree."""
         crc = 0
         for array in (self._board.node, self._board.cumulative, self._board.rank, self._board.returns):
             crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
@@ -408,7 +409,7 @@ class TreeVectorEnv:
 
 
 def _tidy(name: str, array: Any, rows: NDArray[np.int64]) -> Any:
-    """A copy with zeros beyond the rows that hold, where old timesteps have left theirs."""
+    """Return a copy with zeros beyond the rows that hold, where old timesteps have left theirs."""
     if name == "rows":
         return array
     tidy = np.zeros_like(array)
@@ -421,7 +422,7 @@ def _tidy(name: str, array: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _refuse_empty_episodes(tree: GameTree) -> None:
-    """Episodes without any decision would give steps in which nothing is due."""
+    """Raise EnvError for a game with episodes without a decision: they would give steps in which nothing is due."""
     nodes, todo = tree.arrays.nodes, [0]
     while todo:
         x = todo.pop()

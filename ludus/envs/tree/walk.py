@@ -1,6 +1,6 @@
 """Enumerates an OpenSpiel game, node by node, into flat lists. Nothing here is hot after compilation.
 
-Simultaneous nodes are expanded: their players move one after the other, each without seeing the others' moves.
+Simultaneous nodes are expanded: their players move in turn, each without seeing the others' moves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DEPTH = 1000  # states carry their histories, so the memory of a walk grows wit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walk:
+class EnumeratedGame:
     """A whole game in the order of a depth-first walk: N nodes, T terminals, P players, I_p information states of player p.
 
     player int8[N] (CHANCE and TERMINAL are negative), parent int32[N] (-1 at the root), prob float64[N] of the edge into a
@@ -51,7 +51,7 @@ class Walk:
     legal: list[list[list[int]]]
     key: list[list[str]]
     observation: list[NDArray[np.float32]]
-    so_far: NDArray[np.float64] | None  # [N, P] summed rewards at every node, for games that pay along the way
+    so_far: NDArray[np.float64] | None  # [N, P] summed rewards at every node, for games with rewards along the way
 
 
 @dataclass(slots=True)
@@ -65,31 +65,31 @@ class _Block:
     depth: int = 0
 
 
-def title(game: Any, loaded_by: str = "") -> str:
-    """OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`; of one that a module of the
-    user's registers, with that: `my_module:python_game`. The text that it was loaded by, if that says more: OpenSpiel's own lacks the
-    file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
+def display_name(game: Any, loaded_by: str = "") -> str:
+    """Return OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`; of one that a
+    module of the user's registers, with that: `my_module:python_game`. The text that it was loaded by, if that says more: OpenSpiel's
+    own lacks the file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
     module, text = split(loaded_by)
     module = module or module_of(game)
     name = str(game).removesuffix("()")
     if text:
-        import pyspiel  # trees are made and used without OpenSpiel; whoever has a game of its has it
+        import pyspiel  # trees are made and used without OpenSpiel; a game of its needs it
 
-        said, asked = (pyspiel.game_parameters_from_string(of) for of in (str(game), text))
-        if said["name"] != asked["name"] or not asked.keys() <= said.keys():
+        own_parameters, text_parameters = (pyspiel.game_parameters_from_string(of) for of in (str(game), text))
+        if own_parameters["name"] != text_parameters["name"] or not text_parameters.keys() <= own_parameters.keys():
             name = text
     return f"{module}:{name}" if module else name
 
 
 def split(text: str) -> tuple[str, str]:
-    """(module, game string) of `my_module:python_game(parameter=value)`; module "" of OpenSpiel's own games."""
+    """Return (module, game string) of `my_module:python_game(parameter=value)`; module "" of OpenSpiel's own games."""
     head, bracket, rest = text.strip().partition("(")
     module, _, name = head.rpartition(":")
     return module, f"{name}{bracket}{rest}"
 
 
 def module_of(game: Any) -> str:
-    """Which module of the user's a game's class is from; "" of OpenSpiel's own, and of what no other process can import."""
+    """Return which module of the user's a game's class is from; "" of OpenSpiel's own, and of what no other process can import."""
     module = type(game).__module__
     if module.partition(".")[0] in ("pyspiel", "open_spiel", "__main__"):
         return ""
@@ -114,8 +114,8 @@ def import_games(module: str) -> None:
 
 
 def load(text: str) -> Any:
-    """The `pyspiel.Game` of a game string, which may begin with the module that registers it. Raises ConfigError for a module that cannot
-    be imported, OpenSpiel's included; `pyspiel.SpielError` as OpenSpiel does."""
+    """Return the `pyspiel.Game` of a game string, which may begin with the module that registers it. Raises ConfigError for a module
+    that cannot be imported, OpenSpiel's included; `pyspiel.SpielError` as OpenSpiel does."""
     module, name = split(text)
     if module:
         import_games(module)
@@ -127,7 +127,7 @@ def refuse_unfit(game: Any) -> None:
     import pyspiel
 
     kind = game.get_type()
-    name = title(game)
+    name = display_name(game)
     if kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
         raise EnvError(f"{name} is a mean-field game, which has no tree; use a sequential or simultaneous game.")
     if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
@@ -138,7 +138,7 @@ def refuse_unfit(game: Any) -> None:
         raise EnvError(f"{name} provides no information state strings, so it cannot be compiled; use tree=off.")
 
 
-def surely_larger(game: Any, node_limit: int) -> bool:
+def exceeds_node_limit(game: Any, node_limit: int) -> bool:
     """Whether the game has more than `node_limit` nodes beyond reasonable doubt, from 64 random walks.
 
     Knuth's estimate (Math. Comp. 29, 1975) of one walk is unbiased and positive, so for a game within the limit it exceeds
@@ -162,7 +162,7 @@ def _probe(game: Any, rng: random.Random, bound: float) -> bool:
             state.apply_actions(joint)
         else:
             actions = state.legal_actions()
-            if not actions:  # whoever walks the tree says so
+            if not actions:  # `enumerate_game` reports it
                 break
             layer *= len(actions)
             state.apply_action(rng.choice(actions))
@@ -170,7 +170,7 @@ def _probe(game: Any, rng: random.Random, bound: float) -> bool:
     return total > bound
 
 
-def walk(game: Any, *, node_limit: int, observation: str) -> Walk:
+def enumerate_game(game: Any, *, node_limit: int, observation: str) -> EnumeratedGame:
     """Enumerate `game`. Raises EnvError as soon as more than `node_limit` nodes are seen, or where OpenSpiel refuses."""
     import pyspiel
 
@@ -178,7 +178,7 @@ def walk(game: Any, *, node_limit: int, observation: str) -> Walk:
     try:
         walker.run()
     except pyspiel.SpielError as error:
-        raise EnvError(f"OpenSpiel stopped the enumeration of {title(game)}: {error}") from error
+        raise EnvError(f"OpenSpiel stopped the enumeration of {display_name(game)}: {error}") from error
     return walker.result()
 
 
@@ -187,7 +187,7 @@ class _Walker:
         import pyspiel
 
         self.game = game
-        self.name = title(game)
+        self.name = display_name(game)
         self.limit = node_limit
         self.players = game.num_players()
         self.player, self.parent, self.prob = array("b"), array("i"), array("d")
@@ -238,12 +238,12 @@ class _Walker:
                 self._block(state, node, self._open(state, player))
 
     def _tell(self, node: int) -> None:
-        """Games in Python may take a minute: how far it is, on standard error."""
+        """Print the progress to standard error: games in Python may take a minute."""
         now = time.monotonic()
         if now < self.due:
             return
         self.due += now - self.begun
-        with suppress(OSError, ValueError, AttributeError):  # nobody need listen
+        with suppress(OSError, ValueError, AttributeError):  # the stream may be closed
             sys.stderr.write(
                 f"compiling the tree of {self.name}: {node:,} nodes after {now - self.begun:.0f} s (at most {self.limit:,})\n"
             )
@@ -293,7 +293,7 @@ class _Walker:
                 self.stack.append((state, joint, node, 1.0, None))
 
     def _information(self, state: Any, player: int, actions: list[int]) -> int:
-        """The local id of the player's information state; its tensor is computed once, when it is new."""
+        """Return the local id of the player's information state; its tensor is computed once, when it is new."""
         key = state.information_state_string(player)
         ids = self.ids[player]
         known = ids.get(key)
@@ -317,8 +317,8 @@ class _Walker:
                 "choose another observation, a lower node_limit, or tree=off."
             )
 
-    def result(self) -> Walk:
-        return Walk(
+    def result(self) -> EnumeratedGame:
+        return EnumeratedGame(
             player=np.array(self.player, np.int8),
             parent=np.array(self.parent, np.int32),
             prob=np.array(self.prob, np.float64),
@@ -353,7 +353,7 @@ def _after(state: Any, move: int | list[int]) -> Any:
 
 
 def _observer(game: Any, observation: str) -> tuple[Any, int]:
-    """(tensor function or None for one-hot, its size): what `observation` asks for, or the best that the game has."""
+    """Return (tensor function or None for one-hot, its size): what `observation` asks for, or the best that the game has."""
     kind = game.get_type()
     offered = {
         "information_state": kind.provides_information_state_tensor and game.information_state_tensor_size() > 0,
@@ -362,7 +362,7 @@ def _observer(game: Any, observation: str) -> tuple[Any, int]:
     }
     if observation != "auto" and not offered.get(observation, False):
         allowed = ", ".join(["auto", *(name for name, there in offered.items() if there)])
-        raise EnvError(f"{title(game)} has no observation {observation!r}; choose one of: {allowed}.")
+        raise EnvError(f"{display_name(game)} has no observation {observation!r}; choose one of: {allowed}.")
     chosen = observation if observation != "auto" else next(name for name, there in offered.items() if there)
     if chosen == "information_state":
         return lambda state, player: state.information_state_tensor(player), game.information_state_tensor_size()

@@ -14,23 +14,23 @@ from safetensors.numpy import load, save
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, Timestep
-from ludus.envs.base import Renders, VectorEnv
+from ludus.envs.base import SupportsRender, VectorEnv
 
 # --------------------------------------------------------------------------------------------------------------------
-# Snapshots of wrapped vectors: the inner vector's bytes beside named arrays, in safetensors' format.
+# Snapshots of wrapped vectors: the inner vector's bytes with named arrays, in safetensors' format.
 
 _INNER = "inner"
 
 
 def pack(inner: bytes, columns: Mapping[str, Array]) -> bytes:
-    """One byte string for both."""
+    """Return one byte string for both."""
     arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
     packed: bytes = save({_INNER: np.frombuffer(inner, np.uint8), **arrays})
     return packed
 
 
 def unpack(packed: bytes, *, names: Iterable[str], what: str) -> tuple[bytes, dict[str, Array]]:
-    """(inner, columns) again. Raises EnvError if it is no such byte string, or has other columns than `names`."""
+    """Return (inner, columns) again. Raises EnvError if it is no such byte string, or has other columns than `names`."""
     try:
         arrays: dict[str, Array] = load(packed)
     except SafetensorError as error:
@@ -46,8 +46,15 @@ Change: TypeAlias = Callable[[int, NDArray[np.int32], Array, Array], Array]
 
 
 class Wrapper:
-    """Around `env`, playing `spec`. A kind of wrapper overrides `_see`, what it makes of each timestep; `_before`, of the actions; and,
-    if it remembers anything, `_forget`, `_columns` and `_restored`."""
+    """A vector around `env` with another `spec`, which passes on what it does not change.
+
+    A kind of wrapper overrides `_see`, which changes each timestep; `_before`, which changes the actions; and, if it has state, `_forget`,
+    `_columns` and `_restored`.
+
+    Args:
+        env: The inner vector.
+        spec: What the wrapped vector plays.
+    """
 
     def __init__(self, env: VectorEnv, spec: EnvSpec) -> None:
         self.env = env
@@ -57,21 +64,21 @@ class Wrapper:
     # ------------------------------------------------------------------------------------------ the contract
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
-        """See `VectorEnv.reset`."""
+        """Reset as `VectorEnv.reset` describes."""
         self._forget()
         return self._see(self.env.reset(seeds, episodes=episodes))
 
     def step(self, actions: tuple[Array, ...]) -> Timestep:
-        """See `VectorEnv.step`."""
+        """Step as `VectorEnv.step` describes."""
         return self._see(self.env.step(self._before(actions)))
 
     def snapshot(self) -> bytes | None:
-        """The inner vector's, with what the wrapper remembers; None if that has none."""
+        """Return the inner vector's, with what the wrapper remembers; None if that has none."""
         inner, columns = self.env.snapshot(), self._columns()
         return inner if inner is None or not columns else pack(inner, columns)
 
     def restore(self, snapshot: bytes) -> Timestep:
-        """See `VectorEnv.restore`. Raises EnvError if the snapshot is not one of an equal vector with equal wrappers."""
+        """Restore as `VectorEnv.restore` describes. Raises EnvError if the snapshot is not one of an equal vector with equal wrappers."""
         own = self._columns()
         if not own:
             return self._restored(self.env.restore(snapshot), {})
@@ -79,8 +86,8 @@ class Wrapper:
         return self._restored(self.env.restore(inner), columns)
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
-        """See `Renders.render`. Raises EnvError if the inner vector cannot."""
-        if not isinstance(self.env, Renders):
+        """Render as `SupportsRender.render` describes. Raises EnvError if the inner vector cannot."""
+        if not isinstance(self.env, SupportsRender):
             raise EnvError(f"{self.spec.id} cannot be rendered; its vector has no `render`.")
         return self.env.render(environment)
 
@@ -94,18 +101,18 @@ class Wrapper:
 
     @property
     def waited(self) -> float:
-        """Seconds spent so far waiting for other processes."""
+        """Return seconds spent so far waiting for other processes."""
         return float(getattr(self.env, "waited", 0.0))
 
     @property
     def restarts(self) -> int:
-        """How many environments have been restarted so far after a fault."""
+        """Return how many environments have been restarted so far after a fault."""
         return int(getattr(self.env, "restarts", 0))
 
     # ------------------------------------------------------------------------------------------ for kinds of wrappers
 
     def _forget(self) -> None:
-        """Before a reset."""
+        """Forget what was remembered, before a reset."""
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         return actions
@@ -114,16 +121,22 @@ class Wrapper:
         return timestep
 
     def _columns(self) -> Mapping[str, Array]:
-        """What is remembered between steps."""
+        """Return what is remembered between steps."""
         return {}
 
     def _restored(self, timestep: Timestep, columns: Mapping[str, Array]) -> Timestep:
-        """What `_see` last made of this timestep, with `columns` remembered from then."""
+        """Return what `_see` last made of this timestep, with `columns` remembered from then."""
         return self._see(timestep)
 
 
 class RowWrapper(Wrapper):
-    """Each observation is changed by itself. spaces: of the players whose observations change, the new one; the others' stay."""
+    """A wrapper that changes each observation by itself.
+
+    Args:
+        env: The inner vector.
+        spaces: player -> the new space of its observations; other players' observations do not change.
+        change: (player, slots int32[n], observations [n, *old shape], buffer [n, *new shape]) -> [n, *new shape], in the buffer or not.
+    """
 
     def __init__(self, env: VectorEnv, spaces: Mapping[int, Box], change: Change) -> None:
         super().__init__(env, with_observations(env.spec, spaces))
@@ -149,30 +162,30 @@ class RowWrapper(Wrapper):
 
 
 def show(due: ActionRequests, observation: Array) -> ActionRequests:
-    """The same decisions with other observations."""
+    """Return the same decisions with other observations."""
     return ActionRequests(due.slot, observation, due.mask, due.reward, due.first)
 
 
 def close(ended: ClosedDecisions, observation: Array) -> ClosedDecisions:
-    """The same closed decisions with other final observations."""
+    """Return the same closed decisions with other final observations."""
     return ClosedDecisions(ended.slot, ended.reward, ended.terminated, observation, ended.mask)
 
 
 def with_observations(spec: EnvSpec, spaces: Mapping[int, Box]) -> EnvSpec:
-    """The spec with other observation spaces for some players."""
+    """Return the spec with other observation spaces for some players."""
     agents = (replace(a, observation=spaces.get(a.player, a.observation)) for a in spec.agents)
     return apart(replace(spec, agents=tuple(agents)), spaces)
 
 
 def apart(spec: EnvSpec, players: Iterable[int]) -> EnvSpec:
-    """The spec where something changed for these players alone: with others they are no longer interchangeable."""
+    """Return the spec where something changed for these players alone: with others they are no longer interchangeable."""
     changed = set(players)
     parts = (tuple(p for p in group if (p in changed) == new) for group in spec.symmetry for new in (False, True))
     return replace(spec, symmetry=tuple(part for part in parts if part))
 
 
 def refuse_enumerated(env: VectorEnv, name: str) -> None:
-    """Raises ConfigError for a vector whose observations are ids."""
+    """Raise ConfigError for a vector whose observations are ids."""
     if env.spec.enumeration is not None:
         raise ConfigError(
             f"{name} changes observations or actions, and {env.spec.id} is compiled: its observations are ids of information states. "
@@ -181,7 +194,19 @@ def refuse_enumerated(env: VectorEnv, name: str) -> None:
 
 
 def boxes(env: VectorEnv, players: Sequence[int] | None, name: str) -> dict[int, Box]:
-    """The observation spaces of the chosen players (None: all). Raises ConfigError for players that are none, and for compiled games."""
+    """Return the observation spaces of some players.
+
+    Args:
+        env: The vector.
+        players: Numbers of players; None: all.
+        name: The wrapper's name, for messages.
+
+    Returns:
+        player -> Box.
+
+    Raises:
+        ConfigError: A player does not exist, a space is not a Box, or the game is compiled.
+    """
     refuse_enumerated(env, name)
     out = {}
     for p in chosen(env, players, name):
@@ -193,7 +218,16 @@ def boxes(env: VectorEnv, players: Sequence[int] | None, name: str) -> dict[int,
 
 
 def chosen(env: VectorEnv, players: Sequence[int] | None, name: str) -> list[int]:
-    """The players that an option `players` names; None: all. Raises ConfigError for one that is none."""
+    """Return the players that an option `players` names.
+
+    Args:
+        env: The vector.
+        players: Numbers of players; None: all.
+        name: The wrapper's name, for messages.
+
+    Raises:
+        ConfigError: A player does not exist.
+    """
     every = list(range(env.spec.num_players))
     if players is None:
         return every
@@ -203,14 +237,14 @@ def chosen(env: VectorEnv, players: Sequence[int] | None, name: str) -> list[int
 
 
 def whole(value: object, *, least: int, what: str) -> int:
-    """The value, if it is a whole number of at least `least`. Raises ConfigError that begins with `what`."""
+    """Return the value, if it is a whole number of at least `least`. Raises ConfigError that begins with `what`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{what}={value!r} was given; a whole number from {least} on is needed.")
     return int(value)
 
 
 def number(value: object, *, what: str) -> float:
-    """The value as a float, if it is a number and finite. Raises ConfigError that begins with `what`."""
+    """Return the value as a float, if it is a number and finite. Raises ConfigError that begins with `what`."""
     if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not np.isfinite(value):
         raise ConfigError(f"{what}={value!r} was given; a finite number is needed.")
     return float(value)

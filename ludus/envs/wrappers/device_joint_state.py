@@ -20,12 +20,12 @@ class DeviceJointState:
         self._state: list[Tensor] = []  # [E, n, width] of each of them
 
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
-        """See `DeviceVectorEnv.reset`."""
+        """Reset as `DeviceVectorEnv.reset` describes."""
         self._state = []
         return self._see(self.env.reset(seed, episodes=episodes))
 
     def step(self, actions: tuple[Tensor, ...]) -> DeviceTimestep:
-        """See `DeviceVectorEnv.step`."""
+        """Step as `DeviceVectorEnv.step` describes."""
         return self._see(self.env.step(actions))
 
     def close(self) -> None:
@@ -37,17 +37,17 @@ class DeviceJointState:
         state = self._state or [torch.zeros_like(side.observation.flatten(2), dtype=torch.float32) for side in slots]
         final = None
         if all(side.final is not None for side in slots):
-            final = _joined(_seen(side.ended, side.final, old) for side, old in zip(slots, state, strict=True))
+            final = _join(_latest(side.ended, side.final, old) for side, old in zip(slots, state, strict=True))
         fresh = [torch.where(timestep.over[:, None, None], 0.0, old) for old in state]
-        self._state = [_seen(side.due, side.observation, old) for side, old in zip(slots, fresh, strict=True)]
-        return timestep._replace(state=_joined(self._state), final_state=final)
+        self._state = [_latest(side.due, side.observation, old) for side, old in zip(slots, fresh, strict=True)]
+        return timestep._replace(state=_join(self._state), final_state=final)
 
 
-def _seen(where: Tensor, observation: Tensor | None, old: Tensor) -> Tensor:
-    """[E, n, width]: what was seen where something was, else what was seen last."""
+def _latest(where: Tensor, observation: Tensor | None, old: Tensor) -> Tensor:
+    """Return [E, n, width]: the observation where there is one, else the former one."""
     assert observation is not None
     return torch.where(where[..., None], observation.flatten(2).float(), old)
 
 
-def _joined(parts: Iterable[Tensor]) -> Tensor:
+def _join(parts: Iterable[Tensor]) -> Tensor:
     return torch.cat([part.flatten(1) for part in parts], 1)

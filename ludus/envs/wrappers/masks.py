@@ -23,10 +23,19 @@ MaskFunction: TypeAlias = Callable[[Array], NDArray[np.bool_]]
 def mask_actions(
     env: VectorEnv, allowed: Sequence[int] | str | MaskFunction, *, players: Sequence[int] | None = None
 ) -> VectorEnv:
-    """Of the legal actions, only `allowed` ones: a list of actions (of Discrete ones), or a function of the observations, which may be
-    named `module:function`. Others raise EnvError, as does an observation that leaves no legal action.
+    """Mask legal actions that are not to be chosen. Choosing one raises EnvError, as does an observation that leaves no legal action.
 
-    Raises ConfigError for compiled games, actions without masks (see `Choices`), and lists or names that are none.
+    Args:
+        env: The vector.
+        allowed: A list of actions (of Discrete ones), or a function of observations [n, *shape] that returns bool[n, A], A as in
+            `Choices`; it may be named `module:function`.
+        players: Whose actions are masked; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: The game is compiled, its actions have no masks (see `Choices`), or `allowed` is not valid.
     """
     refuse_enumerated(env, "mask_actions")
     choices = {p: _choices(env, p) for p in chosen(env, players, "mask_actions")}
@@ -34,50 +43,52 @@ def mask_actions(
         allowed = resolve_name("mask function", allowed, {})
     if callable(allowed):
         function: MaskFunction = allowed
-        asked = {p: _asked(function, some.width, f"player {p} of {env.spec.id}") for p, some in choices.items()}
-        return _MaskActions(env, asked, choices)
-    return _MaskActions(env, {p: _constant(allowed, some) for p, some in choices.items()}, choices)
+        functions = {
+            p: _with_checks(function, choice.width, f"player {p} of {env.spec.id}") for p, choice in choices.items()
+        }
+        return _MaskActions(env, functions, choices)
+    return _MaskActions(env, {p: _constant(allowed, choice) for p, choice in choices.items()}, choices)
 
 
 def _choices(env: VectorEnv, player: int) -> Choices:
     space = env.spec.agents_of(player)[0].action
-    if (found := Choices.of(space)) is None:
+    if (choices := Choices.of(space)) is None:
         raise ConfigError(
             f"mask_actions takes Discrete, MultiDiscrete and MultiBinary actions; player {player} of {env.spec.id} has {space}."
         )
-    return found
+    return choices
 
 
 def _constant(allowed: object, choices: Choices) -> MaskFunction:
-    given, count = list(allowed) if isinstance(allowed, Sequence) else [], choices.width
+    actions, count = list(allowed) if isinstance(allowed, Sequence) else [], choices.width
     if len(choices.counts) > 1:
         raise ConfigError(
             f"mask_actions: allowed={allowed!r} was given for actions of {len(choices.counts)} numbers; a function of the observations "
             f"that gives bool[n, {count}], the values of each number side by side, is needed."
         )
-    if not given or not all(isinstance(a, int) and 0 <= a < count for a in given):
+    if not actions or not all(isinstance(a, int) and 0 <= a < count for a in actions):
         raise ConfigError(
             f"mask_actions: allowed={allowed!r} was given; a list of actions from 0 to {count - 1}, or a function, is needed."
         )
     row = np.zeros(count, np.bool_)
-    row[given] = True
+    row[actions] = True
     return lambda observation: np.broadcast_to(row, (len(observation), count))
 
 
-def _asked(function: MaskFunction, count: int, what: str) -> MaskFunction:
-    """The function, with what it answers checked."""
+def _with_checks(function: MaskFunction, count: int, what: str) -> MaskFunction:
+    """Return the function with checks of its results."""
     name = getattr(function, "__name__", type(function).__name__)
 
     def mask(observation: Array) -> NDArray[np.bool_]:
         try:
-            found: Array = np.asarray(function(observation))
+            result: Array = np.asarray(function(observation))
         except Exception as error:
             raise EnvError(f"mask_actions: {name} raised {type(error).__name__} for {what}: {error}") from error
-        if found.shape != (len(observation), count) or found.dtype != np.bool_:
+        if result.shape != (len(observation), count) or result.dtype != np.bool_:
             raise EnvError(
-                f"mask_actions: {name} gave {found.dtype}{list(found.shape)} for {what}; bool[{len(observation)}, {count}] is needed."
+                f"mask_actions: {name} gave {result.dtype}{list(result.shape)} for {what}; bool[{len(observation)}, {count}] is needed."
             )
-        return found
+        return result
 
     return mask
 
@@ -87,16 +98,18 @@ class _MaskActions(Wrapper):
         super().__init__(env, apart(env.spec, functions))
         self._functions, self._choices = functions, choices
         rows = {p: env.num_envs * len(env.spec.agents_of(p)) for p in functions}
-        self._sides = [{p: np.empty((rows[p], some.width), np.bool_) for p, some in choices.items()} for _ in range(2)]
+        self._sides = [
+            {p: np.empty((rows[p], choice.width), np.bool_) for p, choice in choices.items()} for _ in range(2)
+        ]
         self._now = 0
         self._masks: dict[int, NDArray[np.bool_]] = {}
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         for p, mask in self._masks.items():
             space = self.spec.agents_of(p)[0].action
-            given = np.asarray(actions[p])
-            if len(given) == len(mask):  # otherwise the inner vector says it
-                check_actions(space, given, mask=mask, what=f"player {p} of {self.spec.id}")
+            rows = np.asarray(actions[p])
+            if len(rows) == len(mask):  # otherwise the inner vector says it
+                check_actions(space, rows, mask=mask, what=f"player {p} of {self.spec.id}")
         return actions
 
     def _see(self, timestep: Timestep) -> Timestep:
@@ -128,7 +141,7 @@ class _MaskActions(Wrapper):
         return out
 
     def _final(self, p: int, ended: ClosedDecisions, like: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The masks of final observations; all actions where none is left, since nobody will act there."""
+        """Return the masks of final observations; all actions where none is left, since no action follows."""
         if not len(ended.slot):
             return like[:0]
         mask = np.array(self._functions[p](ended.observation))

@@ -53,7 +53,7 @@ def show_stack(slot, ring, head, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def show_final_stack(slot, frames, ring, head, out):  # type: ignore[no-untyped-def]
-    """As if frames [n, F] had been pushed, with the rings left as they are."""
+    """Write the stacks as if frames [n, F] had been pushed; the rings do not change."""
     k, size = ring.shape[1], ring.shape[2]
     for i in range(len(slot)):
         s = slot[i]
@@ -67,7 +67,8 @@ def show_final_stack(slot, frames, ring, head, out):  # type: ignore[no-untyped-
 
 @kernel
 def luminance(images, out):  # type: ignore[no-untyped-def]
-    """uint8[pixels, 3] -> uint8[pixels]: 0.299 R + 0.587 G + 0.114 B in 14-bit fixed point, rounded (ITU-R BT.601, as OpenCV does it)."""
+    """Convert uint8[pixels, 3] to uint8[pixels]: 0.299 R + 0.587 G + 0.114 B in 14-bit fixed point, rounded (ITU-R BT.601, as OpenCV
+    does it)."""
     for i in range(len(out)):
         r, g, b = np.int32(images[i, 0]), np.int32(images[i, 1]), np.int32(images[i, 2])
         out[i] = (4899 * r + 9617 * g + 1868 * b + 8192) >> 14
@@ -81,7 +82,18 @@ _UNBOUNDED = float(np.finfo(np.float32).max) / 4
 
 
 def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Observations of any shape become vectors, in row order, without a copy. Raises ConfigError for compiled games."""
+    """Flatten observations of any shape to vectors, in row order, without a copy.
+
+    Args:
+        env: The vector.
+        players: Whose observations are flattened; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: The game is compiled.
+    """
     spaces = {
         p: Box(box.low.ravel(), box.high.ravel(), (box.low.size,), box.dtype)
         for p, box in boxes(env, players, "flatten_observation").items()
@@ -90,8 +102,18 @@ def flatten_observation(env: VectorEnv, *, players: Sequence[int] | None = None)
 
 
 def scale_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Observations between bounds, such as bytes, become float32 in [0, 1]: (x - low) / (high - low). Raises ConfigError for bounds that
-    are none (infinite, or about the largest float32), and for compiled games."""
+    """Scale bounded observations, such as bytes, to float32 in [0, 1]: (x - low) / (high - low).
+
+    Args:
+        env: The vector.
+        players: Whose observations are scaled; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: Bounds are infinite, or about the largest float32; or the game is compiled.
+    """
     spaces, bounds = {}, {}
     for p, box in boxes(env, players, "scale_observation").items():
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
@@ -111,9 +133,20 @@ def scale_observation(env: VectorEnv, *, players: Sequence[int] | None = None) -
 
 
 def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Flat observations [n] become [n + agents of the player]: which of its agents sees it, one-hot, comes last. For a network that a
-    team shares: its agents have one role then, whatever their names say. players: default those with several agents. Raises ConfigError if
-    there are none, or observations are not flat."""
+    """Append the agent's one-hot id to flat observations [n], which become [n + agents of the player].
+
+    For a network that a team shares: its agents have one role then, whatever their names say.
+
+    Args:
+        env: The vector.
+        players: Whose observations get ids; None: those of players with several agents.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: No player has several agents, or observations are not flat.
+    """
     if players is None:
         players = [p for p in range(env.spec.num_players) if len(env.spec.agents_of(p)) > 1]
         if not players:
@@ -158,8 +191,19 @@ def _longer(box: Box, agents: int) -> Box:
 
 
 def grayscale(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Images uint8[height, width, 3] (red, green, blue) become uint8[height, width], their luminance; those of one channel, which it is.
-    Raises ConfigError for other observations."""
+    """Convert images uint8[height, width, 3] (red, green, blue) to their luminance uint8[height, width] (ITU-R BT.601). Images of one
+    channel lose that axis.
+
+    Args:
+        env: The vector.
+        players: Whose observations are converted; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: Observations have another shape or dtype.
+    """
     old = boxes(env, players, "grayscale")
     for p, box in old.items():
         if box.dtype != np.uint8 or len(box.shape) != 3 or box.shape[2] not in (1, 3):
@@ -178,8 +222,19 @@ def _grey(_player: int, _slot: NDArray[np.int32], rows: Array, out: Array) -> Ar
 
 
 def channels_first(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Images [height, width, channels], as most environments draw them, become [channels, height, width], as networks for images take
-    them; k of them (`frame_stack`) [k × channels, height, width], the oldest first. Raises ConfigError for other observations."""
+    """Move the channels of images [height, width, channels] to the front, [channels, height, width], as networks for images take them. Of k
+    images (`frame_stack`) the result is [k × channels, height, width], the oldest first.
+
+    Args:
+        env: The vector.
+        players: Whose observations are converted; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: Observations have another shape.
+    """
     old = boxes(env, players, "channels_first")
     for p, box in old.items():
         if len(box.shape) not in (3, 4) or not channels_last(box.shape[-3:]):
@@ -206,9 +261,21 @@ _CHANNELS = 4
 
 
 def resize(env: VectorEnv, height: int = 84, width: int = 84, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """Images [h, w] or [h, w, channels] of uint8 or float32 become [height, width, …]: each pixel is the mean of the area that it covers
-    (OpenCV's INTER_AREA). Raises ConfigError for other observations, those with the channels or frames first included, or if OpenCV is not
-    installed."""
+    """Resize images [h, w] or [h, w, channels] of uint8 or float32 to [height, width, …]. Each pixel is the mean of the area that it covers
+    (OpenCV's INTER_AREA).
+
+    Args:
+        env: The vector.
+        height: Rows, at least 1.
+        width: Columns, at least 1.
+        players: Whose observations are resized; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: Observations have another form (channels or frames first, say), or OpenCV is not installed.
+    """
     whole(height, least=1, what="resize: height")
     whole(width, least=1, what="resize: width")
     old = boxes(env, players, "resize")
@@ -256,10 +323,20 @@ def _brief(box: Box) -> str:
 def frame_stack(
     env: VectorEnv, k: int, *, pad: Literal["first", "zeros"] = "first", players: Sequence[int] | None = None
 ) -> VectorEnv:
-    """Observations [*shape] become [k, *shape]: those of the slot's last k decisions in this episode, the newest last.
+    """Stack the observations [*shape] of a slot's last k decisions in the episode to [k, *shape], the newest last. A final observation is
+    stacked on the k - 1 before it.
 
-    pad: before an agent's k-th decision the stack is filled with copies of its first observation, or with zeros. A final observation is
-    stacked on the k - 1 before it. Raises ConfigError for compiled games and for values that are not allowed.
+    Args:
+        env: The vector.
+        k: Number of observations, at least 1.
+        pad: What fills the stack before an agent's k-th decision: copies of its first observation ("first"), or "zeros".
+        players: Whose observations are stacked; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: A value is not allowed, or the game is compiled.
     """
     whole(k, least=1, what="frame_stack: k")
     if pad not in ("first", "zeros"):
@@ -286,10 +363,10 @@ class _FrameStack(Wrapper):
         for p, ring in self._ring.items():
             due = timestep.due[p]
             push(due.slot, due.first, self._zeros, self._frames(p, due.observation), ring, self._head[p])
-        return self._made(timestep)
+        return self._with_stacks(timestep)
 
-    def _made(self, timestep: Timestep) -> Timestep:
-        """The timestep with the stacks as they stand, and the final ones that were kept."""
+    def _with_stacks(self, timestep: Timestep) -> Timestep:
+        """Return the timestep with the stacks as they stand, and the final ones that were kept."""
         due, ended = list(timestep.due), list(timestep.ended)
         side = self._sides[self._now]
         self._now ^= 1
@@ -325,7 +402,7 @@ class _FrameStack(Wrapper):
             self._ring[p][:] = columns[f"ring.{p}"]
             self._head[p][:] = columns[f"head.{p}"]
             self._final[p] = columns[f"final.{p}"]
-        return self._made(timestep)
+        return self._with_stacks(timestep)
 
 
 def _stacked(box: Box, k: int, zeros: bool) -> Box:

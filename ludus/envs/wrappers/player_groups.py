@@ -26,27 +26,37 @@ if TYPE_CHECKING:
 
 
 def joint_state(env: VectorEnv, *, players: Sequence[int] | None = None) -> VectorEnv:
-    """The environment's state is float32[n]: the newest observation of each agent in this episode, flat, one after the other in the spec's
-    order; zeros for an agent that has not been due yet. For central critics and mixers; a state that there was is replaced.
+    """Set the environment's state to the newest observation of each agent in the episode, for central critics and mixers.
 
-    players: whose agents count, default all. Raises ConfigError for compiled games, and for observations that are no Box.
+    The state is float32[n]: observations are flattened and concatenated in the spec's order, with zeros for an agent that has not been due
+    yet. A state of the environment itself is replaced.
+
+    Args:
+        env: The vector.
+        players: Whose agents count; None: all players'.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: The game is compiled, or observations are not in a Box.
     """
-    seen = boxes(env, players, "joint_state")
-    return _JointStateOnDevices(env, seen) if isinstance(env, OffersDevice) else _JointState(env, seen)
+    spaces = boxes(env, players, "joint_state")
+    return _JointStateOnDevices(env, spaces) if isinstance(env, OffersDevice) else _JointState(env, spaces)
 
 
 class _JointState(Wrapper):
-    def __init__(self, env: VectorEnv, seen: Mapping[int, Box]) -> None:
-        agents = {p: len(env.spec.agents_of(p)) for p in seen}
-        widths = [int(np.prod(seen[p].shape)) for p in seen]
-        ends = np.cumsum([0, *(agents[p] * width for p, width in zip(seen, widths, strict=True))])
+    def __init__(self, env: VectorEnv, spaces: Mapping[int, Box]) -> None:
+        agents = {p: len(env.spec.agents_of(p)) for p in spaces}
+        widths = [int(np.prod(spaces[p].shape)) for p in spaces]
+        ends = np.cumsum([0, *(agents[p] * width for p, width in zip(spaces, widths, strict=True))])
         size = int(ends[-1])
-        super().__init__(env, replace(env.spec, state=_box(env, seen, size)))
+        super().__init__(env, replace(env.spec, state=_box(env, spaces, size)))
         self._sides = [np.zeros((env.num_envs, size), np.float32) for _ in range(2)]
         self._now = 0
         self._final = np.zeros((0, size), np.float32)
         # [environments × agents, width] of the player's part of a side
-        self._part = {p: (slice(ends[i], ends[i + 1]), agents[p], widths[i]) for i, p in enumerate(seen)}
+        self._part = {p: (slice(ends[i], ends[i + 1]), agents[p], widths[i]) for i, p in enumerate(spaces)}
 
     def _see(self, timestep: Timestep) -> Timestep:
         state = self._sides[1 - self._now]
@@ -59,7 +69,7 @@ class _JointState(Wrapper):
         state[over] = 0
         for p in self._part:
             self._write(state, p, timestep.due[p].slot, timestep.due[p].observation)
-        return self._made(timestep)
+        return self._with_state(timestep)
 
     def _write(self, state: Array, player: int, slot: Array, observation: Array) -> None:
         columns, agents, width = self._part[player]
@@ -69,7 +79,7 @@ class _JointState(Wrapper):
         elif len(slot):
             state[:, columns].reshape(len(state), agents, width)[slot // agents, slot % agents] = rows
 
-    def _made(self, timestep: Timestep) -> Timestep:
+    def _with_state(self, timestep: Timestep) -> Timestep:
         return timestep._replace(state=self._sides[self._now], final_state=self._final)
 
     def _forget(self) -> None:
@@ -82,7 +92,7 @@ class _JointState(Wrapper):
     def _restored(self, timestep: Timestep, columns: Mapping[str, Array]) -> Timestep:
         self._sides[self._now][:] = columns["state"]
         self._final = columns["final"]
-        return self._made(timestep)
+        return self._with_state(timestep)
 
 
 class _JointStateOnDevices(_JointState):
@@ -90,33 +100,40 @@ class _JointStateOnDevices(_JointState):
 
     env: Any
 
-    def __init__(self, env: VectorEnv, seen: Mapping[int, Box]) -> None:
-        super().__init__(env, seen)
-        self._players = tuple(seen)
+    def __init__(self, env: VectorEnv, spaces: Mapping[int, Box]) -> None:
+        super().__init__(env, spaces)
+        self._players = tuple(spaces)
 
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
-        """See `OffersDevice`."""
+        """Make the environments on a device as `OffersDevice` describes."""
         from ludus.envs.wrappers.device_joint_state import DeviceJointState  # loads torch
 
         return DeviceJointState(self.env.on_device(device, num_envs=num_envs), self.spec, self._players)
 
 
-def _box(env: VectorEnv, seen: Mapping[int, Box], size: int) -> Box:
-    """The observations' bounds, with zero in them."""
+def _box(env: VectorEnv, spaces: Mapping[int, Box], size: int) -> Box:
+    """Return the observations' bounds, with zero in them."""
     low, high = (
-        np.concatenate([np.tile(getattr(box, end).ravel(), len(env.spec.agents_of(p))) for p, box in seen.items()])
+        np.concatenate([np.tile(getattr(box, end).ravel(), len(env.spec.agents_of(p))) for p, box in spaces.items()])
         for end in ("low", "high")
     )
     return Box(np.minimum(low, 0).astype(np.float32), np.maximum(high, 0).astype(np.float32), (size,), np.float32)
 
 
 def group_players(env: VectorEnv, mapping: Mapping[str, int]) -> VectorEnv:
-    """Players are merged: `mapping` says which new player each agent belongs to, by name or pattern, as in
-    {"adversary_*": 0, "agent_*": 1}; the first pattern that fits an agent counts.
+    """Merge players. A new player's return is the sum of its old ones', and so are its statistics; each agent keeps its own reward.
 
-    A new player's return is the sum of its old ones', and so are its statistics; each agent keeps its own reward. Raises ConfigError for
-    a pattern that fits nobody, an agent that nothing fits, an old player that would be torn apart, and agents whose spaces differ under
-    one new player.
+    Args:
+        env: The vector.
+        mapping: The new player of each agent, by name or pattern, as in {"adversary_*": 0, "agent_*": 1}; the first pattern that matches an
+            agent counts.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: A pattern matches no agent, no pattern matches an agent, an old player would be split, or agents of one new player have
+            different spaces.
     """
     refuse_enumerated(env, "group_players")
     new = _players(env.spec, mapping)
@@ -127,7 +144,7 @@ def group_players(env: VectorEnv, mapping: Mapping[str, int]) -> VectorEnv:
 
 
 def _players(spec: EnvSpec, mapping: object) -> list[int]:
-    """The new player of each agent."""
+    """Return the new player of each agent."""
     if not isinstance(mapping, Mapping) or not mapping:
         raise ConfigError(
             f"group_players: mapping={mapping!r} was given; agents to players is needed, such as {{'adversary_*': 0, 'agent_*': 1}}."
@@ -149,7 +166,7 @@ def _players(spec: EnvSpec, mapping: object) -> list[int]:
 
 
 def _owners(spec: EnvSpec, new: Sequence[int]) -> list[int]:
-    """The new player of each old one."""
+    """Return the new player of each old one."""
     owner = [-1] * spec.num_players
     for agent, q in zip(spec.agents, new, strict=True):
         if owner[agent.player] not in (-1, q):
@@ -206,16 +223,17 @@ class _Team:
         self.mask = np.empty((rows, 0 if choices is None else choices.width), np.bool_)
         self.reward = np.empty(rows, np.float32)
         self.first = np.empty(rows, np.bool_)
-        self._everybody = self._sorted([np.arange(len(mine), dtype=np.int32) for mine in self.slots])
+        self._everybody = self._sorted([np.arange(len(new_slots), dtype=np.int32) for new_slots in self.slots])
 
     def order(self, slots: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
-        """Slots of each old player's rows -> the new slots, rising; and for each old player, the places of its rows among them."""
+        """Sort the slots of each old player's rows. Returns the new slots, rising; and for each old player, the places of its rows among
+        them."""
         if sum(map(len, slots)) == len(self.reward):
             return self._everybody
         return self._sorted(slots)
 
     def _sorted(self, slots: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
-        new = np.concatenate([mine[slot] for mine, slot in zip(self.slots, slots, strict=True)])
+        new = np.concatenate([new_slots[slot] for new_slots, slot in zip(self.slots, slots, strict=True)])
         order = np.argsort(new, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -232,13 +250,13 @@ class _GroupPlayers(Wrapper):
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         old: list[Array] = [np.empty(0)] * self.env.spec.num_players
         for q, (team, places) in enumerate(zip(self._sides[0], self._places, strict=True)):
-            given, rows = np.asarray(actions[q]), sum(map(len, places))
-            if len(given) != rows:
+            team_actions, rows = np.asarray(actions[q]), sum(map(len, places))
+            if len(team_actions) != rows:
                 raise EnvError(
-                    f"player {q} was given {len(given)} actions for {rows} due decisions; one each is needed."
+                    f"player {q} was given {len(team_actions)} actions for {rows} due decisions; one each is needed."
                 )
             for p, place in zip(team.olds, places, strict=True):
-                old[p] = given[place]
+                old[p] = team_actions[place]
         return tuple(old)
 
     def _see(self, timestep: Timestep) -> Timestep:

@@ -29,36 +29,45 @@ WRAPPERS: Mapping[str, str] = {
 
 
 def wrap(env: VectorEnv, wrappers: Sequence[Mapping[str, Any]]) -> VectorEnv:
-    """`env` within each wrapper in turn, the innermost first: {"kind": a name of `WRAPPERS` or `module:function`, **its options}.
+    """Wrap a vector in each wrapper in turn.
 
-    Closes `env` and raises UnknownName or ConfigError, with the nearest names, for one that there is not or that does not fit.
+    Args:
+        env: The vector. It is closed if a wrapper raises.
+        wrappers: Mappings with `kind`, a name of `WRAPPERS` or `module:function`, and the wrapper's options; the innermost first.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        UnknownName: There is no such wrapper; with the nearest names.
+        ConfigError: An option is wrong, or the wrapper does not fit the vector.
     """
     try:
         for entry in wrappers:
-            env = _one(env, entry)
+            env = _wrap_one(env, entry)
     except BaseException:
         env.close()
         raise
     return env
 
 
-def _one(env: VectorEnv, entry: object) -> VectorEnv:
-    kind, function, options = _resolved(entry)
-    made: object = function(env, **options)
-    if not isinstance(made, VectorEnv):
+def _wrap_one(env: VectorEnv, entry: object) -> VectorEnv:
+    kind, function, options = _resolve(entry)
+    result: object = function(env, **options)
+    if not isinstance(result, VectorEnv):
         raise ConfigError(
-            f"wrapper {kind!r} returned {type(made).__name__}, which is no vector of environments: {missing(made, VectorEnv)}."
+            f"wrapper {kind!r} returned {type(result).__name__}, which is no vector of environments: {missing(result, VectorEnv)}."
         )
-    return made
+    return result
 
 
 def check_wrapper(entry: object) -> None:
-    """Raises UnknownName or ConfigError, as `wrap` would, for a wrapper that there is not or whose options are not its own."""
-    _resolved(entry)
+    """Raise UnknownName or ConfigError, as `wrap` would, for a wrapper that there is not or whose options are not its own."""
+    _resolve(entry)
 
 
-def _resolved(entry: object) -> tuple[str, Any, dict[str, Any]]:
-    """(kind, function, options)"""
+def _resolve(entry: object) -> tuple[str, Any, dict[str, Any]]:
+    """Return (kind, function, options)."""
     options = {"kind": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, Mapping) else {}
     kind = options.pop("kind", None)
     if not isinstance(kind, str):

@@ -1,4 +1,4 @@
-"""What an episode pays, and how long it may last."""
+"""Rewards of an episode, and its longest length."""
 
 from __future__ import annotations
 
@@ -19,10 +19,21 @@ from ludus.envs.wrappers.base import Wrapper, number, whole
 
 
 def scale_reward(env: VectorEnv, factor: float) -> VectorEnv:
-    """Rewards and returns times `factor`. Raises ConfigError if that is 0 or not finite."""
+    """Multiply rewards and returns by a factor.
+
+    Args:
+        env: The vector.
+        factor: A finite float32 other than 0.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: The factor is 0 or not finite.
+    """
     with np.errstate(over="ignore"):
-        kept = np.float32(number(factor, what="scale_reward: factor"))  # as rewards are
-    if kept == 0 or not np.isfinite(kept):
+        factor32 = np.float32(number(factor, what="scale_reward: factor"))  # as rewards are
+    if factor32 == 0 or not np.isfinite(factor32):
         raise ConfigError(
             f"scale_reward: factor={factor} was given; a number other than 0 is needed, which float32 has."
         )
@@ -30,11 +41,21 @@ def scale_reward(env: VectorEnv, factor: float) -> VectorEnv:
 
 
 def clip_reward(env: VectorEnv, low: float = -1.0, high: float = 1.0) -> VectorEnv:
-    """The reward of each decision (all that was paid until the agent's next one) between `low` and `high`.
+    """Clip the reward of each decision (the sum until the agent's next one) to [low, high].
 
-    A player's return is the sum over its agents of the clipped rewards. What it is paid before its first decision belongs to none and is
-    left out. Returns are then no longer the environment's own scores, and a game no longer zero-sum. Raises ConfigError unless
-    low <= 0 <= high, so that no reward stays none.
+    A player's return is the sum over its agents of the clipped rewards. Rewards before a player's first decision belong to no decision and
+    are left out. Returns are then no longer the environment's own scores, and a game is no longer zero-sum.
+
+    Args:
+        env: The vector.
+        low: At most 0.
+        high: At least 0.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: Not low <= 0 <= high, or both are 0.
     """
     low, high = number(low, what="clip_reward: low"), number(high, what="clip_reward: high")
     if not low <= 0 <= high or low == high:
@@ -43,7 +64,17 @@ def clip_reward(env: VectorEnv, low: float = -1.0, high: float = 1.0) -> VectorE
 
 
 def sign_reward(env: VectorEnv) -> VectorEnv:
-    """The sign of each decision's reward, -1, 0 or 1 (Mnih et al. 2015 play Atari so); see `clip_reward`."""
+    """Replace the reward of each decision by its sign, -1, 0 or 1; see `clip_reward`.
+
+    Args:
+        env: The vector.
+
+    Returns:
+        The wrapped vector.
+
+    Source:
+        Mnih et al. 2015, "Human-level control through deep reinforcement learning", play Atari so.
+    """
     return _DecisionReward(env, -1.0, 1.0, sign=True)
 
 
@@ -62,10 +93,10 @@ class _RewardWrapper(Wrapper):
         self._now ^= 1
         due, closed = [], []
         for p, (d, c) in enumerate(zip(timestep.due, timestep.ended, strict=True)):
-            paid, last = due_side[p][: len(d.slot)], ended_side[p][: len(c.slot)]
-            self._change(d.reward, paid)
+            reward, last = due_side[p][: len(d.slot)], ended_side[p][: len(c.slot)]
+            self._change(d.reward, reward)
             self._change(c.reward, last)
-            due.append(ActionRequests(d.slot, d.observation, d.mask, paid, d.first))
+            due.append(ActionRequests(d.slot, d.observation, d.mask, reward, d.first))
             closed.append(ClosedDecisions(c.slot, last, c.terminated, c.observation, c.mask))
         finished = self._finish(tuple(due), tuple(closed), timestep.finished)
         return Timestep(tuple(due), tuple(closed), finished, timestep.state, timestep.final_state)
@@ -141,15 +172,15 @@ class _DecisionReward(_RewardWrapper):
         return {"returns": self._returns, "last": self._last}
 
     def _restored(self, timestep: Timestep, columns: Mapping[str, Array]) -> Timestep:
-        made = self._see(timestep)  # for the rewards; what was summed is then put back
+        result = self._see(timestep)  # for the rewards; what was summed is then put back
         self._returns[:] = columns["returns"]
         self._last = columns["last"]
         finished = self._with_returns(timestep.finished)
-        return Timestep(made.due, made.ended, finished, made.state, made.final_state)
+        return Timestep(result.due, result.ended, finished, result.state, result.final_state)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Episodes of at most so many steps.
+# Episodes of at most N steps.
 
 
 @runtime_checkable
@@ -157,15 +188,23 @@ class Truncates(Protocol):
     """A `VectorEnv` that can be told to end episodes."""
 
     def truncate(self, environments: NDArray[np.int64]) -> None:
-        """The present episodes of these environments end with the next step, as truncated, unless that step ends them itself. Final
-        observations are those that the agents who would be due see after the step; for others, what their open decision was made on."""
+        """Truncate the present episodes of these environments with the next step, unless that step ends them itself. Final observations
+        are those that the agents who would be due see after the step; for others, what their open decision was made on."""
         ...
 
 
 def time_limit(env: VectorEnv, steps: int) -> VectorEnv:
-    """Episodes that have not ended after `steps` steps of the environment are truncated there.
+    """Truncate episodes that have not ended after a number of steps.
 
-    Raises ConfigError where the vector cannot end an episode (it needs `Truncates.truncate`; vectors of Python environments have it).
+    Args:
+        env: The vector.
+        steps: Steps of the environment, at least 1.
+
+    Returns:
+        The wrapped vector.
+
+    Raises:
+        ConfigError: The vector cannot end an episode early: it has no `Truncates.truncate`, which vectors of Python environments have.
     """
     whole(steps, least=1, what="time_limit: steps")
     inner: object = env
@@ -215,7 +254,7 @@ class _TimeLimit(Wrapper):
 
 
 def _limited(spec: EnvSpec, steps: int) -> EnvSpec:
-    """An episode that is cut short may have paid nothing yet, also where returns sum to another constant than 0."""
+    """Return the spec with the limit: a truncated episode may have no rewards yet, also where returns sum to another constant than 0."""
     decisions = steps * max(len(spec.agents_of(p)) for p in range(spec.num_players))
     most = decisions if spec.max_decisions is None else min(decisions, spec.max_decisions)
     ranges = tuple((min(low, 0.0), max(high, 0.0)) for low, high in spec.utility_range)

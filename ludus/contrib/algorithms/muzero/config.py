@@ -16,7 +16,7 @@ from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space
 from ludus.core.errors import ScenarioError
 from ludus.core.types import ActionRequests, EnvSpec, PolicySpec
 from ludus.envs.base import VectorEnv
-from ludus.envs.rules import told_sum
+from ludus.envs.rules import describe_return_sum
 from ludus.policies.specs import muzero_spec
 from ludus.replay.base import ItemUnit
 
@@ -123,7 +123,7 @@ class MuZero(SearchOptions):
         if not one_each or (env.num_players > 1 and env.constant_sum != 0.0):
             raise ScenarioError(
                 f"MuZero imagines one player, or two who win what the other loses, one agent each; {env.id} has {env.num_players} players, "
-                f"{len(env.agents)} agents, and {told_sum(env)}."
+                f"{len(env.agents)} agents, and {describe_return_sum(env)}."
             )
         if len(seats) < env.num_players:
             raise ScenarioError(
