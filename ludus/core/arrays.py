@@ -47,8 +47,8 @@ def kernel(*function: Any, **options: Any) -> Any:
 class _KernelIndex(IndexDataCacheFile):
     """numba's index of what is compiled of one function.
 
-    It names the classes of its arguments. An index of an earlier version that names a class that there is no more is stale: numba itself would
-    raise, before it looks at the time of the source.
+    It names the classes of its arguments. An index of an earlier version that names a class that there is no more is stale: numba itself
+    would raise, before it looks at the time of the source.
     """
 
     def _load_index(self) -> dict[Any, str]:
