@@ -49,7 +49,7 @@ FINDINGS = (
     Finding(
         "psro, PRD",
         "Lanctot et al. 2017, meta-strategy solvers",
-        "meta-strategies that go on exploring serve as well as the meta-Nash",
+        "meta-strategies that keep exploring serve as well as the meta-Nash",
         as_good_as("psro, PRD", "psro"),
     ),
     Finding(
