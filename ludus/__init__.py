@@ -248,7 +248,6 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
 # Resolved when they are first used, so that `import ludus` and the commands that need no torch stay fast.
 _HOMES = {
     "A2C": "ludus.algorithms.on_policy.config",
-    "A2PO": "ludus.contrib.algorithms.sequential.config",
     "ActionRequests": "ludus.core.types",
     "AgentSpec": "ludus.core.types",
     "AllOf": "ludus.training.stopping",
@@ -259,12 +258,10 @@ _HOMES = {
     "ApeXDDPG": "ludus.algorithms.ddpg.config",
     "BestResponseGain": "ludus.training.stopping",
     "CDSQMIX": "ludus.algorithms.qmix.config",
-    "COMA": "ludus.contrib.algorithms.coma.config",
     "CWQMIX": "ludus.algorithms.qmix.config",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.runs.scenario",
     "ClosedDecisions": "ludus.core.types",
-    "CoPPO": "ludus.contrib.algorithms.sequential.config",
     "Config": "ludus.core.config",
     "ConfigError": "ludus.core.errors",
     "DDPG": "ludus.algorithms.ddpg.config",
@@ -283,22 +280,15 @@ _HOMES = {
     "FixedOpponents": "ludus.runs.scenario_kinds",
     "GenerationRecord": "ludus.storage.base",
     "Generations": "ludus.training.stopping",
-    "HAPPO": "ludus.contrib.algorithms.sequential.config",
-    "HATRPO": "ludus.contrib.algorithms.sequential.config",
     "IMPALA": "ludus.algorithms.on_policy.config",
     "IQN": "ludus.algorithms.dqn.config",
     "League": "ludus.runs.scenario_kinds",
     "LudusError": "ludus.core.errors",
-    "MADDPG": "ludus.contrib.algorithms.maddpg.config",
     "MAPPO": "ludus.algorithms.ppo.config",
-    "MAT": "ludus.contrib.algorithms.mat.config",
-    "MATDec": "ludus.contrib.algorithms.mat.config",
     "MMD": "ludus.algorithms.mmd.config",
-    "MPO": "ludus.contrib.algorithms.mpo.config",
     "MetaSolution": "ludus.core.types",
     "MetaSolver": "ludus.metagame.solvers.base",
     "Mixture": "ludus.core.types",
-    "MuZero": "ludus.contrib.algorithms.muzero.config",
     "MunchausenDQN": "ludus.algorithms.dqn.config",
     "NFSP": "ludus.algorithms.nfsp.config",
     "NashConv": "ludus.training.stopping",
@@ -342,14 +332,12 @@ _HOMES = {
     "StopRequest": "ludus.runs.control",
     "Stopper": "ludus.training.stopping",
     "TD3": "ludus.algorithms.ddpg.config",
-    "TabularQ": "ludus.contrib.algorithms.tabular_q.config",
     "TaskResult": "ludus.core.types",
     "Timestep": "ludus.core.types",
     "TrainedPolicy": "ludus.evaluation.trained",
     "TrainingTask": "ludus.core.types",
     "Updates": "ludus.training.stopping",
     "VDN": "ludus.algorithms.qmix.config",
-    "VMPO": "ludus.contrib.algorithms.mpo.config",
     "VectorEnv": "ludus.envs.base",
     "View": "ludus.metagame.population.base",
     "WarmStart": "ludus.schedulers.psro",
@@ -375,6 +363,21 @@ _HOMES = {
     "write_report": "ludus.apps.ui.report",
 }
 
+_CONTRIB = {
+    "A2PO": "a2po",
+    "COMA": "coma",
+    "CoPPO": "coppo",
+    "HAPPO": "happo",
+    "HATRPO": "hatrpo",
+    "MADDPG": "maddpg",
+    "MAT": "mat",
+    "MATDec": "mat_dec",
+    "MPO": "mpo",
+    "MuZero": "muzero",
+    "TabularQ": "tabular_q",
+    "VMPO": "vmpo",
+}
+"""Algorithms of `ludus.contrib`, by the names that their entry points have."""
 
 _RENAMED = {
     "Due": "ActionRequests",
@@ -391,11 +394,21 @@ def __getattr__(name: str) -> Any:
     if name in _RENAMED:
         warnings.warn(f"ludus.{name} is called ludus.{_RENAMED[name]} now.", DeprecationWarning, stacklevel=2)
         name = _RENAMED[name]
-    if name not in _HOMES:
+    if name in _CONTRIB:
+        value = _algorithm(_CONTRIB[name])
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'ludus' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _algorithm(name: str) -> Any:
+    from ludus.algorithms.common.registry import ALGORITHMS
+    from ludus.core.parts import resolve_name
+
+    return resolve_name("algorithm", name, ALGORITHMS)
 
 
 def __dir__() -> list[str]:

@@ -43,15 +43,8 @@ LIBRARY = (
 APPS = ("episodes", "play", "ui", "hub", "experiments")
 """Each imports those before it only, too."""
 LAYERS = (*LIBRARY, "contrib", "testing", "apps", "cli")
-"""Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used."""
-REGISTRIES = {
-    "ludus.algorithms.common.registry",
-    "ludus.algorithms.rewards.registry",
-    "ludus.envs.families",
-    "ludus.policies.bots",
-    "ludus.policies.registry",
-}
-"""Tables of names to "module:Class". They alone may name what lies in `contrib`, which nothing of the library imports."""
+"""Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used. What lies in
+`contrib` is found by entry points of the distribution, and named nowhere else."""
 _IN_A_STRING = re.compile(rf"ludus\.({'|'.join(LAYERS)})(\.[a-z_0-9]+)*(:\w+)?")
 
 
@@ -106,10 +99,6 @@ def _application(module: str) -> int:
     return APPS.index(parts[2]) if parts[1:2] == ["apps"] and len(parts) > 2 else -1
 
 
-def _in_a_registry(module: str, one: Import) -> bool:
-    return module in REGISTRIES and one.how == "string" and _package(one.target) == "contrib"
-
-
 def test_the_packages_are_those_of_the_architecture_page() -> None:
     packages = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py")}  # a folder of caches alone is none
     assert packages == set(LAYERS)
@@ -125,7 +114,6 @@ def test_no_package_imports_one_above_it() -> None:
         for module, path in MODULES.items()
         for one in imports(path)
         if place.get(_package(one.target), -1) > place.get(_package(module), len(LAYERS))
-        and not _in_a_registry(module, one)
     ]
     assert not wrong, "\n".join(wrong)
 

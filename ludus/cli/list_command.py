@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def _envs(family: str | None = None, word: str = "") -> None:
         return
     from ludus.envs.families import FAMILIES
 
-    rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in FAMILIES.items()]
+    rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in sorted(FAMILIES.items())]
     own = ("", "module:Class", "one of your own, as it is", "", "docs/envs/own.md")
     columns = ("family", "example", "what it is", "installed", "page")
     _say_left_out(table(columns, [*rows, own], left=range(5), spare=(4, 2)), "envs")
@@ -64,7 +64,7 @@ def _presets(word: str | None = None) -> None:
 def _algorithms() -> None:
     from ludus.algorithms.common.registry import ALGORITHMS
 
-    rows = [(name, *_about(name, target), target) for name, target in sorted(ALGORITHMS.items())]
+    rows = [(name, *_about(name), target) for name, target in sorted(ALGORITHMS.items())]
     columns = ("algorithm", "actions", "mask", "memory", "data", "paper", "class")
     _say_left_out(table(columns, rows, left=range(7), spare=(6,)), "algorithms")
 
@@ -74,10 +74,11 @@ def _say_left_out(columns: Sequence[str], kind: str) -> None:
         write(f"Too narrow for the columns: {', '.join(columns)}. `ludus list {kind} | cat` has them all.")
 
 
-def _about(name: str, target: str) -> tuple[str, str, str, str, str]:
+def _about(name: str) -> tuple[str, str, str, str, str]:
+    from ludus.algorithms.common.registry import ALGORITHMS
     from ludus.core.parts import resolve_name
 
-    about = resolve_name("algorithm", name, {name: target}).about
+    about = resolve_name("algorithm", name, ALGORITHMS).about
     yes = ("no", "yes")
     return " ".join(about.actions), yes[about.masks], yes[about.recurrent], about.data, about.paper
 
@@ -97,13 +98,13 @@ def _scenarios() -> None:
 def _processing() -> None:
     from ludus.replay.processing import PROCESSING
 
-    _parts("processing", dict(PROCESSING))
+    _parts("processing", PROCESSING)
 
 
 def _learned_rewards() -> None:
     from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 
-    _parts("learned reward", dict(LEARNED_REWARDS))
+    _parts("learned reward", LEARNED_REWARDS)
     write(
         "`algorithm.learned_reward={kind: NAME, …}` of on-policy algorithms, and `rnd` and `icm` of those that replay."
     )
@@ -140,7 +141,7 @@ def _bots() -> None:
         write(f"OpenSpiel has more, and its search; `{install_command('pyspiel')}` brings them.")
 
 
-def _parts(what: str, names: dict[str, str]) -> None:
+def _parts(what: str, names: Mapping[str, str]) -> None:
     table((what, "class"), sorted(names.items()), left=(0, 1))
 
 

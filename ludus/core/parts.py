@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
@@ -17,6 +18,7 @@ from ludus.core.config import explain
 from ludus.core.errors import ConfigError, UnknownName, article, nearest
 from ludus.core.former_names import present_name
 from ludus.core.packages import is_known, missing_package
+from ludus.core.plugins import missing_contrib, source_of, source_of_point, target_of
 from ludus.core.process_settings import users_code
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -26,20 +28,31 @@ from ludus.core.process_settings import users_code
 def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
     """The object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
 
-    Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported.
+    Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported; of what an installed distribution
+    registers, with the distribution's name.
     """
     target = present_name(table.get(name, name))
     if ":" not in target:
-        raise UnknownName(what, name, table, hint=f"{article(what).capitalize()} of your own is named module:Class")
+        raise UnknownName(what, name, table, hint=own_name_hint(what))
+    return _imported(f"{what} {name!r}{source_of(name, table)}", what, target)
+
+
+def load_entry_point(what: str, point: EntryPoint) -> Any:
+    """Return what an entry point names. Raises ConfigError, with its distribution's name, if that cannot be imported."""
+    return _imported(f"{what} {point.name!r}{source_of_point(point)}", what, target_of(point))
+
+
+def _imported(label: str, what: str, target: str) -> Any:
+    """label: what was asked for, and by which name; begins messages. what: such a part, in words."""
     module, _, attribute = target.partition(":")
     if not module or not attribute:
-        raise ConfigError(f"{what} {name!r} is no name; {article(what)} of your own is named module:Class.")
+        raise ConfigError(f"{label} is no name; {article(what)} of your own is named module:Class.")
     try:
         with users_code():
             imported = importlib.import_module(module)
     except ImportError as error:
         if module.startswith("ludus.") and is_known((error.name or "").partition(".")[0]):
-            raise missing_package(f"{what} {name!r}", error) from error
+            raise missing_package(label, error) from error
         if module.endswith(".py"):
             hint = f". Name the module as Python imports it, {module.removesuffix('.py')}:{attribute}."
         elif error.name and present_name(error.name) != error.name:
@@ -48,13 +61,20 @@ def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
             hint = f". {module!r} imports it; install it."
         else:
             hint = look_again(error.name or module)
-        raise ConfigError(f"{what} {name!r} could not be imported: {error}{hint}") from error
+        raise ConfigError(f"{label} could not be imported: {error}{hint}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what} {name!r}: importing {module!r} raised {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"{label}: importing {module!r} raised {type(error).__name__}: {error}.") from error
     if not hasattr(imported, attribute):
         known = [global_name for global_name in vars(imported) if not global_name.startswith("_")]
-        raise ConfigError(f"{what} {name!r}: module {module!r} has no {attribute!r}{nearest(attribute, known)}")
+        raise ConfigError(f"{label}: module {module!r} has no {attribute!r}{nearest(attribute, known)}")
     return getattr(imported, attribute)
+
+
+def own_name_hint(what: str) -> str:
+    """Return how a part of one's own is named, to be said beside a name that nobody knows; and that Ludus is not installed, if that may
+    be why nobody does."""
+    own = f"{article(what).capitalize()} of your own is named module:Class"
+    return f"{missing}. {own}" if (missing := missing_contrib()) else own
 
 
 def look_again(module: str) -> str:

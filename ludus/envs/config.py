@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
@@ -96,10 +97,14 @@ SIDES = ("teams", "zero_sum", "utility_range", "symmetry", "state", "determinism
 """Options that many families have, and no key of a scenario is called."""
 NEVER_SEEN = frozenset({"batch_size", "determinism", "render", "render_mode", "state", "threads"})
 """Options that leave a match as it is: its speed, pictures of it, what critics see."""
-_PAID = frozenset[str]().union(*(family.shaping for family in FAMILIES.values()))
-UNSEEN = NEVER_SEEN | _PAID | {"statistics", "symmetry", "utility_range", "zero_sum"}
-"""Options that leave what a player sees and does in a decision as it is; these may also change its rewards, and what is counted and said
-of a match."""
+
+
+@cache
+def unseen_options() -> frozenset[str]:
+    """Return the options that leave what a player sees and does in a decision as it is: these may also change its rewards, and what is
+    counted and said of a match."""
+    paid = (family.shaping for family in FAMILIES.values())
+    return NEVER_SEEN.union({"statistics", "symmetry", "utility_range", "zero_sum"}, *paid)
 
 
 class Environment(Config):

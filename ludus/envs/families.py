@@ -9,15 +9,18 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from importlib.metadata import EntryPoint
+from typing import Any, Final, Protocol, cast
 
 from ludus.core.errors import ConfigError
 from ludus.core.packages import install_command, missing_package
+from ludus.core.parts import load_entry_point
+from ludus.core.plugins import Registry, source_of, source_of_point, target_of
 from ludus.envs.base import VectorEnv
 
 
 class Adapter(Protocol):
-    """What a module of `ludus.envs.adapters` offers."""
+    """What the module of a family offers, such as those of `ludus.envs.adapters`."""
 
     def make(self, name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         """Make the vector that `family/name` stands for.
@@ -50,7 +53,7 @@ class Family:
         module: The adapter's module.
         summary: What it is, in some words.
         example: An id that works.
-        needs: The package that the adapter imports.
+        needs: The package that the adapter imports; "" if it comes with the adapter.
         extra: What `pip install 'ludus-rl[extra]'` calls it; "" if it comes with Ludus.
         also: What the adapter imports in addition and no extra installs.
         python: Its environments are single Python objects, so that `restarts` applies to them.
@@ -66,7 +69,7 @@ class Family:
     module: str
     summary: str
     example: str
-    needs: str
+    needs: str = ""
     extra: str = ""
     also: tuple[str, ...] = ()
     python: bool = False
@@ -79,181 +82,59 @@ class Family:
 
     @property
     def installed(self) -> bool:
-        return all(importlib.util.find_spec(module) is not None for module in (self.needs, *self.also))
+        return all(importlib.util.find_spec(module) is not None for module in (self.needs, *self.also) if module)
 
     @property
     def install(self) -> str:
-        """Return the command that installs its package."""
-        return install_command(self.needs, extra=self.extra)
+        """Return the command that installs its package; "" if it comes with the adapter."""
+        return self.needs and install_command(self.needs, extra=self.extra)
 
 
-FAMILIES: Mapping[str, Family] = {
-    "ale": Family(
-        "ludus.contrib.envs.ale",
-        "Atari through the Arcade Learning Environment's own vector",
-        "ale/pong",
-        needs="ale_py",
-        extra="atari",
-        threads=True,
-    ),
-    "dmc": Family(
-        "ludus.contrib.envs.dmc",
-        "DeepMind's Control Suite",
-        "dmc/cheetah-run",
-        needs="dm_control",
-        extra="dmc",
-        python=True,
-    ),
-    "envpool": Family(
-        "ludus.contrib.envs.envpool",
-        "EnvPool: Atari, MuJoCo, Box2D and more, in C++ threads",
-        "envpool/Pong-v5",
-        needs="envpool",
-        extra="envpool",
-        threads=True,
-    ),
-    "football": Family(
-        "ludus.contrib.football.adapter",
-        "Google Research Football: academies, 5-a-side, 11-a-side",
-        "football/5_vs_5",
-        needs="gfootball",
-        quick=True,
-        python=True,
-        shaping={"rewards": {"score": 1.0, "win": 0.0}},
-    ),
-    "gymnasium": Family(
-        "ludus.envs.adapters.gymnasium",
-        "Gymnasium: classic control, Box2D, MuJoCo, whatever is registered",
-        "gymnasium/CartPole-v1",
-        needs="gymnasium",
-        quick=True,
-        python=True,
-    ),
-    "gymnax": Family(
-        "ludus.contrib.envs.gymnax",
-        "gymnax: classic control, bsuite, MinAtar, compiled by JAX",
-        "gymnax/CartPole-v1",
-        needs="gymnax",
-        extra="jax",
-        threads=True,
-    ),
-    "jaxmarl": Family(
-        "ludus.contrib.envs.jaxmarl",
-        "JaxMARL: SMAX, Overcooked, Hanabi, particles, compiled by JAX",
-        "jaxmarl/MPE_simple_spread_v3",
-        needs="jaxmarl",
-        extra="jax",
-        threads=True,
-        shaping={"shaped_rewards": {}},
-    ),
-    "jumanji": Family(
-        "ludus.contrib.envs.jumanji",
-        "Jumanji: robot warehouse, foraging, connector, puzzles, compiled by JAX",
-        "jumanji/RobotWarehouse-v0",
-        needs="jumanji",
-        also=("huggingface_hub", "pkg_resources"),
-        threads=True,
-    ),
-    "lbf": Family(
-        "ludus.contrib.envs.lbf",
-        "level-based foraging, cooperative and mixed",
-        "lbf/Foraging-8x8-2p-3f-v3",
-        needs="lbforaging",
-        extra="lbf",
-        python=True,
-    ),
-    "magent2": Family(
-        "ludus.contrib.envs.magent2",
-        "MAgent2: battles of hundreds of agents",
-        "magent2/battle_v4",
-        needs="magent2",
-        extra="magent2",
-    ),
-    "mamujoco": Family(
-        "ludus.contrib.envs.mamujoco",
-        "Multi-agent MuJoCo: bodies whose joints are shared out",
-        "mamujoco/HalfCheetah-2x3",
-        needs="gymnasium_robotics",
-        extra="mamujoco",
-        python=True,
-    ),
-    "mlagents": Family(
-        "ludus.contrib.envs.mlagents",
-        "games built with Unity's ML-Agents",
-        "mlagents/builds/Pong",
-        needs="mlagents_envs",
-        quick=True,
-        python=True,
-    ),
-    "mpe2": Family(
-        "ludus.contrib.envs.mpe2",
-        "MPE2: the multi-agent particle environments",
-        "mpe2/simple_spread_v3",
-        needs="mpe2",
-        quick=True,
-        extra="mpe2",
-        python=True,
-        discount=0.95,  # of the papers on it (Lowe et al. 2017); nothing but a limit of steps ends its episodes
-    ),
-    "openspiel": Family(
-        "ludus.envs.adapters.openspiel",
-        "OpenSpiel: board, card and matrix games",
-        "openspiel/leduc_poker",
-        needs="pyspiel",
-        quick=True,
-        extra="openspiel",
-        training=("openings",),
-    ),
-    "pettingzoo": Family(
-        "ludus.envs.adapters.pettingzoo",
-        "PettingZoo: classic, SISL, butterfly, two-player Atari",
-        "pettingzoo/connect_four_v3",
-        needs="pettingzoo",
-        quick=True,
-        extra="pettingzoo",
-        python=True,
-        orders_agents=True,
-    ),
-    "pgx": Family(
-        "ludus.contrib.envs.pgx",
-        "Pgx: board and card games, compiled by JAX",
-        "pgx/connect_four",
-        needs="pgx",
-        extra="jax",
-        threads=True,
-    ),
-    "rware": Family(
-        "ludus.contrib.envs.rware",
-        "the multi-robot warehouse, cooperative",
-        "rware/rware-tiny-2ag-v2",
-        needs="rware",
-        extra="rware",
-        python=True,
-    ),
-    "smac": Family(
-        "ludus.contrib.envs.smac",
-        "the StarCraft Multi-Agent Challenge",
-        "smac/3m",
-        needs="smac",
-        quick=True,
-        python=True,
-    ),
-    "smacv2": Family(
-        "ludus.contrib.envs.smacv2",
-        "SMACv2: battles whose units are drawn",
-        "smacv2/terran_5_vs_5",
-        needs="smacv2",
-        quick=True,
-        python=True,
-    ),
-    "vmas": Family(
-        "ludus.contrib.envs.vmas",
-        "VMAS: batched physics in torch",
-        "vmas/simple_spread",
-        needs="vmas",
-        extra="vmas",
-    ),
-}
+def _registered(point: EntryPoint) -> Family:
+    family = load_entry_point(_WHAT, point)
+    if not isinstance(family, Family):
+        raise ConfigError(
+            f"{_WHAT} {point.name!r}{source_of_point(point)}: {target_of(point)} is no ludus.envs.families.Family."
+        )
+    return family
+
+
+_WHAT: Final = "family of environments"
+FAMILIES: Final = Registry(
+    _WHAT,
+    "ludus.envs",
+    {
+        "gymnasium": Family(
+            "ludus.envs.adapters.gymnasium",
+            "Gymnasium: classic control, Box2D, MuJoCo, whatever is registered",
+            "gymnasium/CartPole-v1",
+            needs="gymnasium",
+            quick=True,
+            python=True,
+        ),
+        "openspiel": Family(
+            "ludus.envs.adapters.openspiel",
+            "OpenSpiel: board, card and matrix games",
+            "openspiel/leduc_poker",
+            needs="pyspiel",
+            quick=True,
+            extra="openspiel",
+            training=("openings",),
+        ),
+        "pettingzoo": Family(
+            "ludus.envs.adapters.pettingzoo",
+            "PettingZoo: classic, SISL, butterfly, two-player Atari",
+            "pettingzoo/connect_four_v3",
+            needs="pettingzoo",
+            quick=True,
+            extra="pettingzoo",
+            python=True,
+            orders_agents=True,
+        ),
+    },
+    _registered,
+)
+"""By name. What lies in `ludus.contrib`, and in other distributions, is added by entry points that name a `Family`."""
 
 
 def adapter(family: str) -> Adapter:
@@ -263,10 +144,17 @@ def adapter(family: str) -> Adapter:
         raise ConfigError(
             f"environments {family}/… need {entry.needs}, which is not installed; `{entry.install}` brings it."
         )
+    source = source_of(family, FAMILIES)
     try:
         return cast(Adapter, importlib.import_module(entry.module))
     except ImportError as error:
-        raise missing_package(f"{family}/…", error) from error
+        raise missing_package(f"{family}/…{source}", error) from error
+    except Exception as error:
+        if not source:
+            raise
+        raise ConfigError(
+            f"{family}/…{source}: importing {entry.module!r} raised {type(error).__name__}: {error}."
+        ) from error
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
 from ludus.core.packages import extra_of, missing_package
+from ludus.core.parts import own_name_hint
+from ludus.core.plugins import missing_contrib
 from ludus.core.process_settings import users_code
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv, closed_on_error
@@ -134,12 +136,12 @@ def list_envs(family: str | None = None) -> list[str]:
     """
     if family is not None:
         if family not in FAMILIES:
-            raise UnknownName("family of environments", family, FAMILIES)
+            raise UnknownName("family of environments", family, FAMILIES, hint=missing_contrib())
         try:
             return [f"{family}/{name}" for name in adapter(family).names()]
         except ImportError as error:
             raise missing_package(f"{family}/…", error) from error
-    return [id for name, entry in FAMILIES.items() if entry.installed for id in list_envs(name)]
+    return [id for name, entry in sorted(FAMILIES.items()) if entry.installed for id in list_envs(name)]
 
 
 def extra_needed(id: str) -> str:
@@ -162,9 +164,9 @@ def _parse(id: str) -> tuple[str, str]:
         return family, name
     if ":" in id and not slash:
         return "", id
-    listed = [other for other, entry in FAMILIES.items() if entry.installed and entry.quick]
+    listed = [other for other, entry in sorted(FAMILIES.items()) if entry.installed and entry.quick]
     known = [f"{other}/{name}" for other in FAMILIES] if slash else [i for other in listed for i in list_envs(other)]
-    raise UnknownName("environment", id, known, hint="An environment of your own is named module:Class")
+    raise UnknownName("environment", id, known, hint=own_name_hint("environment"))
 
 
 def _with_tree(id: str, family: str, options: dict[str, Any], *, tree: TreeChoice, node_limit: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError, article, join_or, nearest
 from ludus.core.types import EnvSpec, MetaSolution, Mixture, OpponentFactor, PolicyRef
 from ludus.core.user_code import short_repr
-from ludus.envs.config import NEVER_SEEN, UNSEEN, Environment
+from ludus.envs.config import NEVER_SEEN, Environment, unseen_options
 from ludus.envs.spaces import Choices
 from ludus.metagame.population.base import PolicyRecord, seats_in
 from ludus.policies.base import Policy, team_size_of, teams_for
@@ -65,7 +65,7 @@ def name_of(settings: Environment) -> str:
 
 def identity(settings: Environment, *, without: Collection[str] = NEVER_SEEN) -> str:
     """What makes two games the same: id, options and wrappers, as JSON. without: options that do not; of games that only have to look the
-    same to players, `UNSEEN`."""
+    same to players, `unseen_options`."""
     options = {name: value for name, value in settings.options.items() if name not in without}
     parts = {"id": name_of(settings), "options": options, "wrappers": list(settings.wrappers)}
     return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
@@ -219,7 +219,7 @@ def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None
     if wanted.run is None:
         return
     theirs = wanted.run.env
-    if identity(theirs.played, without=UNSEEN) != identity(settings.played, without=UNSEEN):
+    if identity(theirs.played, without=unseen_options()) != identity(settings.played, without=unseen_options()):
         raise ScenarioError(
             f"{wanted.text!r} plays {game_description(theirs, settings)}, and {whose} {game_description(settings, theirs)}. Give a "
             "policy of the same game."

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import yaml
@@ -24,7 +24,8 @@ from pydantic import Field
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
 from ludus.core.packages import install_command, is_installed
-from ludus.core.parts import build_part, resolve_name
+from ludus.core.parts import build_part, own_name_hint, resolve_name
+from ludus.core.plugins import Registry, source_of
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
 from ludus.core.user_code import describe_user_error
 from ludus.policies.checks import entry
@@ -72,14 +73,17 @@ class StateBot(Protocol):
 # --------------------------------------------------------------------------------------------------------------------
 # Bots by name, and whether one may play a game.
 
-BOTS = {
-    "football_built_in": "ludus.contrib.football.bots:FootballBuiltIn",
-    "football_script": "ludus.contrib.football.bots:FootballScript",
-    "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
-    "mcts": "ludus.policies.openspiel_bots:MCTS",
-    "registered": "ludus.policies.openspiel_bots:Registered",
-    "uniform_restricted_actions": "ludus.policies.openspiel_bots:RestrictedActions",
-}
+BOTS: Final = Registry(
+    "bot",
+    "ludus.bots",
+    {
+        "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
+        "mcts": "ludus.policies.openspiel_bots:MCTS",
+        "registered": "ludus.policies.openspiel_bots:Registered",
+        "uniform_restricted_actions": "ludus.policies.openspiel_bots:RestrictedActions",
+    },
+)
+"""By name. Installed distributions add to them by entry points."""
 OPENSPIEL = "openspiel/"
 _SIMULATIONS = re.compile(r"(mcts|ismcts)-(\d+)")
 
@@ -101,8 +105,13 @@ class BotSpec:
 
     @property
     def own(self) -> bool:
-        """Whether it is a class of the user's, which may do anything."""
-        return self.kind not in BOTS
+        """Whether it is a class of the user's, or of another distribution, which may do anything."""
+        return self.kind not in BOTS or bool(source_of(self.kind, BOTS))
+
+    @property
+    def name(self) -> str:
+        """What names it among policies: `bot:mcts`, `my.module:Class`."""
+        return self.text if ":" in self.kind else f"bot:{self.text}"
 
     def make(self) -> Bot | StateBot:
         """A bot for one slot. Raises UnknownName or ConfigError with the nearest right name, PolicyError for a class that is no bot."""
@@ -159,7 +168,7 @@ def parse_bot(text: str) -> BotSpec:
     if kind not in BOTS and ":" not in kind:
         registered = registered_bots()
         if kind not in registered:
-            hint = "A bot of your own is named module:Class"
+            hint = own_name_hint("bot")
             if not is_installed("openspiel"):
                 hint = f"OpenSpiel registers more; `{install_command('pyspiel')}` brings them. {hint}"
             raise UnknownName("bot", kind, {"random", *BOTS, *registered} - {"registered"}, hint=hint)

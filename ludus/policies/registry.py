@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.parts import missing, resolve_name
+from ludus.core.plugins import Registry
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights, condition_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
@@ -21,24 +22,27 @@ from ludus.policies.specs import joined, part_of, spec_of
 if TYPE_CHECKING:
     from ludus.backend.device import Placement
 
-POLICIES = {
-    "action_values": "ludus.policies.action_value_policy:ActionValuePolicy",
-    "averaged": "ludus.policies.registry:AveragedPolicy",
-    "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
-    "actor_values": "ludus.policies.actor_values:ActorValuesPolicy",
-    "bot": "ludus.policies.bots:BotPolicy",
-    "choice": "ludus.policies.registry:ChoicePolicy",
-    "conditioned": "ludus.policies.registry:ConditionedPolicy",
-    "football_built_in": "ludus.contrib.football.bots:FootballBuiltIn",
-    "football_script": "ludus.contrib.football.bots:FootballScript",
-    "muzero": "ludus.policies.search.learned:MuZeroPolicy",
-    "nfsp": "ludus.policies.registry:NFSPPolicy",
-    "random": "ludus.policies.random:RandomPolicy",
-    "searching": "ludus.policies.search.policy:SearchingPolicy",
-    "tabular": "ludus.policies.tabular:TabularPolicy",
-    "team_transformer": "ludus.policies.team_transformer:TeamTransformerPolicy",
-    "torch": "ludus.policies.torch_module:TorchPolicy",
-}
+POLICIES: Final = Registry(
+    "policy",
+    "ludus.policies",
+    {
+        "action_values": "ludus.policies.action_value_policy:ActionValuePolicy",
+        "averaged": "ludus.policies.registry:AveragedPolicy",
+        "actor_critic": "ludus.policies.actor_critic_policy:ActorCriticPolicy",
+        "actor_values": "ludus.policies.actor_values:ActorValuesPolicy",
+        "bot": "ludus.policies.bots:BotPolicy",
+        "choice": "ludus.policies.registry:ChoicePolicy",
+        "conditioned": "ludus.policies.registry:ConditionedPolicy",
+        "muzero": "ludus.policies.search.learned:MuZeroPolicy",
+        "nfsp": "ludus.policies.registry:NFSPPolicy",
+        "random": "ludus.policies.random:RandomPolicy",
+        "searching": "ludus.policies.search.policy:SearchingPolicy",
+        "tabular": "ludus.policies.tabular:TabularPolicy",
+        "team_transformer": "ludus.policies.team_transformer:TeamTransformerPolicy",
+        "torch": "ludus.policies.torch_module:TorchPolicy",
+    },
+)
+"""By kind. Installed distributions add to them by entry points."""
 
 _WHOLE: set[type] = set()  # classes whose policies keep the contract: to look costs as much as to build a small policy
 

@@ -319,8 +319,7 @@ class _BotCheck:
             status(number, making=True)
             spec = bot.policy_spec()
             if spec is None:
-                name = bot.text if bot.own else f"bot:{bot.text}"
-                require_fit(repr(name), bot.make(), self.spec, wrapped=self.wrapped)
+                require_fit(repr(bot.name), bot.make(), self.spec, wrapped=self.wrapped)
             result = spec, json.dumps(bot.identity(), sort_keys=True)
             status(_NOBODY)
             return result

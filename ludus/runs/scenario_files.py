@@ -267,7 +267,9 @@ def _ids() -> list[str]:
     """Of the environments that are listed at once."""
     from ludus.envs.registry import list_envs  # a scenario can be read without loading what it runs on
 
-    return [id for family, entry in FAMILIES.items() if entry.installed and entry.quick for id in list_envs(family)]
+    return [
+        id for family, entry in sorted(FAMILIES.items()) if entry.installed and entry.quick for id in list_envs(family)
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------------

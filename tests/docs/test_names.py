@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 import ludus
 from ludus.algorithms.common.registry import ALGORITHMS
+from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
 from ludus.core.packages import EXTRAS
@@ -48,6 +49,8 @@ from ludus.training.callbacks import Callback
 from ludus.training.stopping import STOPPERS
 
 OWN = "module:Class"
+GROUPS = [table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES)]
+"""Of entry points."""
 
 
 def fields(part: Any) -> set[str]:
@@ -70,6 +73,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/presets.md", "preset", list_presets()),
         ("docs/concepts/environments.md", "family", [*FAMILIES, OWN]),
         ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
+        ("docs/how-to/plugins.md", "group", GROUPS),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("ludus/metagame/solvers/README.md", "name", META_SOLVERS),
@@ -316,7 +320,7 @@ def test_modules_that_are_named_are_there() -> None:
     wrong = []
     for page in pages.PRESENT:
         for word in sorted(set(re.findall(r"\bludus(?:\.[A-Za-z_]\w*)+", pages.text(page)))):
-            if word.split(".")[1] not in _FILES and not resolves(word):
+            if word.split(".")[1] not in _FILES and word not in GROUPS and not resolves(word):
                 wrong.append(f"{pages.name(page)}: {word}")
     assert not wrong, "\n".join(wrong)
 

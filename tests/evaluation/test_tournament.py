@@ -19,7 +19,7 @@ from scipy import stats
 import ludus
 from ludus.core.errors import ConfigError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match
-from ludus.envs.config import UNSEEN, Environment
+from ludus.envs.config import Environment, unseen_options
 from ludus.envs.registry import make_env
 from ludus.evaluation.policies import Wanted, identity, require_same_game
 from ludus.policies.actor_critic import initial_weights
@@ -397,13 +397,13 @@ def test_what_makes_another_game() -> None:
     def football(**options: Any) -> Environment:
         return Environment(id="football/5_vs_5", options={"sides": "both", **options})
 
-    plain, seen = identity(football()), identity(football(), without=UNSEEN)
+    plain, seen = identity(football()), identity(football(), without=unseen_options())
     for options in ({"render": "engine"}, {"state": False}):
         assert identity(football(**options)) == plain
     for options in ({"statistics": []}, {"rewards": {"win": 1}}):
         assert identity(football(**options)) != plain
-        assert identity(football(**options), without=UNSEEN) == seen
-    assert identity(football(masks=None), without=UNSEEN) != seen
+        assert identity(football(**options), without=unseen_options()) == seen
+    assert identity(football(masks=None), without=unseen_options()) != seen
     other = Wanted("other", run=SimpleNamespace(env=football(statistics=[], rewards={"win": 1})))
     wins = Wanted("wins", run=SimpleNamespace(env=football(rewards={"win": 1})))
     assert _common_game([wins], None) == _common_game([wins, wins], None) == football(rewards={"win": 1})

@@ -110,12 +110,13 @@ def test_errors_are_one_family(tmp_path: Path) -> None:
 
 def test_every_scenario_algorithm_and_stopper_is_there() -> None:
     homes = [target.split(":") for table in (SCENARIOS, ALGORITHMS, STOPPERS) for target in table.values()]
-    assert {(module, name) for module, name in homes if ludus._HOMES.get(name) != module} == set()
-    assert set(ludus._HOMES) == set(ludus.__all__) - {"__version__"}
+    public = ludus._HOMES | {name: ALGORITHMS[kind].partition(":")[0] for name, kind in ludus._CONTRIB.items()}
+    assert {(module, name) for module, name in homes if public.get(name) != module} == set()
+    assert set(public) == set(ludus.__all__) - {"__version__"}
     block = Path(ludus.__file__).read_text().partition("\nif TYPE_CHECKING:\n")[2]
     shown = re.findall(r"^    from (\S+) import (?:\(([^)]*)\)|(.*))$", block, re.MULTILINE)
     seen = {name: module for module, *names in shown for name in re.findall(r"\w+", "".join(names))}
-    assert seen == ludus._HOMES, "what an editor completes"
+    assert seen == public, "what an editor completes"
 
 
 def test_a_class_in_place_of_an_object_means_its_defaults() -> None:

@@ -22,7 +22,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import Array, EnvSpec
-from ludus.envs.config import UNSEEN
+from ludus.envs.config import unseen_options
 from ludus.envs.spaces import Choices
 from ludus.replay.parquet import Recorded, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories, join, rows_of, select
@@ -55,7 +55,7 @@ def _decisive(value: Any) -> Any:
     if isinstance(value, list):
         return [item for item in value if not (isinstance(item, Mapping) and item.get("kind") in _UNSEEN_WRAPPERS)]
     if isinstance(value, Mapping):
-        return {key: item for key, item in value.items() if key not in UNSEEN}
+        return {key: item for key, item in value.items() if key not in unseen_options()}
     return value
 
 

@@ -188,7 +188,6 @@ _BOXES: Final[Mapping[str, Row]] = {"ppo": {"normalise_observations": True, "nor
 """On top, for actions in a box: bodies and motors, whose observations and rewards have scales of their own."""
 _UNKNOWN_RANGE: Final[Mapping[str, Row]] = {"rainbow": {"distribution": "implicit", "atoms": 8}}
 """On top, where nobody says between which values returns lie, as C51 has to know."""
-_BASES: Final[Mapping[str, str]] = {**ALGORITHMS, "on_policy": "ludus.algorithms.on_policy.config:OnPolicy"}
 _CONVOLUTIONS: Final = ("network", "body")
 """Options that say which network looks at observations."""
 _SIZES: Final[Mapping[str, Mapping[str, int]]] = {
@@ -218,9 +217,11 @@ def governed(cls: type) -> frozenset[str]:
 @cache
 def _registered(cls: type) -> tuple[str, Any]:
     """(name, class) of the algorithm that a class is or derives from; ("", the class that says it first) of none."""
-    paths = {path: name for name, path in _BASES.items()}
     for base in cls.__mro__:
-        if (name := paths.get(f"{base.__module__}:{base.__qualname__}")) is not None:
+        path = f"{base.__module__}:{base.__qualname__}"
+        if path == "ludus.algorithms.on_policy.config:OnPolicy":
+            return "on_policy", base
+        if (name := next((known for known, target in ALGORITHMS.items() if target == path), None)) is not None:
             return name, base
     return "", None
 

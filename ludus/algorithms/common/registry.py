@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
@@ -13,51 +13,45 @@ from ludus.algorithms.common.config import check_learned_reward, check_processin
 from ludus.algorithms.common.space_checks import NotServed, players_of
 from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
 from ludus.core.parts import registered_name, require, resolve_name
+from ludus.core.plugins import Registry
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.metagame.population.base import seats_of
 
-ALGORITHMS = {
-    "a2c": "ludus.algorithms.on_policy.config:A2C",
-    "alphazero": "ludus.algorithms.alphazero.config:AlphaZero",
-    "a2po": "ludus.contrib.algorithms.sequential.config:A2PO",
-    "coppo": "ludus.contrib.algorithms.sequential.config:CoPPO",
-    "apex": "ludus.algorithms.dqn.config:ApeX",
-    "apex_ddpg": "ludus.algorithms.ddpg.config:ApeXDDPG",
-    "cds_qmix": "ludus.algorithms.qmix.config:CDSQMIX",
-    "coma": "ludus.contrib.algorithms.coma.config:COMA",
-    "cw_qmix": "ludus.algorithms.qmix.config:CWQMIX",
-    "ddpg": "ludus.algorithms.ddpg.config:DDPG",
-    "dqn": "ludus.algorithms.dqn.config:DQN",
-    "exact": "ludus.algorithms.exact.oracle:ExactBestResponse",
-    "happo": "ludus.contrib.algorithms.sequential.config:HAPPO",
-    "hatrpo": "ludus.contrib.algorithms.sequential.config:HATRPO",
-    "impala": "ludus.algorithms.on_policy.config:IMPALA",
-    "iqn": "ludus.algorithms.dqn.config:IQN",
-    "maddpg": "ludus.contrib.algorithms.maddpg.config:MADDPG",
-    "mappo": "ludus.algorithms.ppo.config:MAPPO",
-    "mat": "ludus.contrib.algorithms.mat.config:MAT",
-    "mat_dec": "ludus.contrib.algorithms.mat.config:MATDec",
-    "mpo": "ludus.contrib.algorithms.mpo.config:MPO",
-    "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
-    "mmd": "ludus.algorithms.mmd.config:MMD",
-    "muzero": "ludus.contrib.algorithms.muzero.config:MuZero",
-    "nfsp": "ludus.algorithms.nfsp.config:NFSP",
-    "ow_qmix": "ludus.algorithms.qmix.config:OWQMIX",
-    "ppo": "ludus.algorithms.ppo.config:PPO",
-    "qplex": "ludus.algorithms.qmix.config:QPLEX",
-    "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
-    "qmix": "ludus.algorithms.qmix.config:QMIX",
-    "r2d2": "ludus.algorithms.r2d2.config:R2D2",
-    "rainbow": "ludus.algorithms.dqn.config:Rainbow",
-    "reinforce": "ludus.algorithms.on_policy.config:Reinforce",
-    "rnad": "ludus.algorithms.mmd.config:RNaD",
-    "sac": "ludus.algorithms.sac.config:SAC",
-    "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
-    "tabular_q": "ludus.contrib.algorithms.tabular_q.config:TabularQ",
-    "td3": "ludus.algorithms.ddpg.config:TD3",
-    "vdn": "ludus.algorithms.qmix.config:VDN",
-    "vmpo": "ludus.contrib.algorithms.mpo.config:VMPO",
-}
+ALGORITHMS: Final = Registry(
+    "algorithm",
+    "ludus.algorithms",
+    {
+        "a2c": "ludus.algorithms.on_policy.config:A2C",
+        "alphazero": "ludus.algorithms.alphazero.config:AlphaZero",
+        "apex": "ludus.algorithms.dqn.config:ApeX",
+        "apex_ddpg": "ludus.algorithms.ddpg.config:ApeXDDPG",
+        "cds_qmix": "ludus.algorithms.qmix.config:CDSQMIX",
+        "cw_qmix": "ludus.algorithms.qmix.config:CWQMIX",
+        "ddpg": "ludus.algorithms.ddpg.config:DDPG",
+        "dqn": "ludus.algorithms.dqn.config:DQN",
+        "exact": "ludus.algorithms.exact.oracle:ExactBestResponse",
+        "impala": "ludus.algorithms.on_policy.config:IMPALA",
+        "iqn": "ludus.algorithms.dqn.config:IQN",
+        "mappo": "ludus.algorithms.ppo.config:MAPPO",
+        "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
+        "mmd": "ludus.algorithms.mmd.config:MMD",
+        "nfsp": "ludus.algorithms.nfsp.config:NFSP",
+        "ow_qmix": "ludus.algorithms.qmix.config:OWQMIX",
+        "ppo": "ludus.algorithms.ppo.config:PPO",
+        "qplex": "ludus.algorithms.qmix.config:QPLEX",
+        "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
+        "qmix": "ludus.algorithms.qmix.config:QMIX",
+        "r2d2": "ludus.algorithms.r2d2.config:R2D2",
+        "rainbow": "ludus.algorithms.dqn.config:Rainbow",
+        "reinforce": "ludus.algorithms.on_policy.config:Reinforce",
+        "rnad": "ludus.algorithms.mmd.config:RNaD",
+        "sac": "ludus.algorithms.sac.config:SAC",
+        "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
+        "td3": "ludus.algorithms.ddpg.config:TD3",
+        "vdn": "ludus.algorithms.qmix.config:VDN",
+    },
+)
+"""By name. What lies in `ludus.contrib`, and in other distributions, is added by entry points."""
 
 
 COMPUTED = "no device: its answers are computed"
@@ -162,7 +156,7 @@ def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
     wanted = {_kind(agent.action) for player in players for agent in env.agents_of(player)}
     teams = any(len(env.agents_of(player)) > 1 for player in players)
     names = []
-    for name in ALGORITHMS:
+    for name in sorted(ALGORITHMS):
         algorithm: Any = resolve_name("algorithm", name, ALGORITHMS)
         needs_tree = getattr(algorithm, "needs_tree", False)
         wants_team = getattr(algorithm, "for_teams", False)  # it would learn without, but says more than there is

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.algorithms.rewards.base import LearnedRewardOptions
 from ludus.core.errors import ConfigError
 from ludus.core.parts import build_part, dump_part
+from ludus.core.plugins import Registry
 from ludus.core.user_code import qualified_name
 
-LEARNED_REWARDS: Mapping[str, str] = {
-    "airl": "ludus.contrib.algorithms.imitation.config:AIRL",
-    "gail": "ludus.contrib.algorithms.imitation.config:GAIL",
-    "icm": "ludus.contrib.algorithms.curiosity.config:ICM",
-    "rnd": "ludus.contrib.algorithms.curiosity.config:RND",
-}
-"""By name. Of one's own: `module:Class`, derived from `LearnedRewardOptions`."""
+_OWN: Mapping[str, str] = {}  # those that there are lie in `ludus.contrib`
+LEARNED_REWARDS: Final = Registry("learned reward", "ludus.learned_rewards", _OWN)
+"""By name, by entry points. Of one's own: `module:Class`, derived from `LearnedRewardOptions`."""
 
 
 def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:

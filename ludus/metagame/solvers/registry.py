@@ -8,32 +8,37 @@ from typing import Any, Final
 import numpy as np
 
 from ludus.core.errors import SolverError
+from ludus.core.plugins import Registry
 from ludus.core.types import MetaSolution
 from ludus.core.user_code import qualified_name, short_repr, wrong_distribution
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 
-META_SOLVERS: Final[dict[str, str]] = {
-    "alpha_rank": "ludus.metagame.solvers.alpha_rank:AlphaRank",
-    "cce": "ludus.metagame.solvers.correlated:CoarseCorrelated",
-    "ce": "ludus.metagame.solvers.correlated:Correlated",
-    "fictitious_play": "ludus.metagame.solvers.fictitious_play:FictitiousPlay",
-    "last": "ludus.metagame.solvers.fixed:Last",
-    "last_k": "ludus.metagame.solvers.fixed:LastK",
-    "logit": "ludus.metagame.solvers.logit:Logit",
-    "max_entropy_nash": "ludus.metagame.solvers.max_entropy_nash:MaxEntropyNash",
-    "nash": "ludus.metagame.solvers.nash:Nash",
-    "nash_bargaining": "ludus.metagame.solvers.nash_bargaining:NashBargaining",
-    "nash_bimatrix": "ludus.metagame.solvers.nash_bimatrix:NashBimatrix",
-    "pfsp": "ludus.metagame.solvers.pfsp:PFSPSolver",
-    "projected_replicator_dynamics": "ludus.metagame.solvers.projected_replicator_dynamics:ProjectedReplicatorDynamics",
-    "rating_softmax": "ludus.metagame.solvers.rating_softmax:RatingSoftmax",
-    "rectified_nash": "ludus.metagame.solvers.nash:RectifiedNash",
-    "regret_matching": "ludus.metagame.solvers.regret_matching:RegretMatching",
-    "regret_matching_plus": "ludus.metagame.solvers.regret_matching:RegretMatchingPlus",
-    "uniform": "ludus.metagame.solvers.fixed:Uniform",
-}
-"""name -> `module:Class`; each class has `needs`, and its fields are its options."""
+META_SOLVERS: Final = Registry(
+    "meta-solver",
+    "ludus.meta_solvers",
+    {
+        "alpha_rank": "ludus.metagame.solvers.alpha_rank:AlphaRank",
+        "cce": "ludus.metagame.solvers.correlated:CoarseCorrelated",
+        "ce": "ludus.metagame.solvers.correlated:Correlated",
+        "fictitious_play": "ludus.metagame.solvers.fictitious_play:FictitiousPlay",
+        "last": "ludus.metagame.solvers.fixed:Last",
+        "last_k": "ludus.metagame.solvers.fixed:LastK",
+        "logit": "ludus.metagame.solvers.logit:Logit",
+        "max_entropy_nash": "ludus.metagame.solvers.max_entropy_nash:MaxEntropyNash",
+        "nash": "ludus.metagame.solvers.nash:Nash",
+        "nash_bargaining": "ludus.metagame.solvers.nash_bargaining:NashBargaining",
+        "nash_bimatrix": "ludus.metagame.solvers.nash_bimatrix:NashBimatrix",
+        "pfsp": "ludus.metagame.solvers.pfsp:PFSPSolver",
+        "projected_replicator_dynamics": "ludus.metagame.solvers.projected_replicator_dynamics:ProjectedReplicatorDynamics",
+        "rating_softmax": "ludus.metagame.solvers.rating_softmax:RatingSoftmax",
+        "rectified_nash": "ludus.metagame.solvers.nash:RectifiedNash",
+        "regret_matching": "ludus.metagame.solvers.regret_matching:RegretMatching",
+        "regret_matching_plus": "ludus.metagame.solvers.regret_matching:RegretMatchingPlus",
+        "uniform": "ludus.metagame.solvers.fixed:Uniform",
+    },
+)
+"""name -> `module:Class`; each class has `needs`, and its fields are its options. Installed distributions add to them by entry points."""
 
 
 def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:

@@ -1,0 +1,1 @@
+"""A plug-in of Ludus: its pyproject.toml registers what the modules here hold."""
