@@ -405,10 +405,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _algorithm(name: str) -> Any:
-    from ludus.algorithms.common.registry import ALGORITHMS
-    from ludus.core.parts import resolve_name
-
-    return resolve_name("algorithm", name, ALGORITHMS)
+    registry = importlib.import_module("ludus.algorithms.common.registry")
+    return importlib.import_module("ludus.core.parts").resolve_name("algorithm", name, registry.ALGORITHMS)
 
 
 def __dir__() -> list[str]:
