@@ -47,7 +47,7 @@ def work(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
-    from ludus.backend.device import cards, require_card
+    from ludus.backend.device import gpu_count, require_gpu
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", add_help=False)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu")
@@ -56,12 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.device == "cpu":
         print("on the CPU, small: this shows that the code runs, and says nothing of a card")
         return measured.main([*rest, "--quick"])
-    if args.device.startswith("cuda") and not cards():
+    if args.device.startswith("cuda") and not gpu_count():
         print("there is no card: nothing is measured")
         for bar in measured.bars:
             print(bar.judge(Medians({})).line())
         return 0
-    return benchmark(require_card(args.device)).main(rest)
+    return benchmark(require_gpu(args.device)).main(rest)
 
 
 if __name__ == "__main__":

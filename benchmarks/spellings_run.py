@@ -22,7 +22,7 @@ from ludus.envs.config import Environment
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.runs.runner import run
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_defaults import complete, spec_of
+from ludus.runs.scenario_defaults import complete, env_spec
 from ludus.runs.scenario_files import load_scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 
@@ -87,7 +87,7 @@ def spellings(env: Mapping[str, Any], algorithm: str, folder: Path) -> Iterator[
     cls, id = resolve_name("algorithm", algorithm, ALGORITHMS), str(env["id"])
     first = load_scenario(id, [*flags, f"algorithm={algorithm}"])
     kind = resolve_name("scenario", first.kind, SCENARIOS)
-    players = range(spec_of(first.env).num_players)
+    players = range(env_spec(first.env).num_players)
     path = folder / "scenario.yaml"
     path.write_text(to_yaml({"scenario": first.kind, "env": dict(env), "algorithm": algorithm}), encoding="utf-8")
     yield "id", first

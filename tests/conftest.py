@@ -131,9 +131,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Torch is loaded, and asked, where somebody wants tests of cards only."""
     if item.get_closest_marker("gpu") is not None and DEVICE == "cuda":
-        from ludus.backend.device import cards
+        from ludus.backend.device import gpu_count
 
-        if not cards():
+        if not gpu_count():
             pytest.skip("there is no card")
 
 

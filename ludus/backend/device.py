@@ -185,36 +185,36 @@ def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
         why = f"{why}; {work.no_kernel_reason}"
     compiler = None
     if choice.compile:
-        failed = "there is nothing to compile" if written else work.no_compile_reason or no_compiler(device)
+        failed = "there is nothing to compile" if written else work.no_compile_reason or missing_compiler(device)
         compiler = Compiler(failed)
     return Placement(device, written, choice.precision, why, compiler, Graphs() if repeats(device) else None)
 
 
 def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
     if choice.device == "auto":
-        if not cards():
+        if not gpu_count():
             return "cpu", "there is no card"
         size = work.multiplications * work.rows
         if size < _WORTH:
             return "cpu", f"{size:.2g} multiplications a step are too few for a card (from {_WORTH:.0g})"
         return "cuda:0", f"{size:.2g} multiplications a step"
     if choice.device.startswith("cuda"):
-        return require_card(choice.device), "as asked for"
+        return require_gpu(choice.device), "as asked for"
     return choice.device, "as asked for"
 
 
-def cards() -> int:
+def gpu_count() -> int:
     """How many there are that torch computes on."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def require_card(device: str) -> str:
+def require_gpu(device: str) -> str:
     """ "cuda" or "cuda:N" as "cuda:N". Raises ConfigError, which says what to install or to change, if it is not there."""
     import torch
 
-    count, number = cards(), int(device.partition(":")[2] or 0)
+    count, number = gpu_count(), int(device.partition(":")[2] or 0)
     if number < count:
         return f"cuda:{number}"
     if count:
@@ -283,7 +283,7 @@ class Compiler:
                     )
                 return answer
             except Exception as error:  # noqa: BLE001  of whatever class; what is the function's own will come again
-                self.failed = uncompiled(error)
+                self.failed = compile_failure(error)
             return function(*args, **kwargs)
 
         return call
@@ -333,12 +333,12 @@ def _compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
-def uncompiled(error: Exception) -> str:
+def compile_failure(error: Exception) -> str:
     """What kept torch from compiling, in one line."""
     return " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
 
 
-def no_compiler(device: str) -> str:
+def missing_compiler(device: str) -> str:
     """What is missing for compiling there; "" if all is there."""
     if device.startswith("cuda"):
         if find_spec("triton") is None:
@@ -398,7 +398,7 @@ class Graphs:
                 self._pool = self._pool or pool_on(device)
                 form.keep(step, args, leaves, on_device, self._pool)
             except Exception as error:  # noqa: BLE001  of whatever class; what is the step's own will come again
-                self.failed = uncompiled(error)
+                self.failed = compile_failure(error)
                 forms.clear()
                 return step(*args)
             return form.again(leaves)
@@ -411,7 +411,7 @@ class _Form(Generic[_Answer]):
     """A step for inputs of one form. plain: times that it ran as it is. there: its inputs, on the device. numbers: what floats they are."""
 
     plain: int = 0
-    there: list[torch.Tensor] = field(default_factory=list)
+    on_device: list[torch.Tensor] = field(default_factory=list)
     numbers: list[float | None] = field(default_factory=list)
     replay: Callable[[], None] | None = None
     answer: _Answer | None = None
@@ -427,9 +427,9 @@ class _Form(Generic[_Answer]):
         """Nothing is computed yet."""
         import torch
 
-        self.there = [tensor.clone() for tensor in on_device]
+        self.on_device = [tensor.clone() for tensor in on_device]
         self.numbers = [leaf if isinstance(leaf, float) else None for leaf in leaves]
-        of_form = _formed(args, iter(self.there), torch.Tensor)
+        of_form = _formed(args, iter(self.on_device), torch.Tensor)
         self.answer, self.replay = captured(lambda: step(*of_form), on_device[0].device, pool)
 
     def again(self, leaves: list[Any]) -> _Answer:
@@ -437,7 +437,7 @@ class _Form(Generic[_Answer]):
         import torch
 
         into, out = [], []
-        for k, (buffer, leaf) in enumerate(zip(self.there, leaves, strict=True)):
+        for k, (buffer, leaf) in enumerate(zip(self.on_device, leaves, strict=True)):
             if isinstance(leaf, float):
                 if leaf != self.numbers[k]:
                     buffer.fill_(leaf)

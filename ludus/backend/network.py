@@ -68,7 +68,7 @@ class FlatModule:
         self.hooked = False  # whether somebody waits for the gradient of single parameters
         self.size = sum(p.numel() for p in parameters)
         self.values = torch.zeros(self.size, device=self.device)
-        self.slopes = torch.zeros(self.size + sums, device=self.device)
+        self.grad = torch.zeros(self.size + sums, device=self.device)
         self.parts: list[tuple[nn.Parameter, slice]] = []
         at = 0
         for p in parameters:
@@ -76,15 +76,15 @@ class FlatModule:
             self.parts.append((p, there))
             self.values[there] = p.detach().reshape(-1)
             p.data = self.values[there].view_as(p)
-            p.grad = self.slopes[there].view_as(p)
+            p.grad = self.grad[there].view_as(p)
             at += p.numel()
         if self.device.type == "cpu":
-            self.flat, self.joint = self.values.numpy(), self.slopes.numpy()
+            self.flat, self.joint = self.values.numpy(), self.grad.numpy()
             self.gradient, self.sums = self.joint[: self.size], self.joint[self.size :]
 
     def zero(self) -> None:
         """Of the gradient and the sums."""
-        self.slopes.zero_()
+        self.grad.zero_()
 
     def differentiate(self, loss: torch.Tensor) -> None:
         """Fills in the gradient of a loss; the sums behind it are to be filled in after."""
@@ -98,7 +98,7 @@ class FlatModule:
         for p in self._parameters:
             part = gradients.get(id(p))
             parts.append((torch.zeros_like(p) if part is None else part).reshape(-1))
-        torch.cat(parts, out=self.slopes[: self.size])  # one kernel, and not one for each to add them to nothing
+        torch.cat(parts, out=self.grad[: self.size])  # one kernel, and not one for each to add them to nothing
 
     def part(self, module: nn.Module) -> FlatPart:
         """The parameters of a module within this one, which lie side by side."""
@@ -116,7 +116,7 @@ class FlatPart:
 
     def __init__(self, whole: FlatModule, place: slice) -> None:
         self.device, self.size = whole.device, place.stop - place.start
-        self.values, self.slopes = whole.values[place], whole.slopes[place]
+        self.values, self.grad = whole.values[place], whole.grad[place]
         if self.device.type == "cpu":
             self.flat, self.gradient = whole.flat[place], whole.gradient[place]
 
@@ -167,7 +167,7 @@ class TrainedNetwork:
         return forward(self.layers[part], x, self.parts[part].activation).numpy()
 
 
-class Passes:
+class ForwardBackwardBuffers:
     """Repeated forward and backward passes of a network over the same inputs x float32[n, inputs], in the same buffers.
 
     outputs[part] and gradients[part] are NumPy views float32[n, outputs]: the second is filled in before `backward`.

@@ -103,7 +103,7 @@ class ModuleAdam:
         """fused: torch's kernel; None: everywhere but on a CPU."""
         self.module, self._epsilon = module, epsilon
         fused = module.device.type != "cpu" if fused is None else fused
-        self._here = None if fused else Adam(module.size, epsilon=epsilon)
+        self._cpu_adam = None if fused else Adam(module.size, epsilon=epsilon)
         if fused:  # on a CPU the compiled one has its own
             self._steps = torch.zeros((), device=module.device)
             self._m, self._v = torch.zeros_like(module.values), torch.zeros_like(module.values)
@@ -112,22 +112,22 @@ class ModuleAdam:
     def step(self, *, rate: float | torch.Tensor, max_norm: float, held: torch.Tensor | bool = False) -> torch.Tensor:
         """As `Adam.step`; held: a bool by which nothing moves. The norm of the gradient, on the device. The rate may lie there, too."""
         module = self.module
-        if self._here is not None:
+        if self._cpu_adam is not None:
             rate = float(rate)
             if held:
                 return torch.tensor(float(_norm(module.gradient)), dtype=torch.float64)
-            return torch.tensor(self.step_here(rate=rate, max_norm=max_norm), dtype=torch.float64)
-        length = self.length()
+            return torch.tensor(self.step_on_cpu(rate=rate, max_norm=max_norm), dtype=torch.float64)
+        length = self.grad_norm()
         return self.move(length, ~finite(length) | held, rate=rate, max_norm=max_norm)
 
     @property
-    def here(self) -> bool:
+    def on_cpu(self) -> bool:
         """Whether a CPU's compiled pass moves them."""
-        return self._here is not None
+        return self._cpu_adam is not None
 
-    def length(self) -> torch.Tensor:
+    def grad_norm(self) -> torch.Tensor:
         """Of the gradient, on the device."""
-        length: torch.Tensor = torch.linalg.vector_norm(self.module.slopes[: self.module.size])
+        length: torch.Tensor = torch.linalg.vector_norm(self.module.grad[: self.module.size])
         return length
 
     @torch.no_grad()
@@ -140,7 +140,7 @@ class ModuleAdam:
         if module.device.type != "meta":  # where the kernel has no shadow
             torch._fused_adam_(
                 [module.values],
-                [module.slopes[: module.size]],
+                [module.grad[: module.size]],
                 [self._m],
                 [self._v],
                 [],
@@ -157,15 +157,15 @@ class ModuleAdam:
             )
         return length
 
-    def step_here(self, *, rate: float, max_norm: float) -> float:
+    def step_on_cpu(self, *, rate: float, max_norm: float) -> float:
         """As `Adam.step`, on a CPU."""
-        assert self._here is not None
-        return self._here.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
+        assert self._cpu_adam is not None
+        return self._cpu_adam.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
-    def kept(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
+    def snapshot(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
         """What `restore` goes back to: on the device."""
-        if self._here is not None:
-            return self._here.state_dict()
+        if self._cpu_adam is not None:
+            return self._cpu_adam.state_dict()
         return self._steps.clone(), self._m.clone(), self._v.clone()
 
     def restore(self, snapshot: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State) -> None:
@@ -173,32 +173,32 @@ class ModuleAdam:
         if isinstance(snapshot, tuple):
             for tensor, before in zip((self._steps, self._m, self._v), snapshot, strict=True):
                 tensor.copy_(before)
-        elif self._here is not None:
-            self._here.load_state_dict(snapshot)
+        elif self._cpu_adam is not None:
+            self._cpu_adam.load_state_dict(snapshot)
 
     def state_dict(self) -> State:
         """As `Adam.state_dict`."""
-        if self._here is not None:
-            return self._here.state_dict()
+        if self._cpu_adam is not None:
+            return self._cpu_adam.state_dict()
         steps, m, v = (to_numpy(tensor) for tensor in (self._steps, self._m, self._v))
         return {"steps": int(steps), "m": m.copy(), "v": v.copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Of any device."""
-        if self._here is not None:
-            self._here.load_state_dict(state)
+        if self._cpu_adam is not None:
+            self._cpu_adam.load_state_dict(state)
             return
         self._steps.fill_(float(state["steps"]))
         self._m.copy_(torch.from_numpy(state["m"]))
         self._v.copy_(torch.from_numpy(state["v"]))
 
 
-class Guard:
+class NonFiniteGuard:
     """Steps of optimizers on one device. Where a loss or a gradient is no number, none of them moves any more, until that is read: nothing
     inside an update waits for the device. wrong: bool[] there, whether it was so since the last reading; always the same memory."""
 
     def __init__(self, device: torch.device | str) -> None:
-        self.wrong = torch.zeros((), dtype=torch.bool, device=device)
+        self.nonfinite = torch.zeros((), dtype=torch.bool, device=device)
 
     def step(
         self,
@@ -211,38 +211,38 @@ class Guard:
     ) -> torch.Tensor:
         """As `ModuleAdam.step`, if all numbers so far and the loss are finite. unwanted: a bool on the device by which there is no step,
         and whose numbers do not count."""
-        if adam.here:
-            wrong = self.wrong | ~finite(loss)
+        if adam.on_cpu:
+            wrong = self.nonfinite | ~finite(loss)
             norm = adam.step(rate=rate, max_norm=max_norm, held=wrong if unwanted is None else wrong | unwanted)
             wrong = wrong | ~finite(norm)
-            self.wrong |= wrong if unwanted is None else wrong & ~unwanted
+            self.nonfinite |= wrong if unwanted is None else wrong & ~unwanted
             return norm
-        norm = adam.length()
+        norm = adam.grad_norm()
         wrong = ~finite(loss + norm)
-        held = self.wrong | wrong if unwanted is None else self.wrong | wrong | unwanted
-        self.wrong |= wrong if unwanted is None else wrong & ~unwanted
+        held = self.nonfinite | wrong if unwanted is None else self.nonfinite | wrong | unwanted
+        self.nonfinite |= wrong if unwanted is None else wrong & ~unwanted
         return adam.move(norm, held, rate=rate, max_norm=max_norm)
 
     def watch(self, numbers: torch.Tensor) -> None:
         """These are to be finite, too."""
-        self.wrong |= ~finite(numbers.sum())
+        self.nonfinite |= ~finite(numbers.sum())
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
         """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
-        *scalars, wrong = scalars_to_host([*numbers, self.wrong])
+        *scalars, wrong = scalars_to_host([*numbers, self.nonfinite])
         if wrong:
-            self.wrong.zero_()
+            self.nonfinite.zero_()
         return scalars, bool(wrong)
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class OptimizerStepResult:
     """What became of a step. told: what was to be told of it. wrong: what became NaN or infinite, "" if all is well."""
 
     loss: float
     norm: float
-    told: Sequence[float]
-    wrong: str
+    metrics: Sequence[float]
+    nonfinite: str
 
 
 class GuardedAdam:
@@ -252,61 +252,61 @@ class GuardedAdam:
     the guard does it, and when one is seen that is none, all is as it was after the last step that was looked at.
     """
 
-    def __init__(self, adam: ModuleAdam, guard: Guard, *beside: torch.Tensor) -> None:
+    def __init__(self, adam: ModuleAdam, guard: NonFiniteGuard, *beside: torch.Tensor) -> None:
         """beside: what goes back together with the weights."""
         self.adam, self._module, self._guard, self._moved = adam, adam.module, guard, (adam.module.values, *beside)
-        self.here = adam.module.device.type == "cpu"
-        self._kept: tuple[list[torch.Tensor], Any] | None = None
+        self.on_cpu = adam.module.device.type == "cpu"
+        self._snapshot: tuple[list[torch.Tensor], Any] | None = None
 
     def step(
         self, loss: torch.Tensor | float, metrics: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
-    ) -> Stepped | None:
+    ) -> OptimizerStepResult | None:
         """Down the gradient that the module holds. metrics: numbers, or scalars on the device. None where this step is not looked at."""
         return (
-            self._step_here(float(loss), metrics, rate, max_norm)
-            if self.here
-            else self._step_there(torch.as_tensor(loss), metrics, rate, max_norm, look)
+            self._step_on_cpu(float(loss), metrics, rate, max_norm)
+            if self.on_cpu
+            else self._step_on_device(torch.as_tensor(loss), metrics, rate, max_norm, look)
         )
 
-    def _step_here(self, loss: float, metrics: Sequence[Any], rate: float, max_norm: float) -> Stepped:
+    def _step_on_cpu(self, loss: float, metrics: Sequence[Any], rate: float, max_norm: float) -> OptimizerStepResult:
         flat, numbers = self._module.flat, [float(number) for number in metrics]
         if not math.isfinite(loss):
-            return Stepped(loss, 0.0, numbers, "the loss")
-        weights, snapshot = flat.copy(), self.adam.kept()
-        norm = self.adam.step_here(rate=rate, max_norm=max_norm)
+            return OptimizerStepResult(loss, 0.0, numbers, "the loss")
+        weights, snapshot = flat.copy(), self.adam.snapshot()
+        norm = self.adam.step_on_cpu(rate=rate, max_norm=max_norm)
         with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
             total = float(flat.sum())
         if math.isfinite(norm) and (math.isfinite(total) or np.isfinite(flat).all()):
-            return Stepped(loss, norm, numbers, "")
+            return OptimizerStepResult(loss, norm, numbers, "")
         flat[:] = weights
         self.adam.restore(snapshot)
-        return Stepped(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
+        return OptimizerStepResult(loss, norm, numbers, "the weights" if math.isfinite(norm) else "the gradient")
 
-    def _step_there(
+    def _step_on_device(
         self, loss: torch.Tensor, metrics: Sequence[Any], rate: float, max_norm: float, look: bool
-    ) -> Stepped | None:
+    ) -> OptimizerStepResult | None:
         self.keep()
         norm = self.move(loss, rate=rate, max_norm=max_norm)
         return self.look(loss, norm, metrics) if look else None
 
     def keep(self) -> None:
         """Before a step that is no CPU's: what to go back to."""
-        if self._kept is None:
-            self._kept = [tensor.clone() for tensor in self._moved], self.adam.kept()
+        if self._snapshot is None:
+            self._snapshot = [tensor.clone() for tensor in self._moved], self.adam.snapshot()
 
     def move(self, loss: torch.Tensor, *, rate: float | torch.Tensor, max_norm: float) -> torch.Tensor:
         """The step, on the device alone; the gradient's norm."""
         return self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
 
-    def look(self, loss: torch.Tensor, norm: torch.Tensor, metrics: Sequence[Any]) -> Stepped:
+    def look(self, loss: torch.Tensor, norm: torch.Tensor, metrics: Sequence[Any]) -> OptimizerStepResult:
         """What became of it; back to where all was well, if it is not."""
-        assert self._kept is not None
+        assert self._snapshot is not None
         self._guard.watch(self._module.values)
-        (before, optimizer), self._kept = self._kept, None
+        (before, optimizer), self._snapshot = self._snapshot, None
         (loss_value, length, *numbers), wrong = self._guard.read([loss, norm, *metrics])
         if not wrong:
-            return Stepped(loss_value, length, numbers, "")
+            return OptimizerStepResult(loss_value, length, numbers, "")
         for tensor, old in zip(self._moved, before, strict=True):
             tensor.copy_(old)
         self.adam.restore(optimizer)
-        return Stepped(loss_value, length, numbers, "a loss or its gradient")
+        return OptimizerStepResult(loss_value, length, numbers, "a loss or its gradient")

@@ -27,7 +27,7 @@ DistributedDataParallel has it; not measured on cards.)"""
 
 
 @runtime_checkable
-class Ranks(Protocol):
+class RankGroup(Protocol):
     """One rank's view of its group. All ranks make the same calls of `sum` and `summing` in the same order."""
 
     @property
@@ -69,15 +69,15 @@ class SingleRank:
         return lambda: None
 
 
-ALONE = SingleRank()
+SINGLE_RANK = SingleRank()
 
 
-def share_of(count: int, *, rank: int, size: int) -> slice:
-    """`Ranks.share` of rank `rank` of `size`."""
+def rank_slice(count: int, *, rank: int, size: int) -> slice:
+    """`RankGroup.share` of rank `rank` of `size`."""
     return slice(count * rank // size, count * (rank + 1) // size)
 
 
-def agree(ranks: Ranks, array: Array | Tensor) -> None:
+def broadcast_from_rank0(ranks: RankGroup, array: Array | Tensor) -> None:
     """Give every rank the floats of rank 0. (Two types of processors may initialise weights that differ in the last bit.)"""
     if ranks.size > 1:
         if ranks.rank > 0:
@@ -93,7 +93,7 @@ class GradientSum:
     rows. Between two ranks the sums are those of one sum, to the bit; with more, whoever adds up in rings may round otherwise.
     """
 
-    def __init__(self, flat: FlatModule, ranks: Ranks, *, bucket: int = BUCKET) -> None:
+    def __init__(self, flat: FlatModule, ranks: RankGroup, *, bucket: int = BUCKET) -> None:
         """bucket: bytes."""
         self._flat, self._ranks, self._scale, self._open = flat, ranks, 1.0, False
         self._buckets, self._missing = list[slice](), list[int]()  # of each bucket, its parameters; none: it is one sum
@@ -112,7 +112,7 @@ class GradientSum:
                 self._buckets.append(slice(there.start, end))
                 self._missing.append(members)
                 end, members = there.start, 0
-        self._buckets.append(slice(flat.size, len(flat.slopes)))
+        self._buckets.append(slice(flat.size, len(flat.grad)))
 
     def begin(self, scale: float = 1.0) -> None:
         """Before the backward pass. scale: what this rank's part is multiplied by."""
@@ -121,9 +121,9 @@ class GradientSum:
             self._left, self._begun, self._open = list(self._missing), 0, True
 
     def end(self) -> None:
-        """After it, whether or not it has filled all in. Raises as `Ranks.sum`."""
+        """After it, whether or not it has filled all in. Raises as `RankGroup.sum`."""
         if not self._missing:
-            self._ranks.sum(self._scaled(self._flat.slopes))
+            self._ranks.sum(self._scaled(self._flat.grad))
             return
         self._open = False
         while self._begun < len(self._buckets):
@@ -136,7 +136,7 @@ class GradientSum:
         return part if self._scale == 1.0 else part.mul_(self._scale)
 
     def _send(self) -> None:
-        self._waits.append(self._ranks.summing(self._scaled(self._flat.slopes[self._buckets[self._begun]])))
+        self._waits.append(self._ranks.summing(self._scaled(self._flat.grad[self._buckets[self._begun]])))
         self._begun += 1
 
     def filled(self, number: int) -> None:

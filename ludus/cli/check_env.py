@@ -54,7 +54,7 @@ def _execute(options: argparse.Namespace) -> int:
     outcomes = []
     for check in chain(found, _elsewhere(environment)):
         _show(check)
-        outcomes.append("left out" if check.left_out else "failed" if check.failure is not None else "passed")
+        outcomes.append("left out" if check.skipped else "failed" if check.failure is not None else "passed")
     failed = outcomes.count("failed")
     if not failed:
         _show_speed(make, options.num_envs, options.seed)
@@ -114,7 +114,7 @@ def _show(check: Check) -> None:
     if check.failure is not None:
         write(f"✗ failed    {name}{_line(check.failure)}\n{'':<12}{'what to do:':<{_WIDTH}}{check.advice}")
     else:
-        write(f"{'– left out' if check.left_out else '✓ passed  '}  {name}{check.note}".rstrip())
+        write(f"{'– left out' if check.skipped else '✓ passed  '}  {name}{check.note}".rstrip())
     stream().flush()  # each as soon as it is known: an environment may be slow
 
 

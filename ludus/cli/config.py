@@ -33,17 +33,17 @@ def _where(scenario: Scenario) -> Iterator[str]:
     """Where it would be learned on this machine, and why, as far as that can be said here."""
     from ludus.backend.device import AUTO
     from ludus.core.errors import LudusError
-    from ludus.runs.assembly import first_shard
-    from ludus.runs.scenario_check import places
+    from ludus.runs.assembly import build_first_shard
+    from ludus.runs.scenario_check import learner_placements
     from ludus.storage.base import merged
 
     yield _plays(scenario)
     if scenario.runtime.device == "auto":
         yield f"device auto: {AUTO}"
     try:
-        env, _ = first_shard(scenario)
+        env, _ = build_first_shard(scenario)
         try:
-            yield from (f"learns on {place}" for place in merged(places(scenario, env.spec)))
+            yield from (f"learns on {place}" for place in merged(learner_placements(scenario, env.spec)))
         finally:
             env.close()
     except LudusError as error:

@@ -79,23 +79,26 @@ def _runtimes() -> Iterator[str]:
 def _places() -> Iterator[tuple[str, str]]:
     import torch
 
-    from ludus.backend.device import AUTO, cards, no_compiler, require_card
+    from ludus.backend.device import AUTO, gpu_count, missing_compiler, require_gpu
     from ludus.core.errors import ConfigError
 
     yield "auto", AUTO
-    for k in range(cards()):
+    for k in range(gpu_count()):
         card = torch.cuda.get_device_properties(k)
         yield (
             f"cuda:{k}",
             f"{card.name}, {card.total_memory / 2**30:.0f} GiB, compute capability {card.major}.{card.minor}",
         )
-    if not cards():
+    if not gpu_count():
         try:
-            require_card("cuda")
+            require_gpu("cuda")
         except ConfigError as error:
-            yield "cards", str(error).partition(", and ")[2].partition(" Install one")[0].partition(" Look whether")[0]
-    for device in ("cpu", "cuda")[: 1 + bool(cards())]:
-        yield f"runtime.compile, {device}", no_compiler(device) or "there is a compiler"
+            yield (
+                "cards",
+                str(error).partition(", and ")[2].partition(" Install one")[0].partition(" Look whether")[0],
+            )
+    for device in ("cpu", "cuda")[: 1 + bool(gpu_count())]:
+        yield f"runtime.compile, {device}", missing_compiler(device) or "there is a compiler"
     for name, algorithm in _tasks():
         yield name, _where(algorithm)
 
@@ -123,11 +126,11 @@ def _where(algorithm: Algorithm) -> str:
 
 
 def _show_speed() -> None:
-    from ludus.backend.device import cards
+    from ludus.backend.device import gpu_count
     from ludus.core.types import DeviceChoice
 
     choices = {"cpu, as it chooses": DeviceChoice("cpu"), "cpu, torch": DeviceChoice("cpu", written=False)}
-    choices |= {f"cuda:{k}": DeviceChoice(f"cuda:{k}") for k in range(cards())}
+    choices |= {f"cuda:{k}": DeviceChoice(f"cuda:{k}") for k in range(gpu_count())}
     write(f"learning, rows × epochs a second (about {_SECONDS:.0f} s each)\n")
     rows = [[name, *(_speed(algorithm, choice) for choice in choices.values())] for name, algorithm in _tasks()]
     table(("update", *choices), rows)

@@ -54,7 +54,7 @@ def _throttle(options: argparse.Namespace) -> int:
 
 def _checkpoint(options: argparse.Namespace) -> int:
     folder = find_run(options.run, zoo=False)
-    before = control_requests.driver_of(folder, options.run)
+    before = control_requests.running_status(folder, options.run)
     status = control_requests.submit_and_wait(
         folder, options.run, control_requests.checkpoint_now(before), before, wait=options.wait
     )
@@ -69,7 +69,7 @@ def _checkpoint(options: argparse.Namespace) -> int:
 
 def _stop(options: argparse.Namespace) -> int:
     folder = find_experiment(options.run) or find_run(options.run, zoo=False)
-    before = control_requests.driver_of(folder, options.run)
+    before = control_requests.running_status(folder, options.run)
     end = time.monotonic() + options.wait
     while control_requests.still_running(folder, before):
         control_requests.write_request(folder, control_requests.STOP.change)
@@ -83,7 +83,7 @@ def _stop(options: argparse.Namespace) -> int:
 def _order(options: argparse.Namespace, wish: control_requests.ControlRequest) -> tuple[Status, Status]:
     """(what the driver did before, what it does now that it has taken the order)."""
     folder = find_run(options.run, zoo=False)
-    before = control_requests.driver_of(folder, options.run)
+    before = control_requests.running_status(folder, options.run)
     status = control_requests.submit_and_wait(folder, options.run, wish, before, wait=options.wait)
     if status is None:
         raise RunError(_no_answer(options, before, "has not taken the order"))

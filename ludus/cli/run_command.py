@@ -20,7 +20,7 @@ from ludus.core.timings import PARTS
 from ludus.metagame.solvers.confidence import student
 from ludus.reporting.curves import newest as newest_of
 from ludus.reporting.curves import short
-from ludus.reporting.progress import compilation_told, duration, number, progress_for, signed
+from ludus.reporting.progress import duration, number, progress_for, report_compilation, signed
 from ludus.runs.control import StopRequest, stop_on_signals
 from ludus.runs.driver import COMPLETE
 from ludus.storage.base import GenerationRecord, Observer
@@ -52,7 +52,7 @@ def execute(
         with (
             closing(progress_for()) as progress,
             stop_on_signals(tell=progress.stopping) as stop,
-            compilation_told(progress.message),
+            report_compilation(progress.message),
         ):
             observer, opened = beside.enter_context(page_beside(progress, wanted=page))
             result = go(observer, stop)

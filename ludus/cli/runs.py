@@ -82,7 +82,7 @@ def _state(run_dir: Path, state: str) -> str:
     from ludus.storage import live_files
 
     status = live_files.read_status(run_dir) if state == "running" else None
-    return state if status is None else live_files.state_of(status)
+    return state if status is None else live_files.describe_state(status)
 
 
 # ---------------------------------------------------------------------------------------------- changing

@@ -104,7 +104,10 @@ def _show_experiment(folder: Path) -> bool:
         if standing.state == "running" and (status := live_files.read_status(standing.folder)) is not None:
             share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
             limit = "" if status.generations is None else f" of {status.generations}"
-            does, state = f"generation {status.generation}{limit}, {status.doing}{share}", live_files.state_of(status)
+            does, state = (
+                f"generation {status.generation}{limit}, {status.doing}{share}",
+                live_files.describe_state(status),
+            )
         rows.append((standing.name, state, _after(standing.folder), does))
     done = sum(standing.is_done for standing in standings)
     title = f"{run_name(folder)}: {done} of {len(standings)} runs are done"
@@ -185,7 +188,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     from ludus.reporting.progress import duration
 
     lives, here = is_running(folder), status.host == socket.gethostname()
-    state = live_files.state_of(status)
+    state = live_files.describe_state(status)
     if lives and (status.paused or status.speed < 1):
         state += f", for {duration(status.seconds)}"
     if not lives:

@@ -72,7 +72,7 @@ class UnknownName(ConfigError):
     def __init__(self, what: str, name: str, known: Iterable[str], hint: str = "") -> None:
         options = sorted(known)
         super().__init__(f"unknown {what} {name!r}{nearest(name, options)}{f' {hint}.' if hint else ''}")
-        self.given = name
+        self.name = name
 
 
 class ScenarioError(LudusError):

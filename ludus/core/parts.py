@@ -60,7 +60,7 @@ def _imported(label: str, what: str, target: str) -> Any:
         elif error.name and not f"{module}.".startswith(f"{error.name}."):
             hint = f". {module!r} imports it; install it."
         else:
-            hint = look_again(error.name or module)
+            hint = module_hint(error.name or module)
         raise ConfigError(f"{label} could not be imported: {error}{hint}") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{label}: importing {module!r} raised {type(error).__name__}: {error}.") from error
@@ -77,7 +77,7 @@ def own_name_hint(what: str) -> str:
     return f"{missing}. {own}" if (missing := missing_contrib()) else own
 
 
-def look_again(module: str) -> str:
+def module_hint(module: str) -> str:
     """The end of a sentence about a module that is not there: the nearest one that is, and where Python looked."""
     package, _, name = module.rpartition(".")
     # pkgutil would keep where "" was when it was first asked.

@@ -143,7 +143,7 @@ class BackgroundEvaluator:
             if rollout is None:  # the evaluator died, and was made again
                 self._passed[asked.task] += 1
                 continue
-            mine = rollout.episodes.earned
+            mine = rollout.episodes.learner_returns
             error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
             self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
 

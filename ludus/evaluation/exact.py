@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.backend.device import cards, parse_device, require_card
+from ludus.backend.device import gpu_count, parse_device, require_gpu
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.ties import TIE
 from ludus.core.types import Exploitability, MetaSolution, Mixture, PolicyRef
@@ -35,11 +35,11 @@ def tree_on(tree: GameTree, device: str) -> GameTree:
     Raises ConfigError for a card that is not there, and for what is no device."""
     parse_device(device)
     large = tree.arrays.outcomes.weight.shape[1] >= _WORTH
-    if not device.startswith("cuda") and not (device == "auto" and large and cards()):
+    if not device.startswith("cuda") and not (device == "auto" and large and gpu_count()):
         return tree
     from ludus.envs.tree.tensors import PlacedTree  # a run without one loads no torch for this
 
-    return PlacedTree(tree, require_card("cuda" if device == "auto" else device))
+    return PlacedTree(tree, require_gpu("cuda" if device == "auto" else device))
 
 
 class ExactEvaluator:

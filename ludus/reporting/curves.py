@@ -18,7 +18,7 @@ _TOLD = 4  # statistics that a line has room for
 _DOTS = np.array([[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]])  # of a Braille letter, by column, from below
 
 
-def learner_of(task: TrainingTask) -> str:
+def learner_key(task: TrainingTask) -> str:
     """`learner_name` of whom it trains."""
     return learner_name(task.population, task.policy, task.generation)
 
@@ -50,7 +50,7 @@ def newest(curve: Curve) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}
 
 
-def is_told(metric: str) -> bool:
+def is_shown_metric(metric: str) -> bool:
     """Whether a learner's metric is among those that say how it learns; settings and sizes are not."""
     return metric.endswith(("loss", "entropy", "explained_variance")) or metric in (
         "kl",
@@ -60,7 +60,7 @@ def is_told(metric: str) -> bool:
     )
 
 
-def told(numbers: dict[str, float]) -> list[str]:
+def format_newest(numbers: dict[str, float]) -> list[str]:
     """`newest` in words, what matters most first."""
     parts = []
     if "return" in numbers:
@@ -72,7 +72,9 @@ def told(numbers: dict[str, float]) -> list[str]:
     parts += [f"{name.removeprefix(STATISTICS).replace('_', ' ')} {short(numbers[name])}" for name in counted[:_TOLD]]
     if "steps_per_second" in numbers:
         parts.append(f"{compact(numbers['steps_per_second'])} steps/s")
-    return parts + [f"{name.replace('_', ' ')} {short(value)}" for name, value in numbers.items() if is_told(name)]
+    return parts + [
+        f"{name.replace('_', ' ')} {short(value)}" for name, value in numbers.items() if is_shown_metric(name)
+    ]
 
 
 def picture(curve: Curve, *, width: int, height: int) -> list[str]:

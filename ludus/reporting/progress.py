@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ludus.core.curve_recorder import per_second
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
-from ludus.reporting.curves import compact, learner_of, newest, picture, told
+from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture
 from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary
 
 Clock = Callable[[], float]
@@ -69,7 +69,7 @@ class Rates:
         return min(left) if left and min(left) > 0 else None
 
 
-class _Nowhere(io.StringIO):
+class _NullStream(io.StringIO):
     """Where lines go that nobody reads."""
 
     def write(self, text: str) -> int:
@@ -121,7 +121,7 @@ class PlainProgress(NullObserver):
             self._write_held()
             so_far = curve()
             share = _done(self._fraction, so_far)
-            self._write(f"{learner_of(task)}, generation {task.generation}{share}  {progress_of(so_far)}")
+            self._write(f"{learner_key(task)}, generation {task.generation}{share}  {format_progress(so_far)}")
 
     def task_done(self, result: TaskResult) -> None:
         if isinstance(result, TrainingResult) and "return" in result.metrics:
@@ -167,7 +167,7 @@ class PlainProgress(NullObserver):
             self._stream.write(text + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # ValueError: the stream was closed
-            self._stream = _Nowhere()
+            self._stream = _NullStream()
 
 
 class RichProgress(NullObserver):
@@ -235,13 +235,13 @@ class RichProgress(NullObserver):
         now = self._clock()
         if now >= self._looked.setdefault(task.id, now) + self.LOOK:
             self._looked[task.id] = now
-            self._trainings = {**self._trainings, task.id: (learner_of(task), curve())}
+            self._trainings = {**self._trainings, task.id: (learner_key(task), curve())}
 
     def task_done(self, result: TaskResult) -> None:
         if isinstance(result, TrainingResult) and result.curve:
             self._ended = (*self._ended, result.task.id)
             self._looked.pop(result.task.id, None)
-            self._trainings = {**self._trainings, result.task.id: (learner_of(result.task), result.curve)}
+            self._trainings = {**self._trainings, result.task.id: (learner_key(result.task), result.curve)}
 
     def generation_done(self, record: GenerationRecord) -> None:
         self._rates.generation(record)
@@ -281,7 +281,9 @@ class RichProgress(NullObserver):
             rows = [self.HEADER, *(self._cells(record, newest=record is records[-1]) for record in records)]
             known = any(math.isfinite(value) for record in records for value in record.responses)
             none = () if known else (self.HEADER.index("best response"),)
-            for k, line in enumerate(lay_out(rows, self.WIDTHS, self.SPARE, width=self._console.width, without=none)):
+            for k, line in enumerate(
+                format_columns(rows, self.WIDTHS, self.SPARE, width=self._console.width, without=none)
+            ):
                 text.append(line + "\n", style="dim" if k == 0 else "bold" if k == len(records) else "")
         trainings, size = self._trainings, self._console.size
         if self._drawn[0] is not trainings or self._drawn[1] != size:
@@ -296,7 +298,7 @@ class RichProgress(NullObserver):
         return text
 
     def _learning(self, trainings: Sequence[tuple[str, Curve]]) -> Sequence[str]:
-        lines = [f"{whose}  {progress_of(curve)}" for whose, curve in trainings[: self.TRAININGS]]
+        lines = [f"{whose}  {format_progress(curve)}" for whose, curve in trainings[: self.TRAININGS]]
         if len(lines) == 1:
             lines = _filled(lines[0].split("  "), self._console.width)[:2]
         width, height = self.PICTURE
@@ -338,7 +340,7 @@ def _ended(summary: RunSummary) -> str:
     return reason if reason.startswith("stopped") else f"stopped: {reason}"
 
 
-def lay_out(
+def format_columns(
     rows: Sequence[Sequence[str]],
     least: Sequence[int],
     spare: Sequence[int],
@@ -358,16 +360,16 @@ def lay_out(
 
 
 @contextmanager
-def compilation_told(tell: Callable[[str], None]) -> Iterator[None]:
+def report_compilation(tell: Callable[[str], None]) -> Iterator[None]:
     """While it lasts, `tell` hears once that kernels are compiled, if that takes longer than a moment: in a new installation, mostly."""
     from numba.core import event
 
     class Compilation(event.TimingListener):
-        said = False
+        has_reported = False
 
         def on_start(self, compiled: event.Event) -> None:
-            if not self.said and self.done and self.duration > _MOMENT:
-                self.said = True
+            if not self.has_reported and self.done and self.duration > _MOMENT:
+                self.has_reported = True
                 tell("compiling kernels, once for this installation")
             super().on_start(compiled)  # type: ignore[no-untyped-call]
 
@@ -377,7 +379,7 @@ def compilation_told(tell: Callable[[str], None]) -> Iterator[None]:
 
 def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
     """`RichProgress` if the stream (default: standard error) is a terminal, otherwise `PlainProgress`. `close` it in the end."""
-    target = stream or sys.stderr or _Nowhere()  # a process may be started without standard error
+    target = stream or sys.stderr or _NullStream()  # a process may be started without standard error
     return RichProgress(Console(file=target)) if target.isatty() else PlainProgress(target)
 
 
@@ -422,9 +424,9 @@ def _filled(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def progress_of(curve: Curve) -> str:
+def format_progress(curve: Curve) -> str:
     """What a training came to so far."""
-    return "  ".join([f"{compact(curve['decisions'][-1])} decisions", *told(newest(curve))])
+    return "  ".join([f"{compact(curve['decisions'][-1])} decisions", *format_newest(newest(curve))])
 
 
 def number(value: float | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from ludus.core.errors import ConfigError
 from ludus.core.packages import optional
 from ludus.core.types import Curve, Metrics, TaskResult, TrainingResult, TrainingTask
-from ludus.reporting.curves import learner_of, newest
+from ludus.reporting.curves import learner_key, newest
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
 
 FOLDER = "tensorboard"
@@ -43,7 +43,7 @@ class TensorBoardWriter(NullObserver):
         self.decisions = 0
         """Of the run's tasks that are done; a resumed run has some to begin with."""
         self._begun: dict[str, tuple[int, float]] = {}  # of tasks: `decisions`, and when that was
-        self._told: dict[str, float] = {}  # of learners: when last
+        self._last_written: dict[str, float] = {}  # of learners: when last
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         try:
@@ -75,21 +75,21 @@ class TensorBoardWriter(NullObserver):
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         now = self._clock()
         _, begun = self._begun.setdefault(task.id, (self.decisions, now))
-        if now >= max(begun, self._told.get(learner_of(task), begun)) + _EVERY:
+        if now >= max(begun, self._last_written.get(learner_key(task), begun)) + _EVERY:
             self._learning(task, curve(), now)
 
     def task_done(self, result: TaskResult) -> None:
         if not isinstance(result, TrainingResult) or not result.curve or result.task.id not in self._begun:
             return
-        now, last_written = self._clock(), self._told.get(learner_of(result.task), 0.0)
+        now, last_written = self._clock(), self._last_written.get(learner_key(result.task), 0.0)
         if last_written >= self._begun[result.task.id][1] or now >= last_written + _EVERY:  # of short tasks not each
             self._learning(result.task, result.curve, now)
         del self._begun[result.task.id]
         self.decisions += result.counters["decisions"]
 
     def _learning(self, task: TrainingTask, curve: Curve, now: float) -> None:
-        self._told[learner_of(task)] = now
-        values = {f"{learner_of(task)}/{name}": value for name, value in newest(curve).items()}
+        self._last_written[learner_key(task)] = now
+        values = {f"{learner_key(task)}/{name}": value for name, value in newest(curve).items()}
         self.scalars(self._begun[task.id][0] + int(curve["decisions"][-1]), values)
 
     def scalars(self, step: int, values: Metrics) -> None:

@@ -118,11 +118,11 @@ class EpisodeResults:
         return EpisodeResults(*chosen)
 
     @property
-    def earned(self) -> NDArray[np.float64]:
+    def learner_returns(self) -> NDArray[np.float64]:
         """float64[n]: the learner's own return of each episode."""
         return np.asarray(self.returns[np.arange(len(self.seat)), self.seat])
 
-    def counted(self, names: Sequence[str]) -> Mapping[str, float]:
+    def mean_statistics(self, names: Sequence[str]) -> Mapping[str, float]:
         """By name of a statistic, its mean over the learner's episodes in which it is known (NaN where it never is); empty where the
         environment counts nothing."""
         if self.statistics is None or not len(self.seat):

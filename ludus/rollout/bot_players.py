@@ -76,7 +76,7 @@ class BotPlayers(Protocol):
         """Their answers, whatever they are. Raises PolicyError, with its name, for a bot that raises, or does not answer in time."""
         ...
 
-    def pulse(self) -> list[float]:
+    def heartbeat(self) -> list[float]:
         """Changes with every question. Asked from another thread."""
         ...
 
@@ -141,8 +141,8 @@ class BotPool:
                 answers.append(self._ask(bot, player, player_bot.act, observation[k], legal))
         return answers
 
-    def pulse(self) -> list[float]:
-        """See `BotPlayers.pulse`."""
+    def heartbeat(self) -> list[float]:
+        """See `BotPlayers.heartbeat`."""
         return [self._asked]
 
     def close(self) -> None:

@@ -165,7 +165,7 @@ class BotProcess:
         return self.answer()
 
     @property
-    def pulse(self) -> float:
+    def heartbeat(self) -> float:
         """Changes with every question."""
         return self._asked.since
 
@@ -246,9 +246,9 @@ class BotProcesses:
                 answers[row] = answer
         return answers
 
-    def pulse(self) -> list[float]:
-        """See `BotPlayers.pulse`."""
-        return [process.pulse for process in list(self._processes)]
+    def heartbeat(self) -> list[float]:
+        """See `BotPlayers.heartbeat`."""
+        return [process.heartbeat for process in list(self._processes)]
 
     def close(self) -> None:
         """See `BotPlayers.close`."""

@@ -28,7 +28,7 @@ from ludus.runtime.base import Peer, Ref
 
 SCORED = -1
 """The task slot of matches that count other rewards than learners are paid."""
-KEPT = 256 << 20
+CACHE_BYTES = 256 << 20
 """Bytes of policies that a host keeps from request to request: many thousands of small ones."""
 
 
@@ -51,7 +51,7 @@ class HostSpec:
     shards: tuple[Shard, ...]
     fetch: Callable[[Ref], Any]
     ready: VectorEnv | None = None
-    kept: int = KEPT
+    cache_bytes: int = CACHE_BYTES
     client: str = ""
     bots: BotSettings = field(default_factory=BotSettings)
     device: DeviceChoice = CPU
@@ -72,12 +72,12 @@ class RolloutHost:
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
-        self._policies: RecentCache[Policy] = RecentCache(spec.kept, most=files_to_keep())
+        self._policies: RecentCache[Policy] = RecentCache(spec.cache_bytes, most=files_to_keep())
         self._bots = bot_players(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._playing: Sequence[RolloutWorker] = ()  # the present evaluation, or the last request, if it was one
-        self._told: list[Rollout] | Exception = []
+        self._collected: list[Rollout] | Exception = []
         self._workers(0)  # what is wrong with an environment shows now
 
     def play(
@@ -132,18 +132,18 @@ class RolloutHost:
         try:
             rollouts = self.play(task_slot, request, policies, server)
         except Exception as error:
-            self._told = error
+            self._collected = error
             raise
-        self._told = [replace(rollout, trajectories=None) for rollout in rollouts]
+        self._collected = [replace(rollout, trajectories=None) for rollout in rollouts]
         return [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
 
-    def told(self) -> list[Rollout]:
+    def collected_rollouts(self) -> list[Rollout]:
         """The rollouts of the last `collect`, without trajectories. Raises what it raised."""
-        if isinstance(self._told, Exception):
-            raise self._told
-        return self._told
+        if isinstance(self._collected, Exception):
+            raise self._collected
+        return self._collected
 
-    def pulse(self) -> list[float]:
+    def heartbeat(self) -> list[float]:
         """Changes with every step: finished episodes of the evaluation that is played, the largest `RolloutWorker.unended`, requests that
         were begun, steps of each worker, and what bots are asked. Asked from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
@@ -152,7 +152,7 @@ class RolloutHost:
             max(worker.unended for worker in workers),
             self._begun,
             *(worker.steps for worker in workers),
-            *self._bots.pulse(),
+            *self._bots.heartbeat(),
         ]
 
     def ready(self) -> None:

@@ -20,9 +20,9 @@ from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
-from ludus.rollout.host import KEPT, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
+from ludus.rollout.host import CACHE_BYTES, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
-from ludus.rollout.shards import check_shares, merge, shards_of
+from ludus.rollout.shards import check_shares, merge, split_envs
 from ludus.rollout.worker import endless
 from ludus.runtime.base import Handle, Ref, Runtime, ignore
 from ludus.runtime.inprocess import InProcess
@@ -31,7 +31,7 @@ from ludus.runtime.inprocess import InProcess
 # Waits for hosts, and makes those again that are stuck.
 
 _STARTING = 300.0  # seconds that making a host may take before its deadline counts
-_PULSE = 20.0  # seconds that a host's process may take to say how it is
+_HEARTBEAT_SECONDS = 20.0  # seconds that a host's process may take to say how it is
 
 
 class PendingReply(NamedTuple):
@@ -41,7 +41,7 @@ class PendingReply(NamedTuple):
     answer: Ref
 
 
-class _Made(NamedTuple):
+class _Start(NamedTuple):
     """A host's life, an answer as soon as it is made, and the time until which it may take for that."""
 
     life: int
@@ -49,8 +49,8 @@ class _Made(NamedTuple):
     until: float
 
 
-class _Question(NamedTuple):
-    """A pulse that a host was asked for, when, and until when it may take."""
+class _HeartbeatRequest(NamedTuple):
+    """A heartbeat that a host was asked for, when, and until when it may take."""
 
     answer: Ref
     since: float
@@ -69,22 +69,25 @@ class HostMonitor:
         deadline: float | None,
         excused: Callable[[int], bool] | None = None,
     ) -> None:
-        """hosts: parts that have a pulse, which changes with every step. deadline: None: nobody is ever stuck. excused: whether what a host
-        waits for was stuck instead, and has been seen to."""
+        """Args:
+        hosts: Parts that have a heartbeat, which changes with every step.
+        deadline: Seconds without a step after which a host is stuck; None: none ever is.
+        excused: Whether what a host waits for was stuck instead, and was taken care of.
+        """
         self._runtime, self._hosts, self._deadline, self._excused = runtime, hosts, deadline, excused
         self._owed = [0] * len(hosts)
         self._heard = [0.0] * len(hosts)  # when it gave a sign of life last, or was first asked since then
-        self._pulse: list[Any] = [None] * len(hosts)
-        self._question: list[_Question | None] = [None] * len(hosts)  # the last one
-        self._made: list[_Made | None] = [None] * len(hosts)  # in their present lives
+        self._heartbeat: list[Any] = [None] * len(hosts)
+        self._question: list[_HeartbeatRequest | None] = [None] * len(hosts)  # the last one
+        self._made: list[_Start | None] = [None] * len(hosts)  # in their present lives
 
-    def asked(self, host: int) -> None:
+    def expect_reply(self, host: int) -> None:
         """A host is about to be asked for an answer."""
         handle = self._hosts[host]
         life, start = self._runtime.incarnation(handle), self._made[host]
         if start is None or start.life != life:
-            self._made[host] = _Made(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
-            self._pulse[host] = self._question[host] = None
+            self._made[host] = _Start(life, self._runtime.call(handle, "ready"), monotonic() + _STARTING)
+            self._heartbeat[host] = self._question[host] = None
         if not self._owed[host]:
             self._heard[host] = monotonic()
         self._owed[host] += 1
@@ -115,21 +118,23 @@ class HostMonitor:
             if sum(done) >= at_least or (end is not None and now >= end):
                 return done
 
-    def _waited(self, answers: Sequence[Ref], pulses: Sequence[Ref], at_least: int, timeout: float | None) -> list[Ref]:
-        """Which answers are there, once so many are, or a pulse has come, or time has passed: nobody who answers waits for one who does
+    def _waited(
+        self, answers: Sequence[Ref], heartbeats: Sequence[Ref], at_least: int, timeout: float | None
+    ) -> list[Ref]:
+        """Which answers are there, once so many are, or a heartbeat has come, or time has passed: nobody who answers waits for one who does
         not say how it is."""
-        if not pulses:
+        if not heartbeats:
             return self._runtime.wait(answers, at_least=at_least, timeout=timeout)[0]
         there = self._runtime.wait(answers, at_least=0, timeout=0.0)[0]
         if len(there) >= at_least:
             return there
-        return self._runtime.wait([*answers, *pulses], at_least=len(there) + 1, timeout=timeout)[0]
+        return self._runtime.wait([*answers, *heartbeats], at_least=len(there) + 1, timeout=timeout)[0]
 
     def _open(self, hosts: Collection[int]) -> list[Ref]:
-        """The pulses that these hosts were asked for and have not given."""
+        """The heartbeats that these hosts were asked for and have not given."""
         return [question.answer for host in hosts if (question := self._asked_for(host)) is not None]
 
-    def _asked_for(self, host: int) -> _Question | None:
+    def _asked_for(self, host: int) -> _HeartbeatRequest | None:
         question = self._question[host]
         return None if question is None or question.since <= self._heard[host] else question
 
@@ -152,22 +157,24 @@ class HostMonitor:
 
     def _is_stuck(self, host: int, look: float) -> bool:
         """Whether it has made no step since it was looked at last, or does not say so in time. Does not wait: where it is late, it is asked
-        for its pulse, which comes. look: when it was to be looked at."""
+        for its heartbeat, which comes. look: when it was to be looked at."""
         question, now = self._asked_for(host), monotonic()
         if question is None:
             if now < look or now < self._limit(host):
                 return False
-            patience = max(_PULSE, self._deadline or 0.0)  # a long step may hold up the thread that answers
-            question = self._question[host] = _Question(self._runtime.pulse(self._hosts[host]), now, now + patience)
-        before = self._pulse[host]
+            patience = max(_HEARTBEAT_SECONDS, self._deadline or 0.0)  # a long step may hold up the thread that answers
+            question = self._question[host] = _HeartbeatRequest(
+                self._runtime.heartbeat(self._hosts[host]), now, now + patience
+            )
+        before = self._heartbeat[host]
         try:
-            self._pulse[host] = _told(self._runtime, question.answer)
+            self._heartbeat[host] = _result_or_none(self._runtime, question.answer)
         except TimeoutError:
             return now >= question.until  # its process does not run
         except PartDied:  # it is over, and made again where its answer is looked at
             self._heard[host] = monotonic()
             return False
-        if self._pulse[host] == before:
+        if self._heartbeat[host] == before:
             return True
         self._heard[host] = monotonic()
         return False
@@ -188,11 +195,11 @@ class HostMonitor:
             )
 
 
-def _told(runtime: Runtime, answer: Ref) -> Any:
+def _result_or_none(runtime: Runtime, answer: Ref) -> Any:
     """What has come. Raises TimeoutError if nothing has."""
     if not runtime.wait([answer], at_least=0, timeout=0.0)[0]:
         raise TimeoutError
-    return runtime.get(answer, timeout=_PULSE)
+    return runtime.get(answer, timeout=_HEARTBEAT_SECONDS)
 
 
 Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
@@ -201,7 +208,7 @@ some are lost."""
 ProgressCallback: TypeAlias = Callable[[int], None]
 """Is told now and then, while a request of whole episodes is played, how many of them have ended. What it raises ends that."""
 
-_HEARD = 0.5  # seconds between two times that it is told
+_REPORT_SECONDS = 0.5  # seconds between two times that it is told
 _BRIEF = 0.2  # seconds that a host may take then to say how it is
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 _IDLE_CLOSING = 300.0  # and the others, where no deadline says it
@@ -217,7 +224,7 @@ class _PartialResult:
     left: Ref = None  # trajectories that stay with the runtime
     serving: Serving | None = None  # its inference server
     episodes: int = 0  # of its share that have ended, as it said last
-    question: Ref = None  # a pulse that it was asked for
+    question: Ref = None  # a heartbeat that it was asked for
     answered: bool = False
 
 
@@ -235,7 +242,7 @@ class _EndlessWarning:
             self._warn(endless(self._spec, unended, self._num_envs))
 
 
-class _Within:
+class _StepReporter:
     """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended, and if none does."""
 
     def __init__(self, unended: Callable[[int], None]) -> None:
@@ -245,9 +252,9 @@ class _Within:
         self._next = 0.0
 
     @contextmanager
-    def told(self, hear: ProgressCallback | None) -> Iterator[None]:
+    def reporting_to(self, hear: ProgressCallback | None) -> Iterator[None]:
         """Who is told meanwhile."""
-        self._hear, self._next = hear, monotonic() + _HEARD
+        self._hear, self._next = hear, monotonic() + _REPORT_SECONDS
         try:
             yield
         finally:
@@ -256,7 +263,7 @@ class _Within:
     def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
         """Between two steps."""
         if (now := monotonic()) >= self._next:
-            self._next = now + _HEARD
+            self._next = now + _REPORT_SECONDS
             ended, unended = standing()
             self._unended(unended)
             if self._hear is not None:
@@ -320,15 +327,15 @@ class RolloutManager:
         """The task slot to play matches in."""
         self.profile = profile or Timings()
         self._runtime = runtime
-        self._shards = shards_of(num_envs, shards)
-        self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(KEPT, most=files_to_keep())
+        self._shards = split_envs(num_envs, shards)
+        self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(CACHE_BYTES, most=files_to_keep())
         self._open: list[Pending] = []  # requests that were started, and neither taken nor forgotten
         self._unwanted: list[PendingReply] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
         self._endless = _EndlessWarning(warn, spec, self._shards[0].num_envs)
-        self._within = _Within(self._endless)
-        self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in shards_of(shards, hosts)]
+        self._within = _StepReporter(self._endless)
+        self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in split_envs(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
             runtime.spawn(
@@ -346,7 +353,7 @@ class RolloutManager:
                 ),
                 resources=resources,
                 restarts=restarts,
-                pulse=True,
+                heartbeat=True,
                 name=self._names[k],
             )
             for k, block in enumerate(self._blocks)
@@ -397,7 +404,7 @@ class RolloutManager:
         self._sent.trim(len(policies))
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
-        with self._within.told(hear):
+        with self._within.reporting_to(hear):
             partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
         self._open.append(pending)
@@ -408,13 +415,13 @@ class RolloutManager:
     ) -> _PartialResult:
         handle = self._hosts[host]
         runtime, life = self._runtime, self._runtime.incarnation(handle)
-        self._watch.asked(host)
+        self._watch.expect_reply(host)
         serving = self._servers.serving(host) if self._servers else None
         arguments = task_slot, request, sent, serving.peer if serving else None
         if not self._leave or request.learner is None:
             return _PartialResult(host, runtime.call(handle, "play", *arguments), life, serving=serving)
         left = runtime.call(handle, "collect", *arguments)
-        return _PartialResult(host, runtime.call(handle, "told"), life, left, serving)
+        return _PartialResult(host, runtime.call(handle, "collected_rollouts"), life, left, serving)
 
     def finish(
         self, pending: Pending, *, receive: Receive | None = None, hear: ProgressCallback | None = None
@@ -512,7 +519,7 @@ class RolloutManager:
         answers: dict[int, list[Rollout]] = {}
         while left := [partial for partial in partials if partial.host not in answers]:
             owed = [PendingReply(partial.host, partial.answer) for partial in left]
-            done = self._watch.wait(owed, timeout=None if look is None else _HEARD)
+            done = self._watch.wait(owed, timeout=None if look is None else _REPORT_SECONDS)
             if look is not None and not any(done):
                 look()
             for partial in [partial for partial, is_done in zip(left, done, strict=True) if is_done]:
@@ -552,16 +559,16 @@ class RolloutManager:
     def _ask_how_far(self, partial: _PartialResult) -> None:
         """Of a host that has not answered yet. One that is in a long step is not asked a second time before it has said how it is."""
         if partial.question is None:
-            partial.question = self._runtime.pulse(self._hosts[partial.host])
+            partial.question = self._runtime.heartbeat(self._hosts[partial.host])
         try:
-            pulse = self._runtime.get(partial.question, timeout=_BRIEF)
+            heartbeat = self._runtime.get(partial.question, timeout=_BRIEF)
         except TimeoutError:
             return
         except PartDied:  # as will show where its answer is waited for
-            pulse = None
-        partial.question, partial.episodes = None, 0 if pulse is None else int(pulse[0])
-        if pulse is not None:
-            self._endless(int(pulse[1]))
+            heartbeat = None
+        partial.question, partial.episodes = None, 0 if heartbeat is None else int(heartbeat[0])
+        if heartbeat is not None:
+            self._endless(int(heartbeat[1]))
 
     def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
@@ -577,18 +584,21 @@ class RolloutManager:
         try:
             return receive(left)
         except PartDied:
-            pulses = [self._runtime.pulse(self._hosts[partial.host]) for partial in pending.partials]
-            self._runtime.wait(pulses, at_least=len(pulses), timeout=_PULSE)
-            died = [self._has_died(partial, pulse) for partial, pulse in zip(pending.partials, pulses, strict=True)]
+            heartbeats = [self._runtime.heartbeat(self._hosts[partial.host]) for partial in pending.partials]
+            self._runtime.wait(heartbeats, at_least=len(heartbeats), timeout=_HEARTBEAT_SECONDS)
+            died = [
+                self._has_died(partial, heartbeat)
+                for partial, heartbeat in zip(pending.partials, heartbeats, strict=True)
+            ]
             if not any(died):  # of all: each has to be noticed
                 raise
             return None
 
-    def _has_died(self, partial: _PartialResult, pulse: Ref) -> bool:
+    def _has_died(self, partial: _PartialResult, heartbeat: Ref) -> bool:
         """Whether another life has taken the place of the one that played this. Raises PartDied if none is left."""
         handle = self._hosts[partial.host]
         try:
-            _told(self._runtime, pulse)
+            _result_or_none(self._runtime, heartbeat)
         except TimeoutError:
             pass  # its process is frozen, and what it left is still there
         except PartDied:
@@ -635,8 +645,8 @@ def _owed(pending: Pending) -> list[PendingReply]:
 
 def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:
     """One host in this process around a vector that exists already."""
-    return RolloutManager(runtime, _made_already, spec=env.spec, num_envs=env.num_envs, ready=env)
+    return RolloutManager(runtime, _is_started, spec=env.spec, num_envs=env.num_envs, ready=env)
 
 
-def _made_already(*, num_envs: int) -> VectorEnv:
+def _is_started(*, num_envs: int) -> VectorEnv:
     raise AssertionError(f"the vector of {num_envs} environments was given")

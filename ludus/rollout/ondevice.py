@@ -74,11 +74,11 @@ class SeatAssignment:
         seats_in_turn, players = request.seats, torch.arange(num_players, device=device)
         environments = torch.arange(num_envs, device=device)
         self.seat = to_device(np.array(seats_in_turn), device)[environments % len(seats_in_turn)]
-        self.mine = self.seat[:, None] == players
+        self.is_learner = self.seat[:, None] == players
         present = set(seats_in_turn[:num_envs])
         if request.together:
             self.seat, present = torch.full_like(self.seat, seats_in_turn[0]), set(seats_in_turn)
-            self.mine = to_device(np.isin(np.arange(num_players), seats_in_turn), device).expand(num_envs, -1)
+            self.is_learner = to_device(np.isin(np.arange(num_players), seats_in_turn), device).expand(num_envs, -1)
         self.learners = sorted(present)
         alone = present if request.together or len(present) == 1 else set()
         self.others = [p for p in range(num_players) if p not in alone]
@@ -91,7 +91,7 @@ class SeatAssignment:
         for f, factor in enumerate(factors):
             self._factor[list(factor.seats)] = f
         free_seats = [[p for p in factor.seats if p not in always(request)] for factor in factors]
-        self._needed = [(~self.mine[:, seats]).any(1) for seats in free_seats]
+        self._needed = [(~self.is_learner[:, seats]).any(1) for seats in free_seats]
         self.load(request)
 
     def load(self, request: RolloutRequest) -> None:
@@ -117,7 +117,7 @@ class SeatAssignment:
             sampled_policies[:, self._factor[p], p] if p in self.others else self.policy[:, p]
             for p in range(sampled_policies.shape[2])
         ]
-        policy = torch.where(self.mine, LEARNER, torch.stack(columns, 1))
+        policy = torch.where(self.is_learner, LEARNER, torch.stack(columns, 1))
         entry = torch.where(torch.stack(self._needed, 1), entry, -1)
         self.policy = policy if where is None else torch.where(where[:, None], policy, self.policy)
         self.entry = entry if where is None else torch.where(where[:, None], entry, self.entry)
@@ -163,7 +163,7 @@ class PolicyTables:
         self._game: Enumeration = spec.enumeration
         self._learner, self._opponent = learner, opponent
         self._base = covered(spec.enumeration, seats).start
-        self.logp = self._theirs = self._below = self._first = torch.empty(0)
+        self.logp = self._opponent_tables = self._below = self._first = torch.empty(0)
         self._loaded: tuple[object, ...] = ()
 
     def load(self, seats: SeatAssignment) -> None:
@@ -171,7 +171,7 @@ class PolicyTables:
         if self._loaded != (loaded := (seats.refs, seats.plays)):
             self._load_others(seats)
             self._loaded = loaded
-        self._below = torch.cat([thresholds(self.logp.exp()), self._theirs])
+        self._below = torch.cat([thresholds(self.logp.exp()), self._opponent_tables])
 
     def _load_others(self, seats: SeatAssignment) -> None:
         """Behind the learner's rows."""
@@ -183,7 +183,7 @@ class PolicyTables:
             parts.append(self._opponent.table(seats.refs[k - 1], p))
             first[k, p] = at - self._game.offset[p]
             at += len(parts[-1])
-        self._theirs = thresholds(to_device(np.concatenate(parts), device))
+        self._opponent_tables = thresholds(to_device(np.concatenate(parts), device))
         self._first = to_device(first, device)
 
     def act(self, timestep: DeviceTimestep, seats: SeatAssignment, generator: Stream) -> DeviceActions:
@@ -250,7 +250,7 @@ _PATIENCE = 10_000  # steps without a decision of the learner
 class _Pending:
     """The last decision of each slot [C, …], where its reward has not come yet: bool[C]."""
 
-    there: Tensor
+    is_waiting: Tensor
     columns: Mapping[str, Tensor]
 
 
@@ -284,9 +284,9 @@ class DevicePlay:
         while (ahead := steps.ahead()) > 0:
             for _ in range(ahead):
                 answer = self._players.act(timestep, seats, self._generator)
-                steps.acted(timestep, answer)
+                steps.record_actions(timestep, answer)
                 timestep = self.env.step(answer.actions)
-                steps.came(timestep, seats, self._episode)
+                steps.record_result(timestep, seats, self._episode)
                 self._episode = self._episode + timestep.over
                 if not once:
                     seats.draw(self._generator, timestep.over)
@@ -331,11 +331,11 @@ class _Steps:
         self._request, self._spec, self._once, self._first = request, spec, once, first
         self._players = seats.learners
         agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
-        self._mine = torch.cat([seats.mine[:, p, None].expand(-1, agents[p]) for p in self._players], 1)
+        self._is_learner = torch.cat([seats.is_learner[:, p, None].expand(-1, agents[p]) for p in self._players], 1)
         self._slots = tuple(p for p in self._players for _ in range(agents[p]))
         self._columns: dict[str, list[Tensor]] = {}
         self._due: list[Tensor] = []  # bool[E, all agents]
-        self._told: list[Tensor] = []  # float64[E, …] of episodes: over, terminated, length, which, returns, entries
+        self._records: list[Tensor] = []  # float64[E, …] of episodes: over, terminated, length, which, returns, entries
         self._seat = seats.seat
         playing = self._players if request.together else self._players[:1]
         self._playing = sum(agents[p] for p in playing)  # of the learner's agents in one environment
@@ -346,7 +346,7 @@ class _Steps:
     def ahead(self) -> int:
         """How many steps to make now; 0: it is enough."""
         request, num_steps, longest = self._request, len(self._due), self._spec.max_decisions
-        if num_steps and self._mine.device.type == "meta":  # nothing is ever over there
+        if num_steps and self._is_learner.device.type == "meta":  # nothing is ever over there
             return 0
         if request.unit == "episodes":
             if not num_steps:
@@ -364,7 +364,7 @@ class _Steps:
         missing = max(0, request.amount - decided)
         return -(-missing * num_steps // decided) if decided else _AHEAD
 
-    def acted(self, timestep: DeviceTimestep, answer: DeviceActions) -> None:
+    def record_actions(self, timestep: DeviceTimestep, answer: DeviceActions) -> None:
         """In this timestep."""
         slots, own_slots = timestep.slots, [timestep.slots[p] for p in self._players]
         self._due.append(torch.cat([side.due for side in slots], 1))
@@ -374,11 +374,11 @@ class _Steps:
         self._keep("action", [answer.actions[p] for p in self._players])
         if answer.logp is not None:
             self._keep("logp", [answer.logp[p] for p in self._players])
-        self._columns.setdefault("row", []).append(torch.cat([side.due for side in own_slots], 1) & self._mine)
+        self._columns.setdefault("row", []).append(torch.cat([side.due for side in own_slots], 1) & self._is_learner)
         if timestep.state is not None and self._request.state:
             self._keep("state", [self._of_slots(timestep.state)])
 
-    def came(self, timestep: DeviceTimestep, seats: SeatAssignment, episode: Tensor) -> None:
+    def record_result(self, timestep: DeviceTimestep, seats: SeatAssignment, episode: Tensor) -> None:
         """What the actions led to. episode int64[E]: which one it was of each environment."""
         own_slots = [timestep.slots[p] for p in self._players]
         for name in ("due", "reward", "ended", "terminated"):
@@ -388,11 +388,13 @@ class _Steps:
         if timestep.final_state is not None and self._request.state:
             self._keep("final_state", [self._of_slots(timestep.final_state)])
         over = timestep.over
-        self._keep("over", [over[:, None].expand(-1, self._mine.shape[1])])
+        self._keep("over", [over[:, None].expand(-1, self._is_learner.shape[1])])
         numbers = [each.double()[:, None] for each in (over, timestep.terminated, timestep.length, episode)]
         row = torch.cat([*numbers, timestep.returns.double(), seats.entry.double()], 1)
-        self._told = (
-            [torch.where(over[:, None], row, self._told[0])] if self._once and self._told else [*self._told, row]
+        self._records = (
+            [torch.where(over[:, None], row, self._records[0])]
+            if self._once and self._records
+            else [*self._records, row]
         )
 
     def _keep(self, name: str, parts: Sequence[Any]) -> None:
@@ -400,12 +402,12 @@ class _Steps:
         self._columns.setdefault(name, []).append(torch.cat(list(parts), 1))
 
     def _of_slots(self, state: Tensor) -> Tensor:
-        return state[:, None].expand(-1, self._mine.shape[1], *state.shape[1:])
+        return state[:, None].expand(-1, self._is_learner.shape[1], *state.shape[1:])
 
     @property
     def _over(self) -> Tensor:
         """How many episodes have ended."""
-        return torch.stack([row[:, 0] for row in self._told]).sum()
+        return torch.stack([row[:, 0] for row in self._records]).sum()
 
     # ------------------------------------------------------------------------------------------ what is made of it
 
@@ -421,7 +423,7 @@ class _Steps:
             columns = {name: torch.cat([self._before(name, column)[None], column]) for name, column in columns.items()}
         at, row = _closed(columns["row"], columns["due"] | columns["ended"])
         until = at
-        if self._mine.shape[1] > 1:
+        if self._is_learner.shape[1] > 1:
             until, _ = _closed(columns["row"], columns["due"] | columns["over"])
         reward, ended, terminated = (columns[name].gather(0, at) for name in ("reward", "ended", "terminated"))
         numbers = [row.sum(), (row & ended).sum(), (row & ended & ~terminated).sum()]
@@ -457,7 +459,7 @@ class _Steps:
 
     def _sums(self) -> list[Tensor]:
         """`EpisodeSums`, on the device."""
-        players, rows = self._spec.num_players, torch.stack(self._told)
+        players, rows = self._spec.num_players, torch.stack(self._records)
         over, length, returns = rows[..., 0] > 0, rows[..., 2], rows[..., 4 : 4 + players]
         seat = self._seat[None].expand(len(rows), -1)[..., None]
         own_returns = returns.gather(2, seat)[..., 0]
@@ -474,7 +476,7 @@ class _Steps:
     def _before(self, name: str, column: Tensor) -> Tensor:
         """A row ahead of the others: of decisions that waited for their rewards; nothing came of them then."""
         assert self._first is not None
-        waiting = self._first.there if name == "row" else self._first.columns.get(name)
+        waiting = self._first.is_waiting if name == "row" else self._first.columns.get(name)
         return torch.zeros_like(column[0]) if waiting is None else waiting
 
     def _waiting(
@@ -495,7 +497,7 @@ class _Steps:
     def episodes(self, first: int, count: int) -> EpisodeResults:
         """So many that have ended, in one transfer. first: what their indices count from."""
         players, envs = self._spec.num_players, len(self._seat)
-        records = torch.stack(self._told).flatten(0, 1)
+        records = torch.stack(self._records).flatten(0, 1)
         where = placed_where(records[:, 0] > 0, count)
         places = torch.stack([where % envs, self._seat[where % envs]], 1).double()
         rows = to_numpy(torch.cat([places, records[where, 1:]], 1))

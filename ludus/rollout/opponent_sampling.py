@@ -43,12 +43,12 @@ class OpponentSampler:
         self.seat = np.full(num_envs, LEARNER, np.int8)
         if request.learner is not None:
             self.seat[:] = np.array(request.seats, np.int8)[shard.environments % len(request.seats)]
-        self.mine = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
+        self.is_learner = self.seat[None, :] == np.arange(num_players, dtype=np.int8)[:, None]
         if request.together:
             self.seat[:] = request.seats[0]
-            self.mine[:] = np.isin(np.arange(num_players), request.seats)[:, None]
-        self.learners = [p for p, row in enumerate(self.mine) if row.any()]
-        self.others = [p for p, row in enumerate(self.mine) if not row.all()]
+            self.is_learner[:] = np.isin(np.arange(num_players), request.seats)[:, None]
+        self.learners = [p for p, row in enumerate(self.is_learner) if row.any()]
+        self.others = [p for p, row in enumerate(self.is_learner) if not row.all()]
         self.shared = set(self.learners) & set(self.others)
         if request.planned is not None:  # an environment plays one episode, so nobody is drawn for a second one
             self.others = []
@@ -61,7 +61,7 @@ class OpponentSampler:
 
     def adopt(self, last: OpponentSampler) -> None:
         """Go on with the open episodes of the last request: what was drawn for them stays (invariant 1)."""
-        if not np.array_equal(self.mine, last.mine) or self.entry.shape != last.entry.shape:
+        if not np.array_equal(self.is_learner, last.is_learner) or self.entry.shape != last.entry.shape:
             raise ScenarioError(
                 "a request that carries on has other seats, or another number of opponent factors, than the request before it; "
                 "give the same ones, or carry_on=False."

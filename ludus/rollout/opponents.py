@@ -21,7 +21,7 @@ class AdaptiveOpponents:
 
     def __init__(self, opponents: Opponents) -> None:
         """Raises UnknownName or ConfigError for a rule that there is not."""
-        self._start = start_of(opponents)
+        self._start = initial_mixture(opponents)
         self._rules: list[Rule] = []  # of each group
         self._moves_live = False
         self._groups: list[list[int]] = []  # factors that are moved as one
@@ -70,7 +70,9 @@ class AdaptiveOpponents:
             if len(movable) < 2:
                 continue
             self._sums[k] += self._meant(k, len(movable))
-            results = evidence_of(episodes, [self._start.factors[f].seats for f in group], group, self._size(group))
+            results = opponent_results(
+                episodes, [self._start.factors[f].seats for f in group], group, self._size(group)
+            )
             results = OpponentResults(
                 results.played[movable], results.value[movable], results.won[movable], results.earned[movable]
             )
@@ -146,13 +148,13 @@ class AdaptiveOpponents:
         return tuple(factors)
 
 
-def evidence_of(
+def opponent_results(
     episodes: EpisodeResults, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int
 ) -> OpponentResults:
     """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
     that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
-    own_returns = episodes.earned
+    own_returns = episodes.learner_returns
     best = episodes.returns.max(axis=1, initial=-np.inf)
     shared = (episodes.returns == best[:, None]).sum(axis=1) > 1
     score = np.where(own_returns == best, np.where(shared, 0.5, 1.0), 0.0)
@@ -174,12 +176,12 @@ def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.
     return np.asarray((values * where).sum(axis=1) / np.maximum(where.sum(axis=1), 1))
 
 
-def start_of(opponents: Opponents) -> Mixture:
+def initial_mixture(opponents: Opponents) -> Mixture:
     """What a task begins with."""
     return opponents.start if isinstance(opponents, AdaptiveMixture) else opponents
 
 
 def live_refs(opponents: Opponents) -> tuple[PolicyRef, ...]:
     """The live refs, each once."""
-    refs = (ref for factor in start_of(opponents).factors for entry in factor.entries for ref in entry)
+    refs = (ref for factor in initial_mixture(opponents).factors for entry in factor.entries for ref in entry)
     return tuple(dict.fromkeys(ref for ref in refs if ref.version is None))

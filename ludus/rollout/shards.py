@@ -57,7 +57,7 @@ def whole(num_envs: int) -> Shard:
     return Shard(0, 1, 0, num_envs, num_envs)
 
 
-def shards_of(num_envs: int, count: int) -> tuple[Shard, ...]:
+def split_envs(num_envs: int, count: int) -> tuple[Shard, ...]:
     """`num_envs` environments in `count` shards, whose sizes differ by one at most. Raises ScenarioError for more shards than that."""
     if not 1 <= count <= num_envs:
         raise ScenarioError(

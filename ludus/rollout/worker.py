@@ -375,13 +375,13 @@ class RolloutWorker:
         quota = self._clocks.restart(request)
         if request.learner is not None:
             recall = self._recall(sampler)
-            self._writer.begin(request.learner, sampler.mine, extras=request.extras, recall=recall)
+            self._writer.begin(request.learner, sampler.is_learner, extras=request.extras, recall=recall)
         everyone = np.arange(envs, dtype=np.int32)
         sampler.draw(everyone, self._clocks.episode)
         for p, agents in enumerate(self._agents):
-            policy = np.where(sampler.mine[p], sampler.acting(p, self._clocks.index), sampler.policy[:, p]).astype(
-                np.int32
-            )
+            policy = np.where(
+                sampler.is_learner[p], sampler.acting(p, self._clocks.index), sampler.policy[:, p]
+            ).astype(np.int32)
             self.bank.bind(p, np.arange(envs * agents, dtype=np.int32), np.repeat(policy, agents))
         timestep = self._played.reset(self._seeds(request), episodes=quota)
         self._observe(sampler, log, run, timestep)
@@ -412,10 +412,10 @@ class RolloutWorker:
         )
         recall = self._recall(sampler)
         self._writer.begin(
-            request.learner, sampler.mine, extras=request.extras, states=states, recall=recall, carry_on=True
+            request.learner, sampler.is_learner, extras=request.extras, states=states, recall=recall, carry_on=True
         )
         for p in range(len(self._agents)):
-            environments = np.flatnonzero(sampler.mine[p]).astype(np.int32)
+            environments = np.flatnonzero(sampler.is_learner[p]).astype(np.int32)
             policy = self._per_agent(p, sampler.acting(p, self._clocks.index[environments]))
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
@@ -452,7 +452,7 @@ class RolloutWorker:
         highest = max(int(np.max(some, initial=-1)) for some in ids)
         counters = run.counters(log, self.env)
         if run.counted is not None and run.request.unit == "episodes":
-            episodes, trajectories = self._that_count(run.counted, run.request, episodes, trajectories)
+            episodes, trajectories = self._counted_only(run.counted, run.request, episodes, trajectories)
             counters["episodes"] = len(episodes.index)
             counters["learner_decisions"] = 0 if trajectories is None else trajectories.num_rows
         if trajectories is not None and run.request.processing:
@@ -494,7 +494,7 @@ class RolloutWorker:
 
         return processed(trajectories, request.processing, env=self.env.spec, stream=stream)
 
-    def _that_count(
+    def _counted_only(
         self,
         counted: NDArray[np.int64],
         request: RolloutRequest,
@@ -547,7 +547,7 @@ class RolloutWorker:
             return self._planned.take(environment, width)
         noise = self._noise.take(len(due.slot), width)
         if request.place and player in sampler.learners:
-            np.copyto(noise[:, 0], self._place[environment], where=sampler.mine[player, environment])
+            np.copyto(noise[:, 0], self._place[environment], where=sampler.is_learner[player, environment])
         return noise
 
     def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: ActionRequests, act: PolicyOutput) -> None:
@@ -589,7 +589,7 @@ class RolloutWorker:
         self.episodes = log.count
         if sampler.varies:
             for p in sampler.learners:
-                own = environments[sampler.mine[p, environments]]
+                own = environments[sampler.is_learner[p, environments]]
                 if len(own):
                     policy = self._per_agent(p, sampler.acting(p, self._clocks.index[own]))
                     self.bank.bind(p, self._slots(p, own), policy)
@@ -597,7 +597,7 @@ class RolloutWorker:
             return
         sampler.draw(environments, self._clocks.episode)
         for p in sampler.others:
-            others = environments[~sampler.mine[p, environments]] if p in sampler.shared else environments
+            others = environments[~sampler.is_learner[p, environments]] if p in sampler.shared else environments
             if len(others):
                 self.bank.bind(p, self._slots(p, others), self._per_agent(p, sampler.policy[others, p]))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ludus.backend.device import cards
+from ludus.backend.device import gpu_count
 from ludus.core.errors import RunWarning
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
@@ -23,13 +23,13 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import spawn_shards
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import shards_of
+from ludus.rollout.shards import split_envs
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History, Interrupted
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import check_vector, require_sendable
 from ludus.runs.task_runner import TaskRunner
-from ludus.runtime.base import Runtime, parts_of
+from ludus.runtime.base import Runtime, known_parts
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import Observer, Observers, RunInfo
 from ludus.storage.policy_files import PolicyFiles
@@ -41,12 +41,12 @@ from ludus.training.remote_trainer import Trainers
 from ludus.training.training import TrainingParts
 
 
-def first_shard(scenario: Scenario) -> tuple[VectorEnv, GameFacts]:
+def build_first_shard(scenario: Scenario) -> tuple[VectorEnv, GameFacts]:
     """(The environments of the first shard, what their game is): they play, if this is the process to play in."""
-    return scenario.env.make_described(num_envs=shards_of(scenario.env.num_envs, scenario.shards)[0].num_envs)
+    return scenario.env.make_described(num_envs=split_envs(scenario.env.num_envs, scenario.shards)[0].num_envs)
 
 
-def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
+def scored_spec(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     """The game as matches count it: rewards that only learners are paid change what returns there are, and whether they sum to zero."""
     scored = scenario.env.scored
     if scored is scenario.env:
@@ -56,13 +56,13 @@ def as_counted(scenario: Scenario, env: EnvSpec) -> EnvSpec:
     return replace(env, utility_range=vector.spec.utility_range, zero_sum=vector.spec.zero_sum)
 
 
-def checked(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:
+def validated_env(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:
     """(The environments of the first shard, the game as matches count it, what it is) of a scenario that can run, or go on after a
     generation. Raises what the checks raise; then the environments are closed."""
     require_sendable(scenario)
-    env, game = first_shard(scenario)
+    env, game = build_first_shard(scenario)
     with closed_on_error(env):
-        counted = as_counted(scenario, env.spec)
+        counted = scored_spec(scenario, env.spec)
         scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
     return env, counted, game
@@ -209,7 +209,7 @@ def _exact(
     if tree is None or not wanted:
         return None
     device = scenario.runtime.device
-    if device.startswith("cuda") and scenario.runtime.trainers and not cards():  # theirs are on other machines
+    if device.startswith("cuda") and scenario.runtime.trainers and not gpu_count():  # theirs are on other machines
         tell(
             f"runtime.device={device}: the driver's machine has no card, so its CPU computes exact payoffs and exploitability."
         )
@@ -258,7 +258,7 @@ def build_driver(
     runtimes = [runtime] if beside is runtime else [runtime, beside]
     for one in runtimes:
         one.tell = tell
-    control.watch(lambda: [part for one in runtimes for part in parts_of(one)])
+    control.watch(lambda: [part for one in runtimes for part in known_parts(one)])
     rollouts = _rollouts(scenario, runtime, env, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}

@@ -244,9 +244,9 @@ class Control(NullObserver):
         self._order = order
         if order.stop:
             self._stop.request(STOPPED)
-        if pace_of(order) != pace_of(before):
-            self._observer.pace_changed(pace_of(order))
-            self._event("control", pace_of(order) or "at full speed again")
+        if describe_throttle(order) != describe_throttle(before):
+            self._observer.pace_changed(describe_throttle(order))
+            self._event("control", describe_throttle(order) or "at full speed again")
         self._write(now)  # whoever gave the order and sees it taken finds the rest told
 
     # ------------------------------------------------------------------------------------------ what it does
@@ -289,7 +289,7 @@ class Control(NullObserver):
         return (own, *known[:MOST_PARTS])
 
 
-def pace_of(order: LiveOrder) -> str:
+def describe_throttle(order: LiveOrder) -> str:
     """In a few words; empty at full speed."""
     if order.paused:
         return "paused"

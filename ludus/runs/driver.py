@@ -102,11 +102,11 @@ class History:
         for name, count in counters.items():
             self.counters[name] += count
 
-    def response(self, seat: int, earned: float) -> None:
+    def record_response(self, seat: int, earned: float) -> None:
         """What a new response earns in a seat; of several the best one counts."""
         self.responses[seat] = float(np.fmax(self.responses[seat], earned))
 
-    def met(self, seat: int, earned: float) -> None:
+    def record_baseline(self, seat: int, earned: float) -> None:
         """What the strategies of a seat earn where its response was trained, if that is known; without it, in the newest profile."""
         if not np.isnan(earned):
             self.values[seat] = earned
@@ -160,13 +160,13 @@ class Response(NamedTuple):
         return Response(PolicyRef(*state["ref"]), int(state["seat"]), unpack_mixture(state["players"]))
 
 
-def players_of(result: TrainingResult) -> Mixture | None:
+def training_opponents(result: TrainingResult) -> Mixture | None:
     """What a policy was trained against, on average where a rule has moved it; None where somebody was met who was still learning."""
     opponents = result.task.opponents if result.average is None else result.average
     return None if isinstance(opponents, AdaptiveMixture) or live_refs(opponents) else opponents
 
 
-def record_of(
+def generation_record(
     result: EvaluationResult, solution: MetaSolution, *, history: History, mean: Array, seconds: float, solving: float
 ) -> GenerationRecord:
     """mean: float64[P, n_0 … n_(P-1)] payoffs. seconds: of the run so far; solving: of the meta-solver."""
@@ -225,8 +225,8 @@ class Driver:
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
-    _told: float | None = None  # seconds of the run at the last barrier of this session
-    _covered: bool = False  # by a checkpoint: nothing happened since
+    _last_barrier_seconds: float | None = None  # seconds of the run at the last barrier of this session
+    _checkpointed: bool = False  # by a checkpoint: nothing happened since
     _matches: int = 0  # since the last barrier
     _training: Sequence[TrainingTask] = ()  # that are in progress
     _solving: float = float("inf")  # seconds of the last call of the scheduler, in which the meta-solver runs
@@ -255,7 +255,7 @@ class Driver:
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return self._conclusion()
-                self._covered = False
+                self._checkpointed = False
                 for together in _groups(tasks):
                     self._do_all(together)
                     self.control.check(self.parts.profile.rollout_seconds, checkpoint=self._checkpoint_now)
@@ -267,11 +267,11 @@ class Driver:
     def _next_tasks(self) -> Sequence[Task]:
         """Of the scheduler, whose meta-solver may take long: it is watched, and where it is stopped, the scheduler is as it was before."""
         if self._solving < _SOON:
-            return tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
+            return request_tasks(self.scheduler, self.manager.view(), free=self.work.task_slots)
         before = self.scheduler.state_dict()
         try:
             with watched(self._watch):
-                return tasks_of(self.scheduler, self.manager.view(), free=self.work.task_slots)
+                return request_tasks(self.scheduler, self.manager.view(), free=self.work.task_slots)
         except Interrupted:
             self.scheduler.load_state_dict(before)
             raise
@@ -317,7 +317,9 @@ class Driver:
             self.store.generation = task.generation
             self.store.task_started(task)
             self.observer.task_started(task)
-        results = self.work.results(tasks, proceed=self._proceed, hear=self._hear, checkpoint=self.checkpoint)
+        results = self.work.results(
+            tasks, proceed=self._on_iteration, hear=self._on_match_progress, checkpoint=self.checkpoint
+        )
         for result in results:
             self._record(result)
             self.scheduler.on_result(result, self.manager.view())
@@ -327,14 +329,14 @@ class Driver:
                 else:
                     self._after_matches(result)
 
-    def _proceed(self, fraction: float | None, metrics: Metrics) -> None:
+    def _on_iteration(self, fraction: float | None, metrics: Metrics) -> None:
         """Between two iterations."""
         self.observer.task_progress(fraction, metrics)
         self.control.check(self.parts.profile.rollout_seconds)
         if self.stop.requested:
             raise Interrupted
 
-    def _hear(self, fraction: float) -> None:
+    def _on_match_progress(self, fraction: float) -> None:
         """Within a match, which may take minutes."""
         self.observer.task_progress(fraction, {})
         self.control.look()
@@ -344,7 +346,7 @@ class Driver:
     # ------------------------------------------------------------------------------------------ results
 
     def _record(self, result: TaskResult) -> None:
-        self._covered = False
+        self._checkpointed = False
         self.store.task_done(result)
         self.observer.task_done(result)
         if isinstance(result, TrainingResult):
@@ -375,7 +377,7 @@ class Driver:
         what = "response" if task.restricted is None else "meta"
         metrics = {f"{what}/{task.population}/{name}": value for name, value in result.metrics.items()}
         self.store.metrics_recorded("generations", task.generation, metrics)
-        if task.restricted is None and (players := players_of(result)) is not None:
+        if task.restricted is None and (players := training_opponents(result)) is not None:
             history.unmeasured += [Response(result.ref, seat, players).pack() for seat in task.seats]
 
     def _join(self, result: TrainingResult) -> None:
@@ -438,16 +440,16 @@ class Driver:
         float64[P, n_0, …] payoffs."""
         for response in map(Response.unpack, self.history.unmeasured):
             seat, players = response.seat, response.players
-            self.history.response(seat, self.work.value(players.with_seat_fixed(seat, response.ref), seat, mean))
+            self.history.record_response(seat, self.work.value(players.with_seat_fixed(seat, response.ref), seat, mean))
             # In sequence it met those that were added since the last profile was solved.
             if getattr(self.scenario, "order", None) == "sequential":
-                self.history.met(seat, self.work.value(players, seat, mean))
+                self.history.record_baseline(seat, self.work.value(players, seat, mean))
         self.history.unmeasured = []
 
     def _announce(self, result: EvaluationResult, solution: MetaSolution) -> None:
         mean = self._mean()
         self._measure(mean)
-        record = record_of(
+        record = generation_record(
             result,
             solution,
             history=self.history,
@@ -525,17 +527,17 @@ class Driver:
             "exact_payoffs": self._exact_payoffs(),
             "history": self.history.state_dict(self.seconds),
             "trainings": dict(trainings),
-            "kept": dict(self.work.kept),
+            "kept": dict(self.work.learners),
             "profile": self.parts.profile.state_dict(),
         }
         for task, curve in curve_of.items():
             self.store.curve_recorded(task, curve)
-        self._tell_throughput(list(curve_of.values()))
+        self._record_throughput(list(curve_of.values()))
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
         self.named.append(name)
         self.clean()
-        self._covered, self._matches = True, 0
+        self._checkpointed, self._matches = True, 0
         self.control.checkpointed()
 
     def _diagnose_in_progress(self, trainings: Mapping[str, State], curve_of: Mapping[str, Curve]) -> None:
@@ -557,24 +559,24 @@ class Driver:
     def _checkpoint_now(self) -> None:
         """Between tasks one may be taken at any time: nothing of the run depends on it. Within one it may not, as open episodes end at a
         barrier; those of the schedule come by themselves."""
-        if not self._covered:
+        if not self._checkpointed:
             self.checkpoint(self.work.resumed)
 
-    def _tell_throughput(self, trainings: Sequence[Curve]) -> None:
+    def _record_throughput(self, trainings: Sequence[Curve]) -> None:
         """Where the time since the last barrier went. trainings: of the tasks in progress."""
-        before, self._told = self._told, self.seconds
-        wall = self._told - (self.history.seconds if before is None else before)
+        before, self._last_barrier_seconds = self._last_barrier_seconds, self.seconds
+        wall = self._last_barrier_seconds - (self.history.seconds if before is None else before)
         lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
         since_last = self.parts.profile.seconds_since_last()
         steps = {"env_steps": since_last.pop("env_steps", 0.0)}
         seconds = {name: value for name, value in since_last.items() if name.startswith("seconds/")}
         lag = {"lag": float(np.mean(lags))} if lags else {}
-        values = {"seconds": self._told, "wall": wall, **steps, **seconds, **lag}
+        values = {"seconds": self._last_barrier_seconds, "wall": wall, **steps, **seconds, **lag}
         self.store.metrics_recorded("barriers", self.history.checkpoints, values)
 
     def finish(self) -> None:
         """A last barrier, unless nothing happened since the one before it."""
-        if not self._covered:
+        if not self._checkpointed:
             self.checkpoint({})
 
     @property
@@ -601,9 +603,9 @@ class Driver:
         self.scheduler.load_state_dict(state["scheduler"])
         self.work.task_slots = max(self.work.task_slots, self.scheduler.together)
         self.history = History.of_state(state["history"])
-        self.work.resumed, self.work.kept = state["trainings"], state["kept"]
+        self.work.resumed, self.work.learners = state["trainings"], state["kept"]
         self.parts.profile.load_state_dict(state["profile"])
-        self._covered = True
+        self._checkpointed = True
 
 
 def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
@@ -615,7 +617,7 @@ def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
             yield from ([task] for task in some)
 
 
-def tasks_of(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
+def request_tasks(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
     """Its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are not."""
     tasks = scheduler.next_tasks(view, free=free)
     who = f"scheduler {qualified_name(scheduler)}"

@@ -33,7 +33,7 @@ from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
 from ludus.runs.driver import Driver
 from ludus.runs.scenario import AlgorithmChoice, Scenario
-from ludus.schedulers.base import MeetsGiven
+from ludus.schedulers.base import TakesOpponents
 from ludus.storage.run_dirs import find_run, run_name
 from ludus.storage.stored_run import open_run
 
@@ -60,8 +60,8 @@ class ImportedPolicies:
                 lineage=Lineage(start=source),
             )
             driver.work.admit(ref)
-        if isinstance(driver.scheduler, MeetsGiven):
-            driver.scheduler.meet(self.mixture, lacking=self.lacking)
+        if isinstance(driver.scheduler, TakesOpponents):
+            driver.scheduler.set_opponents(self.mixture, lacking=self.lacking)
         driver.checkpoint({})
 
 
@@ -109,14 +109,14 @@ def _file(text: str) -> str:
     return str(wanted.run.file(*named).resolve())
 
 
-def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
-    """What `scenario.given` names, in the game `spec`; None if that is nobody.
+def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
+    """What `scenario.imported` names, in the game `spec`; None if that is nobody.
 
     Raises ConfigError for a name of nobody, ScenarioError for a policy of another game or one that cannot be played or evaluated where it
     is to be, and for a seat that is to have one and has none; PolicyError for a bot that cannot be made; whatever reading runs and files
     raises.
     """
-    if not scenario.given:
+    if not scenario.imported:
         return None
     scheduler = scenario.scheduler(scenario.population(spec))
     opened = lru_cache(maxsize=None)(open_run)
@@ -125,7 +125,7 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
             take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"),
             weight,
         )
-        for text, weight in scenario.given
+        for text, weight in scenario.imported
     ]
     bots = [wanted for wanted, _ in names if wanted.bot]
     if bots and not scenario.meets_bots:
@@ -144,13 +144,13 @@ def read_given(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
     for wanted, weight in names:
         require_same_game(wanted, scenario.env, "this scenario")
         entries.append((wanted, weight, seats_of[wanted] if wanted.bot else policies_of(wanted, spec)))
-    if isinstance(scheduler, MeetsGiven):
-        _require_seats(entries, scheduler.met, spec)
+    if isinstance(scheduler, TakesOpponents):
+        _require_seats(entries, scheduler.opponent_seats, spec)
     elif spec.num_players == 1:
         raise ScenarioError(
             f"opponents were given, and {spec.id} is a task of one player, who meets nobody. Leave them out."
         )
-    return _Members(scenario, spec).given(entries)
+    return _Members(scenario, spec).imported(entries)
 
 
 def _require_seats(
@@ -192,7 +192,7 @@ class _Members:
         self._names: set[tuple[int, str]] = set()
         self._members: list[tuple[PolicyRef, Policy, str]] = []
 
-    def given(self, entries: Sequence[tuple[Wanted, float, NamedSeats]]) -> ImportedPolicies:
+    def imported(self, entries: Sequence[tuple[Wanted, float, NamedSeats]]) -> ImportedPolicies:
         marginals, lacking = {}, []
         for seat, population in enumerate(self._population):
             shares: dict[PolicyRef, float] = {}

@@ -30,14 +30,14 @@ from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
-from ludus.runs.assembly import build_driver, checked
+from ludus.runs.assembly import build_driver, validated_env
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History
-from ludus.runs.imported_policies import ImportedPolicies, read_given, with_files
+from ludus.runs.imported_policies import ImportedPolicies, read_imported, with_files
 from ludus.runs.result import Result, read_result
 from ludus.runs.resumable_run import SCENARIO, ResumableRun, read_run
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_check import unfollowed
+from ludus.runs.scenario_check import unscheduled_warnings
 from ludus.runs.scenario_files import preset_names, to_scenario
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
@@ -76,11 +76,11 @@ def run(
     if stop is not None and request is None:
         changes["stop"] = stop
     scenario = with_files(to_scenario(scenario, overrides, **changes)).with_shards()
-    env, counted, game = checked(scenario)
+    env, counted, game = validated_env(scenario)
     scenario = _of_game(scenario, game)
     name = folder_name(scenario) if name is None else name
     with closed_on_error(env):
-        imported = read_given(scenario, env.spec)
+        imported = read_imported(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
@@ -92,19 +92,19 @@ def run(
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
     with (
         closed_on_error(env),
-        _not_left_empty(folder if run_dir is None and name is None else None),
+        _remove_if_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime, beside),
         Store.create(at, info, locate=files.locate) as store,
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(at / SCENARIO, info.text.encode())
-        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        observers = (observer, tensorboard, control, *spill_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
-        with _closed_here(driver, runtime):
+        with _close_on_error(driver, runtime):
             driver.observer.run_started(info)
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
-            _first_policies(driver, imported)
+            _add_initial_policies(driver, imported)
             result = _finish(driver, driver.run(), folder, report=report)
     _warn(folder, store)
     return result
@@ -131,10 +131,10 @@ def resume(
     scenario, files = _of_game(stored.scenario, stored.info.game), stored.files
     at = files.run_dir = stored.folder.absolute()  # whatever becomes of the working directory while the run goes on
     behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
-    vector, counted, game = checked(scenario, generation=behind)
+    vector, counted, game = validated_env(scenario, generation=behind)
     scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
     with closed_on_error(vector):
-        imported = None if stored.state is not None else read_given(scenario, vector.spec)
+        imported = None if stored.state is not None else read_imported(scenario, vector.spec)
         info = _info(scenario, counted, stored.folder, stored.info.game)
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
             scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
@@ -149,9 +149,9 @@ def resume(
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        observers = (observer, tensorboard, control, *spilling(runtime, observer, store.event))
+        observers = (observer, tensorboard, control, *spill_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, vector, info, store, files, observers, stop, control, beside=beside)
-        with _closed_here(driver, runtime):
+        with _close_on_error(driver, runtime):
             driver.named.extend(stored.named)
             if stored.state is not None:
                 driver.restore(stored.state)
@@ -171,7 +171,7 @@ def resume(
                 store.event("checkpoint", warning, level="warning")
                 driver.observer.message(warning)
             if stored.state is None:
-                _first_policies(driver, imported)
+                _add_initial_policies(driver, imported)
             result = _finish(driver, driver.run(), stored.folder, report=report)
     _warn(stored.folder, store)
     return result
@@ -236,7 +236,7 @@ def _files_hint(error: OSError) -> str:
 
 
 @contextmanager
-def _not_left_empty(folder: Path | None) -> Iterator[None]:
+def _remove_if_empty(folder: Path | None) -> Iterator[None]:
     """Removes a folder that was made for a run which could not begin."""
     try:
         yield
@@ -263,9 +263,9 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
         )
 
 
-def _first_policies(driver: Driver, imported: ImportedPolicies | None) -> None:
+def _add_initial_policies(driver: Driver, imported: ImportedPolicies | None) -> None:
     """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
-    for warning in unfollowed(driver.scenario):
+    for warning in unscheduled_warnings(driver.scenario):
         driver.store.event("schedule", warning, level="warning")
         driver.observer.message(warning)
     env = driver.parts.rollouts.spec
@@ -388,7 +388,7 @@ def _closed_with(driver: Driver) -> list[Any]:
 
 
 @contextmanager
-def _closed_here(driver: Driver, runtime: Runtime) -> Iterator[None]:
+def _close_on_error(driver: Driver, runtime: Runtime) -> Iterator[None]:
     """Closes the parts of a run that fails, where they are in this process: others end with theirs."""
     try:
         yield
@@ -416,13 +416,15 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
 # Tells the user when the runtime's shared memory is full and values go to disk.
 
 
-def spilling(runtime: Runtime, observer: Observer, event: Callable[[str, str], None]) -> list[Spilling]:
+def spill_observers(
+    runtime: Runtime, observer: Observer, event: Callable[[str, str], None]
+) -> list[ObjectStoreSpillObserver]:
     """An observer for a runtime that spills, none for one that has nothing to spill to."""
     spilled = getattr(runtime, "spilled", None)
-    return [] if spilled is None else [Spilling(spilled, observer=observer, event=event)]
+    return [] if spilled is None else [ObjectStoreSpillObserver(spilled, observer=observer, event=event)]
 
 
-class Spilling(NullObserver):
+class ObjectStoreSpillObserver(NullObserver):
     """Looks after every generation, and says so the first time and whenever twice as much has gone to disk."""
 
     def __init__(self, spilled: Callable[[], int], *, observer: Observer, event: Callable[[str, str], None]) -> None:

@@ -84,7 +84,7 @@ class AdaptivePayoffs(Config):
                 "Set it to 0, so that the budget alone ends the evaluation."
             )
 
-    def made(self) -> Goal | None:
+    def build_goal(self) -> Goal | None:
         """The goal; None: that of the meta-strategy, which needs to know the rest."""
         return ResponseGraph(confidence=self.confidence) if self.goal == "ranking" else None
 
@@ -126,7 +126,7 @@ class Evaluation(Config):
         """What decides which matches are played. solver: whose solutions it looks at."""
         if self.adaptive is None:
             return AllMissing()
-        options = {**self.adaptive.model_dump(), "goal": self.adaptive.made()}
+        options = {**self.adaptive.model_dump(), "goal": self.adaptive.build_goal()}
         return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
     def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:

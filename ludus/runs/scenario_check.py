@@ -12,7 +12,7 @@ from ludus.algorithms.common.base import Algorithm, ChecksStart, Learner, Learne
 from ludus.algorithms.common.device_policy import learns_in_place
 from ludus.algorithms.common.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.algorithms.common.schedule import Schedule
-from ludus.backend.device import HasPlacement, cards, describe_device
+from ludus.backend.device import HasPlacement, describe_device, gpu_count
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
 from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
@@ -97,7 +97,7 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
         raise ScenarioError(
             f"{option}, of all members, and {scenario.kind} asks for few of them. Leave it out{instead}."
         )
-    may = "may " if runtime.device == "auto" and cards() else ""  # large networks do
+    may = "may " if runtime.device == "auto" and gpu_count() else ""  # large networks do
     if scenario.has_children and (may or runtime.device.startswith("cuda")):
         raise ScenarioError(
             f"{option}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where "
@@ -162,7 +162,7 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 
 
-def places(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
+def learner_placements(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
     """Where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them does."""
     algorithms, place_of = scenario.who_learns(scenario.population(env)), dict[str, str]()
     for assigned in algorithms.assigned(env):
@@ -225,7 +225,7 @@ def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
         learned.check_recorded(scenario.env.played.model_dump(mode="json"))
 
 
-def unfollowed(scenario: Scenario) -> Iterator[str]:
+def unscheduled_warnings(scenario: Scenario) -> Iterator[str]:
     """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
     checked = list[Algorithm]()
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):

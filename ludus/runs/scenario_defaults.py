@@ -94,7 +94,7 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
         return scenario
     for part in (scenario.algorithm, *scenario.algorithms.values()):
         require(part, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
-    env = spec_of(scenario.env) if env is None else env
+    env = env_spec(scenario.env) if env is None else env
     if names := numbered(scenario, PlayerNames.of(env), scenario.population(env)):
         scenario = changed(scenario, names)
     parts = _algorithms(scenario, env)
@@ -129,7 +129,7 @@ def changed(scenario: AnyScenario, values: Mapping[str, Any]) -> AnyScenario:
     return type(scenario)(**{**explicit, **values})
 
 
-def spec_of(environment: Environment) -> EnvSpec:
+def env_spec(environment: Environment) -> EnvSpec:
     """What the environment is: one of it is made. Raises what making it raises."""
     if isinstance(environment.source, UserEnvObject):  # which is as many environments as it is
         env = environment.make()

@@ -21,7 +21,7 @@ from ludus.core.parts import resolve_name
 from ludus.envs.config import Environment, with_import
 from ludus.envs.families import FAMILIES, is_openspiel_game
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_defaults import changed, complete, spec_of
+from ludus.runs.scenario_defaults import changed, complete, env_spec
 from ludus.runs.scenario_kinds import SCENARIOS
 
 
@@ -295,7 +295,7 @@ def first_scenario(
         if wanted.get("import") is not None:
             wanted["env"] = with_import(wanted["env"], wanted["import"])
         chosen = Environment.of(wanted["env"])
-        env = spec_of(chosen if isinstance(chosen, Environment) else Environment(**chosen))
+        env = env_spec(chosen if isinstance(chosen, Environment) else Environment(**chosen))
         wanted["scenario"] = "fixed_opponents" if env.num_players == 1 else "psro"
     data = {"scenario": wanted["scenario"], "env": dict(played)}
     return complete(_scenario(data, texts, changes, seed=seed), env)

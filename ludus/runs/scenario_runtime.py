@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ludus.backend.device import parse_device, require_card
+from ludus.backend.device import parse_device, require_gpu
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError
 from ludus.core.parts import resolve_name
@@ -144,7 +144,7 @@ class RuntimeChoice(Config):
             servers=choice.servers,
             max_wait=choice.max_wait,
             max_batch=choice.max_batch,
-            resources={"num_cpus": choice.cpus, "num_gpus": self._cards(choice.gpus)},
+            resources={"num_cpus": choice.cpus, "num_gpus": self._num_gpus(choice.gpus)},
             restarts=self.restarts,
             device=self.device_choice,
         )
@@ -152,9 +152,9 @@ class RuntimeChoice(Config):
     @property
     def trainer_resources(self) -> dict[str, float]:
         """Of a rank."""
-        return {"num_cpus": self.trainer_cpus, "num_gpus": self._cards(self.trainer_gpus)}
+        return {"num_cpus": self.trainer_cpus, "num_gpus": self._num_gpus(self.trainer_gpus)}
 
-    def _cards(self, num_gpus: float | None) -> float:
+    def _num_gpus(self, num_gpus: float | None) -> float:
         """That a part which computes asks Ray for."""
         return float(self.device.startswith("cuda")) if num_gpus is None else num_gpus
 
@@ -233,7 +233,7 @@ class RuntimeChoice(Config):
             self._check_processes()
         resolve_name("runtime", self.kind, RUNTIMES)
         if self.device.startswith("cuda"):
-            self._check_cards()
+            self._check_gpus()
 
     def _check_processes(self) -> None:
         """What only Ray does. Raises ConfigError."""
@@ -248,7 +248,7 @@ class RuntimeChoice(Config):
             "resources": self.resources and "which are not placed by resources: only Ray counts them",
             shared: shared and "which get whole cards: only Ray shares one",
             "trainers": self.trainers > 1
-            and self._cards(self.trainer_gpus)
+            and self._num_gpus(self.trainer_gpus)
             and "whose trainers learn together on CPUs alone: only Ray's do on cards",
         }
         for name, flaw in flaws.items():
@@ -258,7 +258,7 @@ class RuntimeChoice(Config):
                     "--runtime ray, or leave it out."
                 )
 
-    def _check_cards(self) -> None:
+    def _check_gpus(self) -> None:
         """Raises ConfigError."""
         elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
         elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
@@ -268,13 +268,13 @@ class RuntimeChoice(Config):
                 "the cards that it is given, from cuda:0. Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray or the run is started, says "
                 "which cards there are."
             )
-        if self.trainers > 1 and not float(each := self._cards(self.trainer_gpus)).is_integer():
+        if self.trainers > 1 and not float(each := self._num_gpus(self.trainer_gpus)).is_integer():
             raise ConfigError(
                 f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
                 "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
             )
         if not self.trainers:
-            require_card(self.device)
+            require_gpu(self.device)
 
     def build(self) -> Runtime:
         """Raises RunError if it cannot start."""

@@ -68,7 +68,7 @@ class TaskRunner:
     task_slots: int = 1
     async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
-    kept: Mapping[str, State] = field(default_factory=dict)
+    learners: Mapping[str, State] = field(default_factory=dict)
     _oracles: dict[tuple[int, str], ComputedOracle | None] = field(default_factory=dict)
     _solved: tuple[RestrictedGame, RestrictedSolution] | None = None  # the last one
 
@@ -147,8 +147,8 @@ class TaskRunner:
             start = self.manager.weights_of(task.start)[1]
         elif task.start is not None:
             start = load_policy(task.start).weights()
-        if task.continues is not None and task.continues not in self.kept:
-            known = ", ".join(map(repr, self.kept)) or "none"
+        if task.continues is not None and task.continues not in self.learners:
+            known = ", ".join(map(repr, self.learners)) or "none"
             raise RunError(
                 f"task {task.id} continues {task.continues!r}, whose learner was not kept; there are {known}. Learners are kept for the "
                 "next generation of tasks only."
@@ -166,16 +166,20 @@ class TaskRunner:
             start=start,
             task_slot=task_slot,
             async_limits=self.async_limits,
-            goes_on=None if task.continues is None else self.kept[task.continues]["learner"],
+            goes_on=None if task.continues is None else self.learners[task.continues]["learner"],
         )
 
     def _keep(self, task: TrainingTask, state: State) -> None:
-        recent = {name: learner for name, learner in self.kept.items() if learner["generation"] >= task.generation - 1}
-        self.kept = {**recent, task.id: {"generation": task.generation, "learner": state}}
+        recent = {
+            name: learner for name, learner in self.learners.items() if learner["generation"] >= task.generation - 1
+        }
+        self.learners = {**recent, task.id: {"generation": task.generation, "learner": state}}
 
     def forget(self, generation: int) -> None:
         """Drop the learners of earlier generations than this one, which is over: nothing goes on from them."""
-        self.kept = {name: learner for name, learner in self.kept.items() if learner["generation"] >= generation}
+        self.learners = {
+            name: learner for name, learner in self.learners.items() if learner["generation"] >= generation
+        }
 
     def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
         """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""

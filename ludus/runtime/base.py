@@ -33,11 +33,11 @@ class PartState:
 
 SILENT = 60.0
 """Seconds without a sign of life after which a part that owes an answer is called silent."""
-SIGN = 10.0
+HEARTBEAT_AFTER = 10.0
 """Seconds after which a part that has said nothing is asked for a sign of life."""
 
 
-def state_of(*, dead: bool, has_process: bool, busy: bool, last_seen: float | None) -> str:
+def part_state(*, dead: bool, has_process: bool, busy: bool, last_seen: float | None) -> str:
     """The `PartState.state` of a part: it has ended; its process is there; it owes an answer; when it gave its last sign of life."""
     if dead:
         return "dead"
@@ -48,19 +48,19 @@ def state_of(*, dead: bool, has_process: bool, busy: bool, last_seen: float | No
     return "silent" if last_seen is not None and time.time() - last_seen > SILENT else "busy"
 
 
-def is_quiet(last_seen: float | None, last_asked: float) -> bool:
+def needs_heartbeat(last_seen: float | None, last_asked: float) -> bool:
     """Whether a part is to be asked for a sign of life: when it gave the last one, and was last asked (Unix time)."""
-    return time.time() - max(last_seen or 0.0, last_asked) > SIGN
+    return time.time() - max(last_seen or 0.0, last_asked) > HEARTBEAT_AFTER
 
 
-def kind_of(name: str) -> str:
+def part_kind(name: str) -> str:
     """Of a part, by what messages call it: "rollout worker 3" is a worker, "part 'TrainerHost'" a trainer host."""
     quoted = re.search(r"'(\w+)'", name)
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", quoted[1]).lower().split() if quoted else name.split()
     return " ".join(words) if quoted else next((word for word in reversed(words) if not word.isdigit()), "part")
 
 
-def parts_of(runtime: Runtime) -> Sequence[PartState]:
+def known_parts(runtime: Runtime) -> Sequence[PartState]:
     """Of a runtime whose parts are processes; those of one that does not say are none."""
     known: Callable[[], Sequence[PartState]] = getattr(runtime, "parts", tuple)
     return known()
@@ -109,7 +109,7 @@ class Runtime(Protocol):
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
-        pulse: bool = False,
+        heartbeat: bool = False,
         name: str = "",
     ) -> Handle:
         """Make a part, `factory(spec)`.
@@ -118,7 +118,7 @@ class Runtime(Protocol):
         concurrency: how many of its calls may run at the same time, in threads. A part that makes its callers wait for each other needs
         one for each. Within a process calls come one by one whatever it is.
         node: where it should live, as `node` names it; it lives elsewhere if that node is gone or cannot hold it.
-        pulse: whether `pulse` will be asked.
+        heartbeat: whether `heartbeat` will be asked.
         name: what messages call it; "": a part of its class.
         restarts: how many times a part whose process dies, or that `restart` gives up, is made again from `factory` and `spec`, without
         what it had become. A method that raises costs none.
@@ -155,9 +155,15 @@ class Runtime(Protocol):
         """How many times the part has been made again: 0 at first. A call is answered by the one that was current when it was made."""
         ...
 
-    def pulse(self, handle: Handle) -> Ref:
-        """Ask for `part.pulse()` beside its calls: the answer comes while the part is busy, unless its process is frozen. None before the
-        part is made. Raises RunError for a part that was not spawned for it."""
+    def heartbeat(self, handle: Handle) -> Ref:
+        """Request `part.heartbeat()`, in addition to its calls: the answer comes while the part is busy, unless its process is frozen.
+
+        Returns:
+            Reference to the answer; None before the part exists.
+
+        Raises:
+            RunError: For a part that was not spawned with `heartbeat=True`.
+        """
         ...
 
     def restart(self, handle: Handle, *, why: str = GIVEN_UP) -> None:
@@ -191,11 +197,11 @@ class Runtime(Protocol):
 
 
 STOPPED = "this part was stopped; spawn it again before calling it."
-NO_PULSE = "this part has no pulse to be asked for; spawn it with pulse=True."
+NO_HEARTBEAT = "this part has no heartbeat to be asked for; spawn it with heartbeat=True."
 CLOSED = "this runtime is closed; make a new one."
 
 
-def require_mine(owner: Runtime, thing: Any, kind: type) -> None:
+def require_own_ref(owner: Runtime, thing: Any, kind: type) -> None:
     """Raises RunError unless `thing` is a `kind` (a class with an attribute `owner`) that this runtime made."""
     if not isinstance(thing, kind) or thing.owner is not owner:  # type: ignore[attr-defined]
         wanted = article(kind.__name__.removeprefix("Ray").removeprefix("Process").lower())
@@ -218,7 +224,7 @@ def require_concurrency(concurrency: int) -> None:
         raise RunError(f"a part runs at least 1 call at a time, not {concurrency}.")
 
 
-def name_of(factory: Callable[[Any], Any]) -> str:
+def factory_name(factory: Callable[[Any], Any]) -> str:
     """What a part is called in messages."""
     return f"part {getattr(factory, '__qualname__', type(factory).__name__)!r}"
 

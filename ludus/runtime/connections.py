@@ -32,7 +32,7 @@ _CHUNK = 1 << 18  # bytes that are read at a time
 _FILES = 64  # descriptors that are taken at a time
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
-DONE, RAISED, CALL, FETCH, PULSE, BEGIN = range(1, 7)
+DONE, RAISED, CALL, FETCH, HEARTBEAT, BEGIN = range(1, 7)
 """Kinds of frames: two of answers, and what is asked for."""
 _numbers = count(1)
 
@@ -90,7 +90,7 @@ class FrameConnection:
         self._out: deque[_PendingFrame] = deque()
         self._in = bytearray()
         self._files: deque[int] = deque()
-        self._asked: dict[int, Outcome] = {}
+        self._unanswered: dict[int, Outcome] = {}
         self.owed = 0  # answers to calls
         self.heard: float | None = None  # Unix time
         self.closed = False
@@ -105,9 +105,9 @@ class FrameConnection:
                 self.owed += 1
             outcome.then(self._answered)
         number = next(_numbers)
-        self._asked[number] = outcome
+        self._unanswered[number] = outcome
         if not self.send(kind, number, value):
-            self._asked.pop(number, None)
+            self._unanswered.pop(number, None)
             outcome.settle(Outcome.LOST)
         return outcome
 
@@ -131,7 +131,7 @@ class FrameConnection:
                 return
             self.closed = True
             self._out.clear()
-        unanswered, self._asked = self._asked, {}
+        unanswered, self._unanswered = self._unanswered, {}
         for outcome in unanswered.values():
             outcome.settle(Outcome.LOST)
         self._wires.soon(self._forget)
@@ -225,7 +225,7 @@ class FrameConnection:
                 value = Value(bytes(self._in[at + _HEADER.size : end]))
             at = end
             if kind in (DONE, RAISED):
-                if (outcome := self._asked.pop(number, None)) is not None:
+                if (outcome := self._unanswered.pop(number, None)) is not None:
                     outcome.settle(kind, value)
             else:
                 self._wires.receive(self, kind, number, value)

@@ -10,15 +10,15 @@ from ludus.core.parts import resolve_name
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
-    NO_PULSE,
+    NO_HEARTBEAT,
     STOPPED,
     Runtime,
+    factory_name,
     ignore,
-    name_of,
     out_of_restarts_message,
     require_answerable,
     require_concurrency,
-    require_mine,
+    require_own_ref,
     restart_message,
 )
 
@@ -38,17 +38,17 @@ def build_runtime(name: str, **options: Any) -> Runtime:
 class Part:
     """Handle of a spawned part; without one, `why` calls fail. One that has `ended` is not made again."""
 
-    __slots__ = ("ended", "factory", "name", "number", "owner", "pulse", "restarts", "spec", "value", "why")
+    __slots__ = ("ended", "factory", "heartbeat", "name", "number", "owner", "restarts", "spec", "value", "why")
 
     def __init__(
-        self, owner: object, factory: Callable[[Any], Any], spec: Any, *, restarts: int, pulse: bool, name: str
+        self, owner: object, factory: Callable[[Any], Any], spec: Any, *, restarts: int, heartbeat: bool, name: str
     ) -> None:
         self.owner = owner
-        self.name = name or name_of(factory)
+        self.name = name or factory_name(factory)
         self.factory = factory
         self.spec = spec
         self.restarts = restarts
-        self.pulse = pulse
+        self.heartbeat = heartbeat
         self.number = 0
         self.ended = False
         self.make()
@@ -145,21 +145,21 @@ class InProcess:
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
-        pulse: bool = False,
+        heartbeat: bool = False,
         name: str = "",
     ) -> Part:
         """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
         require_concurrency(concurrency)
-        return Part(self, factory, spec, restarts=restarts, pulse=pulse, name=name)
+        return Part(self, factory, spec, restarts=restarts, heartbeat=heartbeat, name=name)
 
     def call(self, handle: Part, method: str, *args: Any) -> Answer:
         """Run `method` now and hold its result or exception."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         for argument in args:
             if isinstance(argument, Answer):
-                require_mine(self, argument, Answer)
+                require_own_ref(self, argument, Answer)
         return handle.answer(method, args)
 
     def wait(
@@ -168,7 +168,7 @@ class InProcess:
         """(all of them, none): everything is done already. Raises RunError if `at_least` is more than there are."""
         self._require_open()
         for ref in refs:
-            require_mine(self, ref, Answer)
+            require_own_ref(self, ref, Answer)
         require_answerable(refs, at_least)
         return list(refs), []
 
@@ -180,27 +180,27 @@ class InProcess:
     def get(self, ref: Answer, *, timeout: float | None = None) -> Any:
         """The value; raises what the call raised."""
         self._require_open()
-        require_mine(self, ref, Answer)
+        require_own_ref(self, ref, Answer)
         return ref.result()
 
     def incarnation(self, handle: Part) -> int:
         """How many times `restart` has made the part again."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         return handle.number
 
-    def pulse(self, handle: Part) -> Answer:
+    def heartbeat(self, handle: Part) -> Answer:
         """Now: a part is never busy when somebody can ask."""
         self._require_open()
-        require_mine(self, handle, Part)
-        if not handle.pulse:
-            raise RunError(NO_PULSE)
-        return self.call(handle, "pulse")
+        require_own_ref(self, handle, Part)
+        if not handle.heartbeat:
+            raise RunError(NO_HEARTBEAT)
+        return self.call(handle, "heartbeat")
 
     def restart(self, handle: Part, *, why: str = GIVEN_UP) -> None:
         """Let go of the part and make it again, if it has a restart left. A stopped part stays stopped."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         if handle.ended:
             return
         if handle.number == handle.restarts:
@@ -213,13 +213,13 @@ class InProcess:
     def peer(self, handle: Part) -> InProcessPeer:
         """The part's present incarnation, for other parts."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         return InProcessPeer(handle)
 
     def node(self, handle: Part) -> str:
         """Always "". Raises as `get` does if there is no part."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         if handle.ended and handle.why is not None:
             raise handle.why
         return ""
@@ -232,7 +232,7 @@ class InProcess:
     def stop(self, handle: Part) -> None:
         """Let go of the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""
         self._require_open()
-        require_mine(self, handle, Part)
+        require_own_ref(self, handle, Part)
         handle.end(RunError(STOPPED))
 
     def close(self) -> None:

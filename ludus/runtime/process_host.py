@@ -1,7 +1,7 @@
 """What runs in the process of a part: it makes the part, and answers what it is asked. Nothing heavy is imported here; a part brings what
 it needs.
 
-    wires' thread:  questions --> queue        pulses are answered there and then
+    wires' thread:  questions --> queue        heartbeats are answered there and then
     main thread:    makes the part, then answers one call after the other (with `concurrency`, so many threads do)
 """
 
@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from ludus.core.errors import RunError
 from ludus.core.machine import reserve_stack
-from ludus.runtime.connections import BEGIN, CALL, DONE, PULSE, RAISED, ConnectionLoop, FrameConnection
+from ludus.runtime.connections import BEGIN, CALL, DONE, HEARTBEAT, RAISED, ConnectionLoop, FrameConnection
 from ludus.runtime.process_peers import ProcessContext, RemoteRef, raised, register_actor
 from ludus.runtime.shared_values import Value, pack
 
@@ -38,7 +38,7 @@ class Order:
     made_of: bytes
     path: tuple[str, ...]
     concurrency: int
-    cards: str
+    gpus: str
 
 
 def serve(connection: socket.socket, listens: socket.socket) -> None:
@@ -77,7 +77,7 @@ class Host:
 
     def _begin(self, order: Order) -> None:
         self._name = order.name
-        os.environ["CUDA_VISIBLE_DEVICES"] = order.cards
+        os.environ["CUDA_VISIBLE_DEVICES"] = order.gpus
         sys.path.extend(entry for entry in order.path if entry not in sys.path)
         threadpool_limits(limits=1)  # of what is loaded already; the rest reads the environment
         if (numpy := sys.modules.get("numpy")) is not None:  # copies of one process would draw the same
@@ -132,12 +132,12 @@ class Host:
             self._orders.put((wire, number, value))
         elif kind == CALL:
             self._calls.put((wire, number, value))
-        elif kind == PULSE:
-            self._pulse(wire, number)
+        elif kind == HEARTBEAT:
+            self._heartbeat(wire, number)
 
-    def _pulse(self, wire: FrameConnection, number: int) -> None:
+    def _heartbeat(self, wire: FrameConnection, number: int) -> None:
         try:
-            kind, answer = DONE, pack(None if self._part is None else self._part.pulse())
+            kind, answer = DONE, pack(None if self._part is None else self._part.heartbeat())
         except Exception as error:  # noqa: BLE001  (carried)
             kind, answer = RAISED, raised(error)
         wire.send(kind, number, answer)

@@ -15,7 +15,7 @@ from ludus.runtime.shared_values import Value, pack
 # What came of a question.
 
 
-def value_of(outcome: Outcome) -> Any:
+def outcome_value(outcome: Outcome) -> Any:
     """The value that an outcome which is not lost has brought. Raises what was raised there, with its traceback as the cause."""
     assert outcome.value is not None
     if outcome.kind != RAISED:
@@ -54,7 +54,7 @@ class ProcessContext:
         self._wires.wait(lambda: bool(outcome.kind), None)
         if outcome.kind == Outcome.LOST:
             raise RunError("the driver of this run is gone.")
-        return value_of(outcome)
+        return outcome_value(outcome)
 
     def ask(self, address: str, call: Value) -> Outcome:
         """Call another part; the outcome is lost if there is none."""
@@ -131,7 +131,7 @@ class ProcessReply:
             raise TimeoutError(f"no answer within {timeout:g} seconds.")
         if self._outcome.kind == Outcome.LOST:
             raise self._lost()
-        return value_of(self._outcome)
+        return outcome_value(self._outcome)
 
 
 class ProcessPeer:

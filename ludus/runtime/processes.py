@@ -28,27 +28,27 @@ from ludus.runtime import process_peers
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
-    NO_PULSE,
+    NO_HEARTBEAT,
     STOPPED,
     PartState,
     copy_error,
+    factory_name,
     ignore,
-    is_quiet,
-    kind_of,
-    name_of,
+    needs_heartbeat,
     out_of_restarts_message,
+    part_kind,
+    part_state,
     require_answerable,
     require_concurrency,
-    require_mine,
+    require_own_ref,
     restart_message,
-    state_of,
 )
 from ludus.runtime.connections import (
     BEGIN,
     CALL,
     DONE,
     FETCH,
-    PULSE,
+    HEARTBEAT,
     RAISED,
     ConnectionLoop,
     FrameConnection,
@@ -58,7 +58,7 @@ from ludus.runtime.connections import (
 from ludus.runtime.exceptions import RemoteTraceback
 from ludus.runtime.fork_server import ForkServer
 from ludus.runtime.process_host import Order
-from ludus.runtime.process_peers import ProcessPeer, RemoteRef, packed_call, raised, value_of
+from ludus.runtime.process_peers import ProcessPeer, RemoteRef, outcome_value, packed_call, raised
 from ludus.runtime.shared_values import Value, note, pack
 
 _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is known of its end to come
@@ -74,7 +74,7 @@ class ProcessIncarnation:
 
     process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
     is gone. how: it ended, in words. why: what it did not answer fails with. until: when it must be there, in `time.monotonic` seconds.
-    sign: of its pulse, where that was asked for, at the Unix time sign_at.
+    pending_heartbeat: of a heartbeat that was asked for, at the Unix time heartbeat_at.
     """
 
     def __init__(self, part: ProcessPart, wire: FrameConnection, address: str, until: float) -> None:
@@ -83,8 +83,8 @@ class ProcessIncarnation:
         self.process = 0
         self.descriptor = -1
         self.unwanted = False
-        self.sign: Outcome | None = None
-        self.sign_at = 0.0
+        self.pending_heartbeat: Outcome | None = None
+        self.heartbeat_at = 0.0
         self.how: str | None = None
         self.why: RunError | None = None
         with tempfile.TemporaryFile() as log:  # which has no name, and is gone with its last descriptor
@@ -106,10 +106,10 @@ class ProcessIncarnation:
     def state(self) -> PartState:
         """What is known of it."""
         part, last_seen, has_process = self.part, self.wire.heard, self.process > 0
-        state = state_of(
+        state = part_state(
             dead=self.why is not None, has_process=has_process, busy=self.wire.owed > 0, last_seen=last_seen
         )
-        return PartState(kind_of(part.name), part.name, "", self.process or None, state, last_seen, part.number)
+        return PartState(part_kind(part.name), part.name, "", self.process or None, state, last_seen, part.number)
 
     def forget_words(self) -> None:
         """That it printed, if they are many."""
@@ -121,12 +121,12 @@ class ProcessIncarnation:
         """Ask for a sign of life, if that is due, and forget what it printed, if that is much."""
         self.forget_words()
         if (
-            self.part.pulse
+            self.part.heartbeat
             and self.process
-            and (self.sign is None or self.sign.kind)
-            and is_quiet(self.wire.heard, self.sign_at)
+            and (self.pending_heartbeat is None or self.pending_heartbeat.kind)
+            and needs_heartbeat(self.wire.heard, self.heartbeat_at)
         ):
-            self.sign, self.sign_at = self.wire.ask(PULSE, Value()), time.time()
+            self.pending_heartbeat, self.heartbeat_at = self.wire.ask(HEARTBEAT, Value()), time.time()
 
     def stderr_tail(self) -> str:
         """What it wrote to standard output and error at its end, the trace of a crash included."""
@@ -142,9 +142,9 @@ class ProcessIncarnation:
 
 
 class ProcessPart:
-    """Handle of a spawned part: the order it is made from, its current life and the number of that, and whether it has a `pulse`."""
+    """Handle of a spawned part: the order it is made from, its current life and the number of that, and whether it has a `heartbeat`."""
 
-    __slots__ = ("cards", "life", "module", "name", "number", "order", "owner", "pulse", "restarts")
+    __slots__ = ("gpus", "heartbeat", "life", "module", "name", "number", "order", "owner", "restarts")
 
     def __init__(
         self,
@@ -154,11 +154,11 @@ class ProcessPart:
         module: str,
         *,
         restarts: int,
-        pulse: bool,
-        cards: list[str],
+        heartbeat: bool,
+        gpus: list[str],
     ) -> None:
         self.owner, self.name, self.order, self.module = owner, name, order, module
-        self.restarts, self.pulse, self.cards = restarts, pulse, cards
+        self.restarts, self.heartbeat, self.gpus = restarts, heartbeat, gpus
         self.number = 0
         self.life: ProcessIncarnation
 
@@ -223,7 +223,7 @@ class ProcessRuntime:
         self._lives: dict[int, ProcessIncarnation] = {}  # whose processes are not known to be over
         self._starting: list[ProcessIncarnation] = []
         self._parts: list[ProcessPart] = []
-        self._cards: list[str] | None = None
+        self._gpus: list[str] | None = None
         self._wires = ConnectionLoop(self._receive, self._gone)
         self._server: ForkServer | None = None
 
@@ -236,23 +236,23 @@ class ProcessRuntime:
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
-        pulse: bool = False,
+        heartbeat: bool = False,
         name: str = "",
     ) -> ProcessPart:
         """Order a process that makes `factory(spec)`. Raises RunError if these cannot be pickled, or for resources that there are not."""
         self._require_open()
         require_concurrency(concurrency)
-        name = name or name_of(factory)
-        cards = self._take_cards(name, resources or {})
+        name = name or factory_name(factory)
+        gpus = self._take_gpus(name, resources or {})
         path = tuple(os.path.abspath(entry) for entry in sys.path)
         try:
             made_of = cloudpickle.dumps((factory, spec))
-            order = pack(Order(name, made_of, path, concurrency, ",".join(cards)))
+            order = pack(Order(name, made_of, path, concurrency, ",".join(gpus)))
         except Exception as error:  # pickle raises PicklingError, AttributeError, TypeError …
-            self._give_back(cards)
+            self._give_back(gpus)
             raise RunError(f"{name} cannot be sent to another process: {error}") from error
         module = getattr(factory, "__module__", "")
-        part = ProcessPart(self, name, order, module, restarts=restarts, pulse=pulse, cards=cards)
+        part = ProcessPart(self, name, order, module, restarts=restarts, heartbeat=heartbeat, gpus=gpus)
         self._parts.append(part)
         self._begin(part)
         return part
@@ -260,10 +260,10 @@ class ProcessRuntime:
     def call(self, handle: ProcessPart, method: str, *args: Any) -> ProcessAnswer:
         """Send the call. Raises RunError if an argument cannot be pickled. References inside of an argument are for `fetch`."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         for argument in args:
             if isinstance(argument, ProcessAnswer):
-                require_mine(self, argument, ProcessAnswer)
+                require_own_ref(self, argument, ProcessAnswer)
                 if argument.error is not None:
                     return ProcessAnswer(self, None, error=argument.error)
         life = handle.life
@@ -278,7 +278,7 @@ class ProcessRuntime:
         """(done, pending)."""
         self._require_open()
         for ref in refs:
-            require_mine(self, ref, ProcessAnswer)
+            require_own_ref(self, ref, ProcessAnswer)
         require_answerable(refs, at_least)
         self._await(refs, at_least, timeout)
         done = [ref.is_done for ref in refs]
@@ -300,11 +300,11 @@ class ProcessRuntime:
     def get(self, ref: ProcessAnswer, *, timeout: float | None = None) -> Any:
         """The value. Large arrays lie in shared memory, as long as they are used."""
         self._require_open()
-        require_mine(self, ref, ProcessAnswer)
+        require_own_ref(self, ref, ProcessAnswer)
         if not self._await([ref], 1, timeout):
             raise TimeoutError(f"no answer within {timeout:g} seconds.")
         if ref.outcome is not None and ref.outcome.kind != Outcome.LOST:
-            return value_of(ref.outcome)
+            return outcome_value(ref.outcome)
         last_output = "" if ref.life is None else self._learn_of(ref.life)
         error = ref.error if ref.life is None else ref.life.why
         raise copy_error(error) from (RemoteTraceback(last_output) if last_output else None)
@@ -312,30 +312,30 @@ class ProcessRuntime:
     def incarnation(self, handle: ProcessPart) -> int:
         """How many times the part has been made again."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         return handle.number
 
-    def pulse(self, handle: ProcessPart) -> ProcessAnswer:
+    def heartbeat(self, handle: ProcessPart) -> ProcessAnswer:
         """Asked of a thread of its own."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
-        if not handle.pulse:
-            raise RunError(NO_PULSE)
+        require_own_ref(self, handle, ProcessPart)
+        if not handle.heartbeat:
+            raise RunError(NO_HEARTBEAT)
         life = handle.life
         if life.why is not None:
             return ProcessAnswer(self, None, error=life.why)
-        return ProcessAnswer(self, life.wire.ask(PULSE, Value()), life=life)
+        return ProcessAnswer(self, life.wire.ask(HEARTBEAT, Value()), life=life)
 
     def restart(self, handle: ProcessPart, *, why: str = GIVEN_UP) -> None:
         """Kill the part's process and make the part again, if it has a restart left."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         self._end(handle.life, why)
 
     def peer(self, handle: ProcessPart) -> ProcessPeer:
         """The part's present incarnation, for other parts."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         life, wires = handle.life, self._wires
         return ProcessPeer(
             life.address,
@@ -347,7 +347,7 @@ class ProcessRuntime:
     def node(self, handle: ProcessPart) -> str:
         """Always "". Waits until the part's process is there, and raises as `get` does."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         life = handle.life
         self._look(lambda: bool(life.process) or life.how is not None or life.why is not None, None)
         if life.why is None and life.how is not None:
@@ -359,16 +359,16 @@ class ProcessRuntime:
     def stop(self, handle: ProcessPart) -> None:
         """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
         self._require_open()
-        require_mine(self, handle, ProcessPart)
+        require_own_ref(self, handle, ProcessPart)
         if handle in self._parts:
             self._parts.remove(handle)
         handle.life.why = RunError(STOPPED)
         self._kill(handle.life)
-        self._give_back(handle.cards)
+        self._give_back(handle.gpus)
 
     def parts(self) -> list[PartState]:
-        """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not
-        waited for: it shows the next time."""
+        """Return what is known of each part. A part that has a heartbeat and was silent for `base.HEARTBEAT_AFTER` seconds is asked for
+        one, which is not waited for: it shows the next time."""
         self._require_open()
         lives = [part.life for part in self._parts]
         for life in lives:
@@ -432,7 +432,7 @@ class ProcessRuntime:
         if part.number == part.restarts:
             life.why = PartDied(out_of_restarts_message(part.name, why, restarts=part.restarts))
             self._kill(life)
-            self._give_back(part.cards)
+            self._give_back(part.gpus)
             return
         life.why = PartDied(restart_message(part.name, why, spent=part.number + 1, restarts=part.restarts))
         self._kill(life)
@@ -529,7 +529,7 @@ class ProcessRuntime:
 
     # ------------------------------------------------------------------------------------------ what there is
 
-    def _take_cards(self, name: str, resources: Mapping[str, float]) -> list[str]:
+    def _take_gpus(self, name: str, resources: Mapping[str, float]) -> list[str]:
         """Cards for a part. Raises RunError for resources that there are not."""
         for what, amount in resources.items():
             if not amount >= 0:
@@ -543,20 +543,20 @@ class ProcessRuntime:
             return []
         if not float(wanted).is_integer():
             raise RunError(f"{name} needs {wanted:g} of a card, and processes get whole ones; Ray can share them.")
-        if self._cards is None:
-            self._cards = _visible_cards()
-        if wanted > len(self._cards):
+        if self._gpus is None:
+            self._gpus = _visible_gpus()
+        if wanted > len(self._gpus):
             raise RunError(
-                f"{name} has no place. It needs {wanted:g} cards, and {len(self._cards)} of this machine's are free. Ask for less, or run "
+                f"{name} has no place. It needs {wanted:g} cards, and {len(self._gpus)} of this machine's are free. Ask for less, or run "
                 "fewer parts."
             )
-        cards, self._cards = self._cards[: int(wanted)], self._cards[int(wanted) :]
-        return cards
+        gpus, self._gpus = self._gpus[: int(wanted)], self._gpus[int(wanted) :]
+        return gpus
 
-    def _give_back(self, cards: list[str]) -> None:
-        if self._cards is not None:
-            self._cards = sorted([*self._cards, *cards])
-        cards.clear()
+    def _give_back(self, gpus: list[str]) -> None:
+        if self._gpus is not None:
+            self._gpus = sorted([*self._gpus, *gpus])
+        gpus.clear()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -567,11 +567,11 @@ def _is_over(life: ProcessIncarnation) -> bool:
     return life.how is not None
 
 
-def _visible_cards() -> list[str]:
+def _visible_gpus() -> list[str]:
     """As CUDA names them, which sees none from the first on that there cannot be (-1)."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, visible.split(",")))))
-    from ludus.backend.device import cards  # loads torch
+    from ludus.backend.device import gpu_count  # loads torch
 
-    return [str(k) for k in range(cards())]
+    return [str(k) for k in range(gpu_count())]

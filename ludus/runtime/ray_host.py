@@ -60,9 +60,9 @@ class Host:
         except Exception as error:  # noqa: BLE001  (carried)
             raise pack_exception(loading_error(error)) from None
 
-    def pulse(self) -> Any:
+    def heartbeat(self) -> Any:
         """What the part says beside its calls; None before it is made."""
-        return None if self._part is None else self._part.pulse()
+        return None if self._part is None else self._part.heartbeat()
 
 
 def loading_error(error: Exception) -> Exception:

@@ -17,7 +17,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.core.errors import PartDied, RunError
-from ludus.runtime.base import CLOSED, PartState, Runtime, kind_of, state_of
+from ludus.runtime.base import CLOSED, PartState, Runtime, part_kind, part_state
 from ludus.runtime.exceptions import PackedException, RemoteTraceback, unpack
 from ludus.runtime.ray_host import Host, loading_error
 
@@ -101,12 +101,13 @@ ROOM = 10.0
 
 
 class RayIncarnation:
-    """One incarnation of a part: an actor. Once it has ended, `why` what it did not answer fails.
+    """One incarnation of a part: an actor. Once it has ended, calls that it did not answer fail with `why`.
 
-    placed: done as soon as its process is there, or failed. made: done as soon as the part is, too. until: when it must be there, in
-    `time.monotonic` seconds; look_at: when to look if it can be; roomy_at: when there last was room for it, 0 if there never was.
-    process: its id where it was seen to be there, otherwise 0; node: where that is. calls, answered: how many it was asked for, and the
-    number of the last that is known to be answered. seen: Unix time of its last sign of life. sign: of its pulse, where that was asked for.
+    placement_ref: done as soon as its process exists, or has failed. start_ref: done as soon as the part exists, too. until: when it must
+    exist, in `time.monotonic` seconds; look_at: when to look if it can; had_room_at: when there last was room for it, 0 if there never was.
+    process: its id where it is known, otherwise 0; node: where that is. calls, answered: number of its calls, and the number of the last
+    that is known to be answered. last_seen: Unix time of its last sign of life. pending_heartbeat: a heartbeat that was requested at
+    heartbeat_at.
     """
 
     __slots__ = (
@@ -114,16 +115,16 @@ class RayIncarnation:
         "actor_id",
         "answered",
         "calls",
+        "had_room_at",
+        "heartbeat_at",
+        "last_seen",
         "look_at",
-        "made",
         "node",
         "part",
-        "placed",
+        "pending_heartbeat",
+        "placement_ref",
         "process",
-        "roomy_at",
-        "seen",
-        "sign",
-        "sign_at",
+        "start_ref",
         "until",
         "why",
     )
@@ -133,42 +134,42 @@ class RayIncarnation:
         self.actor = _host(part).options(**part.options).remote()
         self.actor_id = self.actor._actor_id.hex()
         own = {"concurrency_group": _CONTROL} if _is_concurrent(part.options) else {}
-        self.placed = self.actor.place.options(**own).remote()
+        self.placement_ref = self.actor.place.options(**own).remote()
         path = [os.path.abspath(entry) for entry in sys.path]
-        self.made = self.actor.begin.options(**own).remote(part.order, path)
+        self.start_ref = self.actor.begin.options(**own).remote(part.order, path)
         self.until = self.look_at = until
-        self.roomy_at = time.monotonic() if part.number else 0.0
+        self.had_room_at = time.monotonic() if part.number else 0.0
         self.process, self.node = 0, ""
         self.calls = self.answered = 0
-        self.seen: float | None = None
-        self.sign: ray.ObjectRef[Any] | None = None
-        self.sign_at = 0.0
+        self.last_seen: float | None = None
+        self.pending_heartbeat: ray.ObjectRef[Any] | None = None
+        self.heartbeat_at = 0.0
         self.why: RunError | None = None
 
     def look(self) -> bool:
         """Whether it is known by now if its process came."""
-        if self.process or not ray.wait([self.placed], timeout=0.0)[0]:
+        if self.process or not ray.wait([self.placement_ref], timeout=0.0)[0]:
             return self.process > 0
         with contextlib.suppress(RayError):  # it ended before
-            self.process, self.node = ray.get(self.placed)
-            self.seen = self.seen or time.time()
+            self.process, self.node = ray.get(self.placement_ref)
+            self.last_seen = self.last_seen or time.time()
         return True
 
     def heard(self, number: int) -> None:
         """The call of this number is answered: those before it, too."""
         self.answered = max(self.answered, number)
-        self.seen = time.time()
+        self.last_seen = time.time()
 
     def state(self) -> PartState:
         """What is known of it."""
         busy, there = self.calls > self.answered, self.process > 0
-        state = state_of(dead=self.why is not None, has_process=there, busy=busy, last_seen=self.seen)
+        state = part_state(dead=self.why is not None, has_process=there, busy=busy, last_seen=self.last_seen)
         name, part = self.part.name, self.part
-        return PartState(kind_of(name), name, self.node[:8], self.process or None, state, self.seen, part.spent)
+        return PartState(part_kind(name), name, self.node[:8], self.process or None, state, self.last_seen, part.spent)
 
-    def pulse(self) -> ray.ObjectRef[Any]:
+    def heartbeat(self) -> ray.ObjectRef[Any]:
         """Asked of the thread that runs no calls."""
-        ref: ray.ObjectRef[Any] = self.actor.pulse.options(concurrency_group=_CONTROL).remote()
+        ref: ray.ObjectRef[Any] = self.actor.heartbeat.options(concurrency_group=_CONTROL).remote()
         return ref
 
 
@@ -181,17 +182,17 @@ def _is_concurrent(options: Mapping[str, Any]) -> bool:
 
 def _host(part: RayPart) -> Any:
     """The actor's class. One whose calls run at the same time is made by a thread of its own: calls that came before could have taken all
-    the others, and they wait for it. One that has a pulse answers for that in such a thread."""
-    if part.pulse or _is_concurrent(part.options):
+    the others, and they wait for it. One that has a heartbeat answers for that in such a thread."""
+    if part.heartbeat or _is_concurrent(part.options):
         return ray.remote(concurrency_groups={_CONTROL: 1})(Host)  # type: ignore[call-overload]
     return ray.remote(Host)
 
 
 class RayPart:
     """Handle of a spawned part: the order it is made from, its current life and the number of that, how many restarts are `spent`, and
-    whether it has a `pulse`."""
+    whether it has a `heartbeat`."""
 
-    __slots__ = ("life", "name", "number", "options", "order", "owner", "pulse", "restarts", "spent")
+    __slots__ = ("heartbeat", "life", "name", "number", "options", "order", "owner", "restarts", "spent")
 
     def __init__(
         self,
@@ -201,14 +202,14 @@ class RayPart:
         options: dict[str, Any],
         *,
         restarts: int,
-        pulse: bool,
+        heartbeat: bool,
     ) -> None:
         self.owner = owner
         self.name = name
         self.order = order
         self.options = options
         self.restarts = restarts
-        self.pulse = pulse
+        self.heartbeat = heartbeat
         self.number = 0
         self.spent = 0
         self.life: RayIncarnation
@@ -283,7 +284,7 @@ def amounts(options: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in {**known, **options.get("resources", {})}.items() if value}
 
 
-def words(resources: Mapping[str, Any]) -> str:
+def describe_resources(resources: Mapping[str, Any]) -> str:
     """Amounts, of an actor's options or a cluster, for a message."""
     flat = {**resources, **resources.get("resources", {})}
     amounts = {
@@ -307,7 +308,7 @@ class RayPeer:
         self._actor = life.actor
         self._actor_id = life.actor_id
         self._name = life.part.name
-        self._made: ray.ObjectRef[Any] | None = life.made
+        self._made: ray.ObjectRef[Any] | None = life.start_ref
 
     def ask(self, method: str, *args: Any) -> Any:
         """See `Peer.ask`."""

@@ -14,17 +14,17 @@ from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
-    NO_PULSE,
+    NO_HEARTBEAT,
     STOPPED,
     PartState,
     copy_error,
+    factory_name,
     ignore,
-    is_quiet,
-    name_of,
+    needs_heartbeat,
     out_of_restarts_message,
     require_answerable,
     require_concurrency,
-    require_mine,
+    require_own_ref,
     restart_message,
 )
 from ludus.runtime.exceptions import RemoteTraceback
@@ -37,17 +37,17 @@ from ludus.runtime.ray_parts import (
     RayPeer,
     actor_options,
     amounts,
+    describe_resources,
     has_room,
     is_death,
     is_lost,
     reason,
     translate,
-    words,
 )
 from ludus.runtime.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
 
 _LOOK = 2.0  # seconds between two looks at the room for parts
-_PULSE = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
+_HEARTBEAT_SECONDS = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
 
 
 class RayRuntime:
@@ -96,14 +96,14 @@ class RayRuntime:
         restarts: int = 0,
         concurrency: int = 1,
         node: str = "",
-        pulse: bool = False,
+        heartbeat: bool = False,
         name: str = "",
     ) -> RayPart:
         """Order an actor that makes `factory(spec)`. Raises RunError if these cannot be pickled, or if the Ray of this machine alone, to
         which no node is added, has no room for it."""
         self._require_open()
         require_concurrency(concurrency)
-        name = name or name_of(factory)
+        name = name or factory_name(factory)
         options = actor_options(resources or {}, concurrency=concurrency, node=node)
         if self._alone and set(amounts(options)) - {"CPU"} and not has_room([*self._wanted(), (options, "")]):
             raise RunError(_no_room(name, "has no place", options))
@@ -111,7 +111,7 @@ class RayRuntime:
             order = ray.put(ray.cloudpickle.dumps((factory, spec)))  # type: ignore[no-untyped-call]
         except UNSENT as error:
             raise RunError(f"{name} cannot be sent to another process: {error}") from error
-        part = RayPart(self, name, order, options, restarts=restarts, pulse=pulse)
+        part = RayPart(self, name, order, options, restarts=restarts, heartbeat=heartbeat)
         self._parts.append(part)
         self._begin(part)
         self._end_unplaced()
@@ -120,11 +120,11 @@ class RayRuntime:
     def call(self, handle: RayPart, method: str, *args: Any) -> RayAnswer:
         """Send the call. Raises RunError if an argument cannot be pickled. References inside of an argument are for `fetch`."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         values = []
         for argument in args:
             if isinstance(argument, RayAnswer):
-                require_mine(self, argument, RayAnswer)
+                require_own_ref(self, argument, RayAnswer)
                 if argument.error is not None:
                     return RayAnswer(self, None, error=argument.error)
                 argument = argument.ref
@@ -147,7 +147,7 @@ class RayRuntime:
         """(done, pending). Values are not fetched: this asks only where they are."""
         self._require_open()
         for ref in refs:
-            require_mine(self, ref, RayAnswer)
+            require_own_ref(self, ref, RayAnswer)
         require_answerable(refs, at_least)
         waiting = [ref.ref for ref in refs if ref.ref is not None]
         finished = self._wait(waiting, at_least - (len(refs) - len(waiting)), timeout)
@@ -167,7 +167,7 @@ class RayRuntime:
     def get(self, ref: RayAnswer, *, timeout: float | None = None) -> Any:
         """The value. Large arrays lie in the object store, which keeps them as long as they are used."""
         self._require_open()
-        require_mine(self, ref, RayAnswer)
+        require_own_ref(self, ref, RayAnswer)
         if ref.ref is None:
             raise copy_error(ref.error)
         begun = time.monotonic()
@@ -205,38 +205,38 @@ class RayRuntime:
     def incarnation(self, handle: RayPart) -> int:
         """How many times the part has been made again."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         return handle.number
 
     def peer(self, handle: RayPart) -> RayPeer:
         """The part's present incarnation, for other parts."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         return RayPeer(handle.life)
 
     def node(self, handle: RayPart) -> str:
         """The id of the node that the part lives on. Waits until it is there, and raises as `get` does."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         life = handle.life
-        _, node = self.get(RayAnswer(self, None if life.why else life.placed, life=life, error=life.why))
+        _, node = self.get(RayAnswer(self, None if life.why else life.placement_ref, life=life, error=life.why))
         return str(node)
 
-    def pulse(self, handle: RayPart) -> RayAnswer:
+    def heartbeat(self, handle: RayPart) -> RayAnswer:
         """Asked of a thread of its own."""
         self._require_open()
-        require_mine(self, handle, RayPart)
-        if not handle.pulse:
-            raise RunError(NO_PULSE)
+        require_own_ref(self, handle, RayPart)
+        if not handle.heartbeat:
+            raise RunError(NO_HEARTBEAT)
         life = handle.life
         if life.why is not None:
             return RayAnswer(self, None, error=life.why)
-        return RayAnswer(self, life.pulse(), life=life)
+        return RayAnswer(self, life.heartbeat(), life=life)
 
     def restart(self, handle: RayPart, *, why: str = GIVEN_UP) -> None:
         """Kill the part's process and make the part again, if it has a restart left."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         life = handle.life
         life.look()
         self._end(life, why)
@@ -245,7 +245,7 @@ class RayRuntime:
     def stop(self, handle: RayPart) -> None:
         """Kill the part's process. `get` of what it has not answered raises RunError. Stopping twice is harmless."""
         self._require_open()
-        require_mine(self, handle, RayPart)
+        require_own_ref(self, handle, RayPart)
         if handle in self._parts:
             self._parts.remove(handle)
         handle.life.look()
@@ -254,26 +254,31 @@ class RayRuntime:
         kill(self._session, handle.life.process)  # which may be frozen
 
     def parts(self) -> list[PartState]:
-        """What is known of each part. Of one that has a pulse and has said nothing for `base.SIGN` seconds a sign is asked for, and not
-        waited for: it shows the next time."""
+        """Return what is known of each part. A part that has a heartbeat and was silent for `base.HEARTBEAT_AFTER` seconds is asked for
+        one, which is not waited for: it shows the next time."""
         self._require_open()
         lives = [part.life for part in self._parts]
-        self._take_signs([life for life in lives if life.why is None])
+        self._collect_heartbeats([life for life in lives if life.why is None])
         return [life.state() for life in lives]
 
-    def _take_signs(self, lives: Sequence[RayIncarnation]) -> None:
-        waiting = {life.sign: life for life in lives if life.sign is not None}
+    def _collect_heartbeats(self, lives: Sequence[RayIncarnation]) -> None:
+        waiting = {life.pending_heartbeat: life for life in lives if life.pending_heartbeat is not None}
         done = ray.wait([*waiting], num_returns=len(waiting), timeout=0.0)[0] if waiting else []
         for ref in done:
             life = waiting[ref]
-            life.sign = None
+            life.pending_heartbeat = None
             with contextlib.suppress(RayError):  # it has died, which the next `get` tells
                 ray.get(ref)
-                life.seen = time.time()
+                life.last_seen = time.time()
         for life in lives:
             life.look()
-            if life.part.pulse and life.process and life.sign is None and is_quiet(life.seen, life.sign_at):
-                life.sign, life.sign_at = life.pulse(), time.time()
+            if (
+                life.part.heartbeat
+                and life.process
+                and life.pending_heartbeat is None
+                and needs_heartbeat(life.last_seen, life.heartbeat_at)
+            ):
+                life.pending_heartbeat, life.heartbeat_at = life.heartbeat(), time.time()
 
     def spilled(self) -> int:
         """Bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""
@@ -322,7 +327,7 @@ class RayRuntime:
             return set()
         while True:
             self._end_unplaced()
-            soon = [time.monotonic() + _PULSE, *(life.look_at for life in self._starting)]
+            soon = [time.monotonic() + _HEARTBEAT_SECONDS, *(life.look_at for life in self._starting)]
             left = max(0.0, min(soon if end is None else [*soon, end]) - time.monotonic()) if at_least > 0 else 0.0
             done, _ = ray.wait(refs, num_returns=max(1, at_least), timeout=left, fetch_local=False)
             if len(done) == len(refs):
@@ -340,8 +345,8 @@ class RayRuntime:
             if now >= life.until:
                 self._give_up(life, f"got no process within {self._start_timeout:g} seconds")
             elif has_room(self._wanted()):
-                life.roomy_at = now
-            elif life.roomy_at and now - life.roomy_at >= ROOM:
+                life.had_room_at = now
+            elif life.had_room_at and now - life.had_room_at >= ROOM:
                 self._give_up(life, f"got no process: for {ROOM:g} seconds the nodes that are left had no room for it")
 
     def _wanted(self) -> list[tuple[Mapping[str, Any], str]]:
@@ -367,6 +372,7 @@ def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:
         else ""
     )
     return (
-        f"{name} {why}. It needs {words(options)}; the cluster has {words(total)}, of which {words(free)} is free{cards}. Ask for less, "
-        "run fewer parts (runtime.tasks is how many tasks have trainers at a time), or add nodes."
+        f"{name} {why}. It needs {describe_resources(options)}; the cluster has {describe_resources(total)}, of which "
+        f"{describe_resources(free)} is free{cards}. Ask for less, run fewer parts (runtime.tasks is how many tasks have trainers at a "
+        "time), or add nodes."
     )

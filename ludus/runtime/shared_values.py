@@ -59,14 +59,14 @@ class Value:
 
 def pack(value: Any) -> Value:
     """Raises what pickling it raises, and OSError if there is no memory for it."""
-    outer, _noted.found = getattr(_noted, "found", None), []
+    outer, _noted.things = getattr(_noted, "things", None), []
     buffers: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
     try:
         cloudpickle.Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
-        holds = tuple(_noted.found)
+        holds = tuple(_noted.things)
     finally:
-        _noted.found = outer
+        _noted.things = outer
     pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
     sizes = [piece.nbytes for piece in pieces]
     head, starts, total = _layout(sizes)
@@ -80,7 +80,7 @@ def pack(value: Any) -> Value:
 
 def note(thing: Any) -> None:
     """Called while a thing is pickled that must be kept as long as the bytes are on their way."""
-    things = getattr(_noted, "found", None)
+    things = getattr(_noted, "things", None)
     if things is not None:
         things.append(thing)
 

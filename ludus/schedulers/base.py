@@ -46,15 +46,15 @@ class Concludes(Protocol):
 
 
 @runtime_checkable
-class MeetsGiven(Protocol):
+class TakesOpponents(Protocol):
     """A scheduler whose learners meet policies from elsewhere by the weights that they were given with. They are members of its populations
     before the first task."""
 
     @property
-    def met(self) -> tuple[int, ...]:
+    def opponent_seats(self) -> tuple[int, ...]:
         """Seats in which somebody is met."""
         ...
 
-    def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
+    def set_opponents(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
         """Who they became, once, before the first task. lacking: seats that nobody was given for; their part of the mixture is ignored."""
         ...

@@ -25,7 +25,7 @@ from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.schedulers.config import PlayMode, ScheduleContext, ScheduleOptions
 from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
 from ludus.schedulers.planning import PlanningScheduler, announcement, one_task_per_group
-from ludus.schedulers.win_rates import spans_of
+from ludus.schedulers.win_rates import return_ranges
 
 Start = PolicyRef | str | None
 
@@ -96,7 +96,7 @@ class OwnPastOptions(ChunkedOptions):
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
         if self.reads_rates and context.env.num_players > 1:
-            spans_of(context.env.utility_range, self.span)
+            return_ranges(context.env.utility_range, self.span)
 
 
 class ChunkedScheduler(PlanningScheduler):

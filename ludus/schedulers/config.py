@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -180,10 +181,16 @@ class ScheduleOptions(Config):
         return True
 
     @property
-    def given(self) -> Sequence[tuple[str, float]]:
+    def imported(self) -> Sequence[tuple[str, float]]:
         """Policies and bots from elsewhere, as (name, weight): they are read when a run begins, and members from then on. A scheduler that
-        meets them by weight is told who they became (`ludus.schedulers.base.MeetsGiven`)."""
+        meets them by weight is told who they became (`ludus.schedulers.base.TakesOpponents`)."""
         return [(opponent.policy, opponent.weight) for opponent in self.opponents]
+
+    @property
+    def given(self) -> Sequence[tuple[str, float]]:
+        """`imported`, by its former name."""
+        warnings.warn("ScheduleOptions.given is called imported now.", DeprecationWarning, stacklevel=2)
+        return self.imported
 
     def check_schedule(self, context: ScheduleContext) -> None:
         """Raises ScenarioError or ConfigError for options that do not fit where they are to be used. What does not fit the populations

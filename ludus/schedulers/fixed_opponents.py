@@ -72,13 +72,13 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         self._lacking: tuple[int, ...] = ()  # seats that no opponent was given for
 
     @property
-    def met(self) -> tuple[int, ...]:
+    def opponent_seats(self) -> tuple[int, ...]:
         """Seats in which the learners meet somebody: a learner sits in each seat of its population in turn."""
         seats = range(len(self.population))
         return tuple(q for q in seats if any(p != q for k in self.learners for p in self.seats(k)))
 
-    def meet(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
-        """See `MeetsGiven`."""
+    def set_opponents(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
+        """See `TakesOpponents`."""
         self.opponents, self._lacking = opponents, lacking
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
@@ -176,8 +176,8 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         """Raises RunError if the learners are others by now, and one of them meets a seat that no opponent was given for."""
         super().load_state_dict(state)
         if state.get("opponents") is not None:
-            self.meet(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))
-        if empty := set(self.met) & set(self._lacking):
+            self.set_opponents(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))
+        if empty := set(self.opponent_seats) & set(self._lacking):
             raise RunError(
                 f"learners {list(self.learners)} meet somebody in seat {min(empty)}, and the run began with opponents that have no "
                 "policy for it. Leave `learners` as they were, or start a new run with `ludus train`."

@@ -131,7 +131,7 @@ class OpponentDraw:
                 self.probs[opponent] = self.probs.get(opponent, 0.0) + share * float(weight)
 
 
-def opponents_of(
+def opponent_probabilities(
     player: LeaguePlayer,
     mains: Sequence[LeaguePlayer],
     past: Sequence[PlayerCheckpoint],
@@ -365,7 +365,7 @@ class LeagueScheduler(ChunkedScheduler):
         return snapshots[0] if snapshots else self._checkpoints(main.population)[0].member.place
 
     def _rate(self, player: LeaguePlayer, opponent: Opponent, rates: WinRates) -> float:
-        return rates.of(self._members(player), self._members(opponent), decay=self.options.decay)
+        return rates.rate(self._members(player), self._members(opponent), decay=self.options.decay)
 
     def trained(self, result: TrainingResult, view: View) -> None:
         """A new snapshot."""
@@ -434,7 +434,7 @@ class LeagueScheduler(ChunkedScheduler):
 
     def _opponents(self, player: LeaguePlayer, view: View, rates: WinRates) -> Mixture:
         def opponents_from(population: int) -> tuple[Sequence[PolicyRef], Sequence[float]]:
-            probs = opponents_of(
+            probs = opponent_probabilities(
                 player,
                 self._mains(population),
                 self._checkpoints(population),

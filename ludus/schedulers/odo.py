@@ -93,7 +93,7 @@ class OnlinePlayer:
         total = self.past + self.played if all_windows or not self.rounds else self.played
         return np.asarray(total / total.sum())
 
-    def see(self, strategies: int, opponents: int) -> None:
+    def resize(self, strategies: int, opponents: int) -> None:
         """There are so many of each now; new ones are not played, and have not been met."""
         self.met = np.append(self.met, np.zeros(opponents - len(self.met)))
         new = np.zeros(strategies - len(self.played))
@@ -119,7 +119,7 @@ class OnlinePlayer:
         return OnlinePlayer(effective=[int(k) for k in state["effective"]], rounds=int(state["rounds"]), **arrays)
 
 
-def tables_of(mean: Array) -> tuple[Array, Array]:
+def zero_sum_tables(mean: Array) -> tuple[Array, Array]:
     """Payoffs float64[2, n, m] as each player sees them: own strategy by the other's."""
     return mean[0], mean[1].T
 
@@ -204,13 +204,13 @@ class ODOScheduler(ResponseScheduler):
 
     def _play(self, payoffs: Payoffs) -> MetaSolution:
         """The rounds of a generation, after its responses have been looked at."""
-        tables, sizes = tables_of(payoffs.mean), payoffs.sizes
+        tables, sizes = zero_sum_tables(payoffs.mean), payoffs.sizes
         if not self._players:
             self._players = [OnlinePlayer.of(sizes[p], sizes[1 - p]) for p in range(2)]
         unit = max(float(np.nanmax(table) - np.nanmin(table)) for table in payoffs.mean)
         for p, player in enumerate(self._players):
             first = len(player.played)
-            player.see(sizes[p], sizes[1 - p])
+            player.resize(sizes[p], sizes[1 - p])
             self._consider(player, range(first, sizes[p]), np.nan_to_num(tables[p]) @ player.mean_met(), unit)
         play_rounds(self._players, tables, unit=unit, rounds=self.options.rounds)
         run = self.options.average == "run"

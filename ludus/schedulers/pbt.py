@@ -87,12 +87,12 @@ class TuningRules:
             raise ConfigError(f"spread is {self.spread}, expected above 0, or null: then all opponents are met alike.")
 
 
-def drawn(ranges: Mapping[str, Range], rng: np.random.Generator) -> dict[str, float]:
+def sample_hyperparameters(ranges: Mapping[str, Range], rng: np.random.Generator) -> dict[str, float]:
     """Hyper-parameters to begin with."""
     return {name: ranges[name].draw(rng) for name in sorted(ranges)}
 
 
-def explored(
+def perturb(
     hyper: Hyper, ranges: Mapping[str, Range], rules: TuningRules, rng: np.random.Generator
 ) -> dict[str, float]:
     """Copied hyper-parameters, each drawn anew or perturbed, inside its range."""
@@ -212,7 +212,9 @@ class PBTScheduler(ChunkedScheduler):
         """As `ChunkedScheduler`."""
         super().__init__(options, population=population, selection=selection)
         self._learners = tuple(
-            PBTMember(k, number, drawn(options.ranges, seeding.generator(options.seed, "draw", k, number)))
+            PBTMember(
+                k, number, sample_hyperparameters(options.ranges, seeding.generator(options.seed, "draw", k, number))
+            )
             for k in self.populations
             for number in range(options.learners)
         )
@@ -264,7 +266,7 @@ class PBTScheduler(ChunkedScheduler):
             ratings = np.array([self._rating(learner, view) for learner in some])
             for loser, winner in sorted(copies(ratings, self.options.rules, rng).items()):
                 best = some[winner]
-                hyper = explored(best.hyper, self.options.ranges, self.options.rules, rng)
+                hyper = perturb(best.hyper, self.options.ranges, self.options.rules, rng)
                 self._put(replace(some[loser], hyper=hyper, task=best.task, place=best.place))
 
     def _put(self, learner: PBTMember) -> None:
@@ -362,4 +364,4 @@ def _member(rival: Rival) -> Member:
 def _rate(rates: WinRates, own: PBTMember, other: Rival) -> float:
     if own.place < 0 or other.place < 0:
         return 0.5
-    return rates.of([_member(own)], [_member(other)])
+    return rates.rate([_member(own)], [_member(other)])

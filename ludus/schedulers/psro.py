@@ -50,7 +50,7 @@ from ludus.schedulers.responses import (
     ResponseRule,
     Target,
     opponents,
-    targets_of,
+    response_targets,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class PSROScheduler(ResponseScheduler):
 
     def tasks(self, population: int, view: View, solution: MetaSolution) -> list[TrainingTask]:
         """The responses of a population."""
-        targets = targets_of(
+        targets = response_targets(
             self.options.responses,
             view.payoffs,
             solution,

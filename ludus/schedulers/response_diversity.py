@@ -146,7 +146,7 @@ class ResponseDiversity:
             which: seat for seat, which in reversed(list(enumerate(payoffs.population)))
         }  # factors that move as one
         tables = [
-            rows_of(payoffs, strategies, seats=target.seats, population=which)
+            payoff_rows(payoffs, strategies, seats=target.seats, population=which)
             for which in sorted(first, key=first.__getitem__)
         ]
         known = [table for table in tables if table is not None]
@@ -164,7 +164,7 @@ class ResponseDiversity:
         return AdaptiveMixture(Mixture.product(marginals), RULE, options)
 
 
-def rows_of(
+def payoff_rows(
     payoffs: Payoffs, strategies: tuple[Array, ...], *, seats: tuple[int, ...], population: int
 ) -> Array | None:
     """float64[m, K]: what each of the m policies of `seats` earns against each of the K policies of `population`, while everybody else

@@ -212,7 +212,7 @@ class SequentialLeague:
         return number == -1 or (number >= 0 and number % 2 == (0 if self.first == "main" else 1))
 
 
-def targets_of(
+def response_targets(
     rule: ResponseRule, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
 ) -> tuple[Target, ...]:
     """What the rule answers, which a run can train. initial: how many policies each player's population began with (default: one). Raises

@@ -287,7 +287,7 @@ class SelfPlayScheduler(ChunkedScheduler):
                 key, size = f"{own}/{other}", len(view.populations[other])
                 against = np.zeros(size)
                 if rates is not None:
-                    against[:] = [rates.of([_newest(view, own)], [m]) for m in _members(view, other)]
+                    against[:] = [rates.rate([_newest(view, own)], [m]) for m in _members(view, other)]
                 old = self._scores.get(key, np.zeros(0))
                 games = self._games.get(str(own), 0.0) * (1.0 - self.options.latest)
                 self._scores[key] = grown(self.past.updated(old, against[: len(old)], games), size)

@@ -47,7 +47,7 @@ def pairing(
     return tuple(pairs)
 
 
-def spans_of(
+def return_ranges(
     utility_range: Sequence[tuple[float, float]], span: tuple[float, float] | None
 ) -> list[tuple[float, float]]:
     """[P] the returns of a defeat and of a victory of each player, as `WinRates` takes them, and raises."""
@@ -69,14 +69,14 @@ class WinRates:
         None: the game's least and largest return. With returns of -1, 0 and 1 that makes won games and half of the drawn ones.
         Raises SolverError if a return of the game has no bound and there is no `span`; a player alone has nobody to win against."""
         self.payoffs, self.reference = payoffs, reference
-        self._spans = spans_of(payoffs.utility_range, span) if payoffs.num_players > 1 else []
+        self._spans = return_ranges(payoffs.utility_range, span) if payoffs.num_players > 1 else []
 
     def profiles(self, own: Member, others: Iterable[Member]) -> list[PolicyProfile]:
         """What has to be evaluated for `of`."""
         which = self.payoffs.population
         return [profile for other in others for _, profile in pairing(which, own, other, self.reference)]
 
-    def known(self, own: Member, other: Member) -> float:
+    def mean_rate(self, own: Member, other: Member) -> float:
         """The mean over seats; NaN if none is known."""
         rates = []
         for seat, profile in pairing(self.payoffs.population, own, other, self.reference):
@@ -86,12 +86,12 @@ class WinRates:
                 rates.append(min(1.0, max(0.0, (earned - low) / (high - low))))
         return sum(rates) / len(rates) if rates else np.nan
 
-    def of(self, own: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
+    def rate(self, own: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
         """Of a learner against another, by their snapshots, newest first; one snapshot of `other` stands for all. decay: what a pair of
         snapshots counts beside the next newer one. 0.5 if nothing is known."""
         total = weight = 0.0
         for age, snapshot in enumerate(own):
-            rate = self.known(snapshot, other[min(age, len(other) - 1)]) if other else np.nan
+            rate = self.mean_rate(snapshot, other[min(age, len(other) - 1)]) if other else np.nan
             if not math.isnan(rate):
                 total, weight = total + decay**age * rate, weight + decay**age
             if weight and not decay:

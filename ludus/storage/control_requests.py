@@ -15,7 +15,7 @@ from pathlib import Path
 from ludus.core.errors import RunError
 from ludus.storage import live_files
 from ludus.storage.live_files import LiveOrder, Status
-from ludus.storage.run_dirs import EXPERIMENT, is_running, owner_of
+from ludus.storage.run_dirs import EXPERIMENT, is_running, lock_owner
 
 POLL = 0.05
 """Seconds between two looks at what the run does."""
@@ -50,13 +50,13 @@ def checkpoint_now(status: Status) -> ControlRequest:
     )
 
 
-def driver_of(folder: Path, name: str) -> Status:
+def running_status(folder: Path, name: str) -> Status:
     """What the driver that is at work there does. name: what the user calls it. Raises RunError if there is none that takes orders."""
     status, running = live_files.read_status(folder), is_running(folder)
     if status is None and running:
         raise RunError(
-            f"the driver of run {name!r} (pid {owner_of(folder)}) takes no orders: it is only beginning, or its Ludus is older. Try again, "
-            "or use Ctrl-C where it runs."
+            f"the driver of run {name!r} (pid {lock_owner(folder)}) takes no orders: it is only beginning, or its Ludus is older. Try "
+            "again, or use Ctrl-C where it runs."
         )
     if status is None or not (running or status.host != socket.gethostname()):
         raise not_running(name, folder)

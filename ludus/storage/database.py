@@ -132,7 +132,7 @@ MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 
-def version_of(connection: sqlite3.Connection, where: str) -> int:
+def read_version(connection: sqlite3.Connection, where: str) -> int:
     """The schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus
     or too old for it."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
@@ -169,8 +169,8 @@ def is_ours(path: Path) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, where: str) -> int:
-    """Applies what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `version_of`."""
-    before = version_of(connection, where)
+    """Applies what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `read_version`."""
+    before = read_version(connection, where)
     for version in range(before, VERSION):
         script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
         connection.executescript(script)

@@ -127,7 +127,7 @@ def read(path: Path) -> bytes:
     return content
 
 
-def state_of(status: Status) -> str:
+def describe_state(status: Status) -> str:
     """Of a run whose driver lives, in a few words."""
     if status.stopping or status.paused:
         return "stopping" if status.stopping else "paused"

@@ -37,7 +37,7 @@ class Batch:
         """All arrays, in the order of the fields."""
         return self.profiles, self.n, self.mean, self.m2, self.wins, self.exact
 
-    def those(self, selected: NDArray[np.bool_]) -> Batch:
+    def select(self, selected: NDArray[np.bool_]) -> Batch:
         """Some of them."""
         return Batch(*(column[selected] for column in self.columns))
 
@@ -50,7 +50,7 @@ FROM matches WHERE rowid > ? AND rowid <= ?
 """
 
 
-def batch_of(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
+def read_batch(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
     """The matches of rows after + 1 … last. Raises ValueError for some that are none of so many players, and sqlite3.Error.
 
     SQLite puts them together: half a million are read in the time in which Python would make tuples of a tenth.
@@ -121,11 +121,11 @@ class PayoffLog:
         for new, old in zip(log._arrays, self._arrays, strict=True):
             head = new.ndim - len(sizes)
             new[(slice(None),) * head + tuple(slice(n) for n in self.sizes)] = old
-        sampled = batch if not batch.exact.any() else batch.those(~batch.exact)
+        sampled = batch if not batch.exact.any() else batch.select(~batch.exact)
         if len(sampled):
             log._pool(sampled)
         if batch.exact.any():
-            known = batch.those(batch.exact)
+            known = batch.select(batch.exact)
             log._place(known.profiles, known.mean)
         for profiles, mean in cells:
             log._place(profiles, mean)

@@ -24,9 +24,9 @@ from ludus.core.types import Curve, Match, NamedStatistics
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.database import FILE, VERSION, migrate, version_of
+from ludus.storage.database import FILE, VERSION, migrate, read_version
 from ludus.storage.manifest import open_database
-from ludus.storage.payoff_log import PayoffCells, PayoffLog, batch_of
+from ludus.storage.payoff_log import PayoffCells, PayoffLog, read_batch
 from ludus.storage.records import (
     CURVES,
     SCORES,
@@ -42,17 +42,17 @@ from ludus.storage.records import (
     StoredOpponent,
     StoredPolicy,
     StoredTask,
-    curve_of,
-    generation_of,
-    info_of,
-    marginals_of,
-    match_of,
-    number_of,
-    player_of,
-    policy_of,
+    float_or_nan,
+    parse_curve,
+    parse_generation,
+    parse_info,
+    parse_marginals,
+    parse_match,
+    parse_policy,
+    parse_task,
+    policy_key,
     statistics_by_match,
     summary_from_json,
-    task_of,
 )
 from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
 
@@ -131,7 +131,7 @@ class Memory:
     def __init__(self) -> None:
         self.lock = RLock()
         self.payoffs: tuple[Position, PayoffLog] | None = None
-        self.made: dict[str, tuple[Position, Any]] = {}
+        self.results: dict[str, tuple[Position, Any]] = {}
 
 
 class Reader:
@@ -156,7 +156,7 @@ class Reader:
         with translated(self.path):
             self._connection = _connected(self.path)
             try:
-                if version_of(self._connection, repr(str(self.path))) < VERSION:
+                if read_version(self._connection, repr(str(self.path))) < VERSION:
                     self._connection = _upgraded_copy(self._connection, self.path)
                 if check:
                     check_integrity(self._connection, self.path)
@@ -222,7 +222,7 @@ class Reader:
     def info(self) -> RunInfo:
         """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
         with translated(self.path):
-            return info_of(dict(self._rows("SELECT key, value FROM run")), self.run_dir)
+            return parse_info(dict(self._rows("SELECT key, value FROM run")), self.run_dir)
 
     def summary(self) -> RunSummary | None:
         """How the last session ended; None if it did not end by itself."""
@@ -239,7 +239,7 @@ class Reader:
         """Oldest first. marginals=False: without meta-strategies, which are large where there are many policies."""
         rows = _GENERATIONS if marginals else f"SELECT {SCORES}, '[]', x'', NULL, NULL FROM generations"
         with translated(self.path):
-            return tuple(generation_of(row) for row in self._rows(f"{rows} ORDER BY number"))
+            return tuple(parse_generation(row) for row in self._rows(f"{rows} ORDER BY number"))
 
     def generation_numbers(self) -> list[int]:
         """Of all that have finished, rising."""
@@ -257,25 +257,25 @@ class Reader:
         sql = "SELECT number, sizes, marginals FROM generations WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
         with translated(self.path):
             rows = self._rows(sql, json.dumps([int(number) for number in generations]))
-            return {number: marginals_of(number, sizes, packed) for number, sizes, packed in rows}
+            return {number: parse_marginals(number, sizes, packed) for number, sizes, packed in rows}
 
     def last_generation(self) -> GenerationRecord | None:
         """The newest one; None if none has finished."""
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
-            return generation_of(rows[0]) if rows else None
+            return parse_generation(rows[0]) if rows else None
 
     def generation(self, number: int) -> GenerationRecord | None:
         """One of them; None if it has not finished."""
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} WHERE number = ?", number)
-            return generation_of(rows[0]) if rows else None
+            return parse_generation(rows[0]) if rows else None
 
     def policies(self) -> tuple[StoredPolicy, ...]:
         """By population, then place."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
-            return tuple(policy_of(row) for row in rows)
+            return tuple(parse_policy(row) for row in rows)
 
     def policy_names(self) -> dict[int, list[str]]:
         """Ids of the policies of each population, in order."""
@@ -292,7 +292,7 @@ class Reader:
         """The first that was added; None before there is one."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
-            return policy_of(rows[0]) if rows else None
+            return parse_policy(rows[0]) if rows else None
 
     def tasks(self, *, policy: tuple[int, str] | None = None) -> tuple[StoredTask, ...]:
         """By generation, then id. policy: that trained this one of a population only."""
@@ -300,7 +300,7 @@ class Reader:
         where, arguments = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
         with translated(self.path):
             rows = self._rows(f"SELECT {columns} FROM tasks {where} ORDER BY generation, id", *arguments)
-            return tuple(task_of(row) for row in rows)
+            return tuple(parse_task(row) for row in rows)
 
     def opponents(self, *, task: str | None = None, least: float = 0.0) -> tuple[StoredOpponent, ...]:
         """Of one training task, or of all that have stored theirs: by task and seat, likeliest first. least: probability of those that are
@@ -315,7 +315,7 @@ class Reader:
         """In the order in which they were recorded."""
         with translated(self.path):
             counted = statistics_by_match(self._rows(STATISTICS_ROWS))
-            return tuple(match_of(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+            return tuple(parse_match(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
     def counted(self, *, last: int | None = None) -> tuple[Match, ...]:
         """The matches that have statistics, in the order in which they were recorded. last: of so many newest matches only."""
@@ -329,7 +329,7 @@ class Reader:
                 some = f"{STATISTICS_OF} WHERE match IN (SELECT id FROM matches WHERE {newest}) {STATISTICS_ORDER}"
                 counted = statistics_by_match(self._rows(some, last))
                 rows = self._rows(f"SELECT * FROM matches WHERE {newest} ORDER BY rowid", last)
-                matches = tuple(match_of(row, counted) for row in rows)
+                matches = tuple(parse_match(row, counted) for row in rows)
         return tuple(stored.match for stored in matches if stored.match.statistics is not None)
 
     def counted_means(self, *, last: int) -> Iterator[tuple[tuple[tuple[int, str], ...], int, str, int, float]]:
@@ -353,9 +353,9 @@ class Reader:
         counted, policies = self.counted(last=last), self.policies()
         names: dict[int, list[tuple[int, str]]] = {population: [] for population in sorted(set(self.info().population))}
         for stored in policies:
-            names[stored.record.ref.population].append(player_of(stored.record.ref))
+            names[stored.record.ref.population].append(policy_key(stored.record.ref))
         with translated(self.path):
-            played = [([player_of(ref) for ref in match.seats], match.statistics) for match in counted]
+            played = [([policy_key(ref) for ref in match.seats], match.statistics) for match in counted]
             return tuple(statistics_by_policy(played, members) for members in names.values())
 
     def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
@@ -395,7 +395,7 @@ class Reader:
                 sizes = self._sizes(self.info())
                 if known is None or not self.grew_from(known[0]):
                     known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
-                batch = batch_of(self._connection, after=known[0].matches, last=now.matches, players=len(sizes))
+                batch = read_batch(self._connection, after=known[0].matches, last=now.matches, players=len(sizes))
                 cells = self._payoff_cells(known[0].payoffs)
             log = known[1]
             if len(batch) or cells or log.sizes != sizes:
@@ -407,13 +407,13 @@ class Reader:
         """What `make` makes of the run as it is now: once, for all readers with this memory. of: the fields of `Position` that it depends
         on, beside the facts; `make` is asked again when one of them has changed, or when the run has been resumed from before."""
         with self.memory.lock, translated(self.path):
-            now, cached = self.position(), self.memory.made.get(name)
+            now, cached = self.position(), self.memory.results.get(name)
             result: T
             if cached is not None and self._still(cached[0], now, of):
                 result = cached[1]
             else:
                 result = make()
-            self.memory.made[name] = now, result
+            self.memory.results[name] = now, result
             return result
 
     def _still(self, before: Position, now: Position, of: Sequence[str]) -> bool:
@@ -431,7 +431,7 @@ class Reader:
         newest = " WHERE generation = (SELECT MAX(generation) FROM ratings)" if last else ""
         with translated(self.path):
             rows = self._rows(f"SELECT generation, population, policy, kind, rating FROM ratings{newest}")
-            return tuple(Rating(g, p, policy, kind, number_of(value)) for g, p, policy, kind, value in rows)
+            return tuple(Rating(g, p, policy, kind, float_or_nan(value)) for g, p, policy, kind, value in rows)
 
     def metric_names(self) -> tuple[tuple[str, str], ...]:
         """(name, counter) of every metric, sorted."""
@@ -456,7 +456,7 @@ class Reader:
                 "SELECT id, generation, population, policy FROM tasks WHERE kind = 'train' ORDER BY generation, id"
             )
             return tuple(
-                StoredCurve(task, generation, population, policy, curve_of(rows[task]))
+                StoredCurve(task, generation, population, policy, parse_curve(rows[task]))
                 for task, generation, population, policy in tasks
                 if task in rows
             )
@@ -469,7 +469,7 @@ class Reader:
                 return None
             some = "WHERE task = ? AND (? - point) % ? = 0 ORDER BY point"
             rows = self._rows(f"{CURVES} {some}", task, last, max(1, -(-(last + 1) // points)))
-            return curve_of(rows)
+            return parse_curve(rows)
 
     def events(self) -> tuple[Event, ...]:
         """Oldest first."""

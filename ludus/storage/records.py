@@ -134,7 +134,7 @@ def info_rows(info: RunInfo) -> list[tuple[str, str]]:
     return rows if info.game is None else [*rows, ("game", info.game.model_dump_json())]
 
 
-def info_of(rows: Mapping[str, str], run_dir: Path) -> RunInfo:
+def parse_info(rows: Mapping[str, str], run_dir: Path) -> RunInfo:
     """What the table `run` says of a run that lies there now, and is called as its folder is. Raises ValueError if it does not."""
     if "info" not in rows:
         raise ValueError("the table run has no row 'info'")
@@ -160,7 +160,7 @@ def summary_from_json(text: str, run_dir: Path) -> RunSummary:
     return RunSummary(**{**facts, "run_dir": run_dir, "report": report})
 
 
-def generation_of(row: tuple[Any, ...]) -> GenerationRecord:
+def parse_generation(row: tuple[Any, ...]) -> GenerationRecord:
     """row: `SCORES`, sizes, marginals, and of a joint meta-strategy its profiles and their probabilities, else NULL."""
     number, seconds, episodes, nash_conv, gains, values, responses, gap, solver_seconds, exact, sizes, *strategies = row
     marginals, profiles, probabilities = strategies
@@ -172,8 +172,8 @@ def generation_of(row: tuple[Any, ...]) -> GenerationRecord:
         nash_conv=nash_conv,
         gains=_numbers(gains),
         values=_numbers(values),
-        marginals=tuple(tuple(own.tolist()) for own in marginals_of(number, sizes, marginals)),
-        solver_gap=number_of(gap),
+        marginals=tuple(tuple(own.tolist()) for own in parse_marginals(number, sizes, marginals)),
+        solver_gap=float_or_nan(gap),
         solver_seconds=solver_seconds,
         responses=_numbers(responses),
         exact=bool(exact),
@@ -182,7 +182,7 @@ def generation_of(row: tuple[Any, ...]) -> GenerationRecord:
     )
 
 
-def marginals_of(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.float64], ...]:
+def parse_marginals(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.float64], ...]:
     """[P] float64[policies of the player]. sizes: JSON. Raises ValueError if they do not fit."""
     ends = np.cumsum([0, *json.loads(sizes)]).tolist()
     flat = np.frombuffer(packed, "<f8")
@@ -191,7 +191,7 @@ def marginals_of(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.flo
     return tuple(flat[a:b] for a, b in pairwise(ends))
 
 
-def policy_of(row: tuple[Any, ...]) -> StoredPolicy:
+def parse_policy(row: tuple[Any, ...]) -> StoredPolicy:
     """row: of the table."""
     population, policy, version, mode, place, kind, config, file, sha256, *others = row
     parent, start, generation, task, created, _ = others
@@ -205,7 +205,7 @@ def policy_of(row: tuple[Any, ...]) -> StoredPolicy:
     return StoredPolicy(record, file, sha256, created)
 
 
-def curve_of(rows: Sequence[tuple[Any, ...]]) -> Curve:
+def parse_curve(rows: Sequence[tuple[Any, ...]]) -> Curve:
     """rows: `CURVES` of one task, in order."""
     metrics = [json.loads(row[-1]) for row in rows]
     names = tuple(dict.fromkeys(name for some in metrics for name in some))
@@ -213,14 +213,14 @@ def curve_of(rows: Sequence[tuple[Any, ...]]) -> Curve:
     return Curve((*FIXED, *names), np.array(values, np.float64), np.array([row[-2] for row in rows], np.float64))
 
 
-def task_of(row: tuple[Any, ...]) -> StoredTask:
+def parse_task(row: tuple[Any, ...]) -> StoredTask:
     """row: of the table."""
     identifier, kind, generation, population, policy, state, metrics, counters, failure = row
     numbers = (json.loads(metrics), json.loads(counters))
     return StoredTask(identifier, kind, generation, population, policy, state, *numbers, failure)
 
 
-def player_of(ref: PolicyRef) -> tuple[int, str]:
+def policy_key(ref: PolicyRef) -> tuple[int, str]:
     """Who it is, whatever its version and mode."""
     return ref.population, ref.policy
 
@@ -245,7 +245,7 @@ def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStati
     return statistics
 
 
-def match_of(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:
+def parse_match(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:
     """What a row of the match log says. statistics: of matches that have some."""
     identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
     match = Match(
@@ -266,6 +266,6 @@ def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(value) for value in json.loads(text))
 
 
-def number_of(value: float | None) -> float:
+def float_or_nan(value: float | None) -> float:
     """SQLite keeps NaN as NULL."""
     return float("nan") if value is None else value

@@ -162,7 +162,7 @@ class RunLock:
         if not acquired:
             self.close()
             raise RunError(
-                f"run {str(run_dir)!r} is in use by another process (pid {owner_of(run_dir)}). Wait for it or stop it, then try again."
+                f"run {str(run_dir)!r} is in use by another process (pid {lock_owner(run_dir)}). Wait for it or stop it, then try again."
             )
         try:
             os.ftruncate(self._fd, 0)
@@ -250,7 +250,7 @@ def require_empty(run_dir: Path) -> None:
         )
 
 
-def owner_of(run_dir: Path) -> str:
+def lock_owner(run_dir: Path) -> str:
     """The process id that the last driver has left, or "unknown"."""
     try:
         return (run_dir / LOCK_FILE).read_text(errors="replace").strip() or "unknown"

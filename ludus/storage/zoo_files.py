@@ -89,7 +89,7 @@ def list_entries(directory: Path) -> list[tuple[Path, Manifest | LudusError]]:
     return manifests
 
 
-def content_of(folder: Path, member: Member) -> bytes:
+def read_content(folder: Path, member: Member) -> bytes:
     """A policy's file, as it was signed. Raises RunError if it is missing or was changed, or would run code of somebody's own."""
     path = folder / member.file
     try:

@@ -32,11 +32,11 @@ _LONGEST = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
+class _Observed:
     """Observations [n, …] as the environment gives them and as the policy takes them, and masks bool[n, A] or None."""
 
-    given: Array
-    taken: Array
+    raw: Array
+    policy_input: Array
     mask: NDArray[np.bool_] | None
 
 
@@ -64,7 +64,7 @@ def synthetic_rollout(
     for _ in range(_LONGEST):
         observed = _observe(env, seat, policy.takes_ids, rng)
         noise = rng.random((segments, policy.noise_width), dtype=np.float32)
-        act = policy.act(observed.taken, observed.mask, memory, noise, **alone)
+        act = policy.act(observed.policy_input, observed.mask, memory, noise, **alone)
         memory = act.memory
         steps.append(observed)
         actions.append(act.action)
@@ -72,14 +72,14 @@ def synthetic_rollout(
         extras.append(act.extras)
     tail = rng.integers(0, len(SegmentEnd), segments).astype(np.int8)
     after = _observe(env, seat, policy.takes_ids, rng)
-    bootstrap_observation = after.given
+    bootstrap_observation = after.raw
     if env.enumeration is not None:
-        bootstrap_observation = np.where(tail == SegmentEnd.TERMINATED, -1, after.given).astype(np.int32)
+        bootstrap_observation = np.where(tail == SegmentEnd.TERMINATED, -1, after.raw).astype(np.int32)
     implied = env.enumeration is not None
     rows = int(alive.sum())
     return Trajectories(
         start=np.concatenate([[0], np.cumsum(length)]).astype(np.int64),
-        observation=_rows([s.given for s in steps], alive),
+        observation=_rows([s.raw for s in steps], alive),
         action=_rows(actions, alive),
         logp=_rows(logps, alive),
         reward=rng.standard_normal(rows).astype(np.float32),
@@ -103,10 +103,12 @@ def synthetic_rollout(
     )
 
 
-def _worth(policy: Policy, after: _Seen, tail: NDArray[np.int8], collect: Collect | None) -> NDArray[np.float32] | None:
+def _worth(
+    policy: Policy, after: _Observed, tail: NDArray[np.int8], collect: Collect | None
+) -> NDArray[np.float32] | None:
     if collect is None or not collect.bootstrap_value:
         return None
-    act = policy.act(after.taken, after.mask, None, np.zeros((len(tail), policy.noise_width), np.float32))
+    act = policy.act(after.policy_input, after.mask, None, np.zeros((len(tail), policy.noise_width), np.float32))
     return np.where(tail == SegmentEnd.TERMINATED, 0.0, act.extras[collect.bootstrap_value]).astype(np.float32)
 
 
@@ -119,22 +121,22 @@ def _states(env: EnvSpec, count: int, rng: np.random.Generator) -> Array | None:
     return None if env.state is None else rng.standard_normal((count, *(env.state.shape or ()))).astype(np.float32)
 
 
-def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.random.Generator) -> _Seen:
+def _observe(env: EnvSpec, seat: NDArray[np.int8], takes_ids: bool, rng: np.random.Generator) -> _Observed:
     if env.enumeration is not None:
         offset = np.asarray(env.enumeration.offset)
         ids = rng.integers(offset[seat], offset[seat + 1]).astype(np.int32)
         policy_input: Array = ids if takes_ids else env.enumeration.observation[ids]
-        return _Seen(ids, policy_input, env.enumeration.mask[ids])
+        return _Observed(ids, policy_input, env.enumeration.mask[ids])
     agent = env.agents_of(int(seat[0]))[0]
     observation = rng.standard_normal((len(seat), *(agent.observation.shape or ()))).astype(np.float32)
     if (choices := Choices.of(agent.action)) is None:
-        return _Seen(observation, observation, None)
+        return _Observed(observation, observation, None)
     mask = rng.random((len(seat), choices.width)) < 0.7
     mask[
         np.arange(len(seat))[:, None],
         choices.starts + rng.integers(0, choices.counts, (len(seat), len(choices.counts))),
     ] = True
-    return _Seen(observation, observation, mask)
+    return _Observed(observation, observation, mask)
 
 
 Rollouts = Callable[[Learner, int], Trajectories]
@@ -252,7 +254,7 @@ def _check_learner(algorithm: Algorithm, learner: Learner, env: EnvSpec, seats: 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Halfway:
+class _MidwayCheckpoint:
     """What a checkpoint after half of the rounds holds, and the weights there."""
 
     learner: State
@@ -260,11 +262,11 @@ class _Halfway:
     weights: Weights
 
 
-def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds: int) -> _Halfway:
+def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds: int) -> _MidwayCheckpoint:
     loop, before = _Loop(algorithm, learner, make), learner.weights()
     for number in range(rounds // 2):
         loop.round(number)
-    halfway = _Halfway(
+    halfway = _MidwayCheckpoint(
         copy.deepcopy(learner.state_dict()),
         {name: copy.deepcopy(table.state_dict()) for name, table in loop.tables.items()},
         learner.weights(),
@@ -296,7 +298,13 @@ def _check_same_twice(
 
 
 def _check_resume(
-    algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int, *, halfway: _Halfway, end: Weights
+    algorithm: Algorithm,
+    context: LearnerContext,
+    make: Rollouts,
+    rounds: int,
+    *,
+    halfway: _MidwayCheckpoint,
+    end: Weights,
 ) -> None:
     _check_plain(halfway.learner, "state_dict()")
     resumed = _Loop(algorithm, algorithm.learner(replace(context, seed=context.seed)), make)

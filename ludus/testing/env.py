@@ -30,13 +30,13 @@ __all__ = ["Check", "check_env", "checks", "run_checks"]
 Make: TypeAlias = Callable[[int], VectorEnv]
 
 
-class LeftOut(Exception):
+class CheckSkipped(Exception):
     """A check does not apply; the message says why."""
 
 
 class PlayPlan:
     """What the checks share: how to make vectors, and the first play's trace. Each check answers with a note, and raises AssertionError,
-    `LeftOut`, or whatever the environment raises."""
+    `CheckSkipped`, or whatever the environment raises."""
 
     def __init__(self, make: Make, seeds: NDArray[np.uint64], steps: int) -> None:
         self.seeds, self.steps = seeds, steps
@@ -82,13 +82,13 @@ class PlayPlan:
 
     def _first(self) -> Trace:
         if self._trace is None:
-            raise LeftOut("not checked: the first play did not come to its end")
+            raise CheckSkipped("not checked: the first play did not come to its end")
         return self._trace
 
     def _determinism(self) -> str:
         assert self.spec is not None
         if self.spec.determinism == "none":
-            raise LeftOut("not promised (determinism='none')")
+            raise CheckSkipped("not promised (determinism='none')")
         trace = self._first()
         with self._vector() as env:
             play(env, self.seeds, min(self.steps, 10))
@@ -100,7 +100,7 @@ class PlayPlan:
     def _neighbours(self) -> str:
         assert self.spec is not None
         if self.spec.determinism != "environment":
-            raise LeftOut(f"not promised (determinism={self.spec.determinism!r})")
+            raise CheckSkipped(f"not promised (determinism={self.spec.determinism!r})")
         e = len(self.seeds) - 1
         among = self._first()[e]
         with self._vector(1) as env:
@@ -141,7 +141,7 @@ class PlayPlan:
                 timestep = env.step(actor.actions(timestep))
             snapshot = env.snapshot()
             if snapshot is None:
-                raise LeftOut("none: it cannot be resumed inside an episode")
+                raise CheckSkipped("none: it cannot be resumed inside an episode")
             restored = other.restore(snapshot)
             for _ in range(self.steps // 2):
                 traces: list[Trace] = []
@@ -169,7 +169,7 @@ class PlayPlan:
                         _refuses(env, tuple(actions), illegal, p)
                         return ""
                 timestep = env.step(tuple(actions))
-        raise LeftOut("none: actions are no whole numbers")
+        raise CheckSkipped("none: actions are no whole numbers")
 
 
 def check_spec(spec: EnvSpec) -> None:
@@ -270,7 +270,7 @@ class Check:
     name: str
     failure: str | None = None
     note: str = ""
-    left_out: bool = False
+    skipped: bool = False
     advice: str = ""
     error: Exception | None = None
 
@@ -353,8 +353,8 @@ def _run(name: str, check: Callable[[], str]) -> Check:
     raised = "description" if name == "description" else "steps"  # the advice for what the environment itself raises
     try:
         return Check(name, note=check())
-    except LeftOut as reason:
-        return Check(name, note=str(reason), left_out=True)
+    except CheckSkipped as reason:
+        return Check(name, note=str(reason), skipped=True)
     except AssertionError as error:
         return Check(name, str(error), advice=ADVICE[name], error=error)
     except EnvError as error:  # says itself which environment, and when
@@ -368,7 +368,7 @@ def _other(plan: PlayPlan, name: str, check: Callable[[], str]) -> Check:
     result = _run(name, check)
     if plan.stopped is None or result.error is None or isinstance(result.error, AssertionError):
         return result
-    return Check(name, note="not checked: it was stopped as the first play was", left_out=True)
+    return Check(name, note="not checked: it was stopped as the first play was", skipped=True)
 
 
 def _watched(plan: PlayPlan, team: TeamRewards, early: bool | None) -> Iterator[Check]:
@@ -395,9 +395,9 @@ def _watched(plan: PlayPlan, team: TeamRewards, early: bool | None) -> Iterator[
         if topic in failures:
             yield Check(topic, failures[topic], advice=ADVICE[topic])
         elif "rows" in failures or played.failure is not None:
-            yield Check(topic, note="not checked to the end", left_out=True)
+            yield Check(topic, note="not checked to the end", skipped=True)
         elif topic == "masks" and not plan.masked:
-            yield Check(topic, note="none: every action is always legal", left_out=True)
+            yield Check(topic, note="none: every action is always legal", skipped=True)
         else:
             notes = {"rewards": rewards_note, "episodes": _seen(ledger, plan.steps)}
             yield Check(topic, note=notes.get(topic, ""))

@@ -17,7 +17,7 @@ from ludus.runtime.base import Peer, Runtime
 MakeRuntime = Callable[[], Runtime]
 
 
-class Tally:
+class CounterActor:
     """A part with state. `spec` is what it starts from."""
 
     def __init__(self, spec: int) -> None:
@@ -53,7 +53,7 @@ class Tally:
         except (DataError, PartDied, AttributeError) as error:
             return f"{type(error).__name__}: {error}"
 
-    def pulse(self) -> float:
+    def heartbeat(self) -> float:
         return self.total
 
     def slow(self, seconds: float) -> float:
@@ -62,7 +62,7 @@ class Tally:
         return seconds
 
 
-def broken(spec: str) -> Tally:
+def broken(spec: str) -> CounterActor:
     """A factory that raises."""
     raise DataError(spec)
 
@@ -93,7 +93,7 @@ def check_runtime(make: MakeRuntime) -> None:
         _check_errors,
         _check_values,
         _check_arguments,
-        _check_pulse,
+        _check_heartbeat,
         _check_wait,
         _check_restart,
         _check_peers,
@@ -110,7 +110,7 @@ def check_runtime(make: MakeRuntime) -> None:
 
 
 def _check_calls(runtime: Runtime) -> None:
-    a, b = runtime.spawn(Tally, 10), runtime.spawn(Tally, 20, resources={"num_cpus": 0.1}, restarts=1)
+    a, b = runtime.spawn(CounterActor, 10), runtime.spawn(CounterActor, 20, resources={"num_cpus": 0.1}, restarts=1)
     refs = [runtime.call(a, "add", k) for k in (1, 2, 3)]
     other = runtime.call(b, "add", 5, 2)
     answers = [runtime.get(ref) for ref in refs]
@@ -122,7 +122,7 @@ def _check_calls(runtime: Runtime) -> None:
 
 
 def _check_errors(runtime: Runtime) -> None:
-    part = runtime.spawn(Tally, 0, restarts=0)
+    part = runtime.spawn(CounterActor, 0, restarts=0)
     ref = runtime.call(part, "fail", "the reason")
     for _ in range(2):
         _expect(DataError, lambda: runtime.get(ref), "get of a failed call", message="the reason")
@@ -143,14 +143,14 @@ def _check_values(runtime: Runtime) -> None:
     assert back["nested"] == [1, 2.5, None], "put and get changed a list"
     assert back["array"].dtype == np.int16, "put and get changed a dtype"
     assert np.array_equal(back["array"], array), "put and get changed an array"
-    part = runtime.spawn(Tally, 0)
+    part = runtime.spawn(CounterActor, 0)
     doubled = runtime.get(runtime.call(part, "double", array))
     assert np.array_equal(doubled, array * 2), "an array changed on its way to a part or back"
     assert array.max() == 5, "an argument of a call was written to"
 
 
 def _check_arguments(runtime: Runtime) -> None:
-    first, second = runtime.spawn(Tally, 0), runtime.spawn(Tally, 100)
+    first, second = runtime.spawn(CounterActor, 0), runtime.spawn(CounterActor, 100)
     early = runtime.call(second, "add", runtime.call(first, "slow", 0.2))
     late = runtime.call(second, "add", 1, runtime.put(5))
     assert runtime.get(late) == 105.2, "a call went ahead of one that waits for its argument"
@@ -171,7 +171,7 @@ def _check_arguments(runtime: Runtime) -> None:
 def _check_restart(runtime: Runtime) -> None:
     messages: list[str] = []
     runtime.tell = messages.append
-    part = runtime.spawn(Tally, 5, restarts=1, name="the fifth")
+    part = runtime.spawn(CounterActor, 5, restarts=1, name="the fifth")
     before = runtime.call(part, "add", 1)
     assert runtime.get(before) == 6, "a part that may be restarted does not start from its spec"
     assert runtime.incarnation(part) == 0, "a new part's incarnation is not 0"
@@ -183,26 +183,26 @@ def _check_restart(runtime: Runtime) -> None:
     runtime.restart(part)
     _expect(PartDied, lambda: runtime.get(runtime.call(part, "add", 1)), "a call after the last restart")
     assert runtime.get(before) == 6, "an answer was lost when its part was restarted"
-    single = runtime.spawn(Tally, 0)
+    single = runtime.spawn(CounterActor, 0)
     runtime.restart(single)
     _expect(
         PartDied, lambda: runtime.get(runtime.call(single, "add", 1)), "a call after a restart that was not allowed"
     )
-    stopped = runtime.spawn(Tally, 1, restarts=1)
+    stopped = runtime.spawn(CounterActor, 1, restarts=1)
     runtime.stop(stopped)
     runtime.restart(stopped)
     _expect(RunError, lambda: runtime.get(runtime.call(stopped, "add", 1)), "restart of a stopped part: a call to it")
 
 
-def asker(spec: list[Peer]) -> Tally:
+def asker(spec: list[Peer]) -> CounterActor:
     """A part that is made with peers."""
-    counter = Tally(0)
+    counter = CounterActor(0)
     counter.keep(spec)
     return counter
 
 
 def _check_peers(runtime: Runtime) -> None:
-    parts = [runtime.spawn(Tally, k, restarts=1, concurrency=k) for k in (1, 2)]
+    parts = [runtime.spawn(CounterActor, k, restarts=1, concurrency=k) for k in (1, 2)]
     peers = [runtime.peer(part) for part in parts]
     middle = runtime.spawn(asker, peers)
     relayed = runtime.get(runtime.call(middle, "relay", "add", 10))
@@ -228,34 +228,41 @@ def _check_peers(runtime: Runtime) -> None:
 
 
 def _check_places(runtime: Runtime) -> None:
-    part = runtime.spawn(Tally, 0)
+    part = runtime.spawn(CounterActor, 0)
     node = runtime.node(part)
     assert isinstance(node, str), f"node gave {node!r}, expected a name"
-    beside = runtime.spawn(Tally, 0, node=node)
+    beside = runtime.spawn(CounterActor, 0, node=node)
     assert runtime.node(beside) == node, "a part does not live on the node that it should"
     runtime.stop(part)
     _expect(RunError, lambda: runtime.node(part), "node of a part that was stopped")
-    _expect(RunError, lambda: runtime.spawn(Tally, 0, concurrency=0), "spawn of a part that may not answer any call")
-    several = runtime.spawn(Tally, 0, concurrency=3)
+    _expect(
+        RunError, lambda: runtime.spawn(CounterActor, 0, concurrency=0), "spawn of a part that may not answer any call"
+    )
+    several = runtime.spawn(CounterActor, 0, concurrency=3)
     refs = [runtime.call(several, "add", 1) for _ in range(7)]
     answers = sorted(runtime.get(ref) for ref in refs)
     assert answers[-1] == 7, f"seven calls that add 1 at the same time gave {answers}"
 
 
-def _check_pulse(runtime: Runtime) -> None:
-    part = runtime.spawn(Tally, 3, pulse=True)
-    assert runtime.get(runtime.call(part, "add", 1)) == 4, "a part with a pulse answers calls"
+def _check_heartbeat(runtime: Runtime) -> None:
+    part = runtime.spawn(CounterActor, 3, heartbeat=True)
+    assert runtime.get(runtime.call(part, "add", 1)) == 4, "a part with a heartbeat answers calls"
     busy = runtime.call(part, "slow", 0.5)
-    assert runtime.get(runtime.pulse(part)) == 4, "and says how it is, busy or not"
+    assert runtime.get(runtime.heartbeat(part)) == 4, "and says how it is, busy or not"
     assert runtime.get(busy) == 0.5
-    without = runtime.spawn(Tally, 3)
-    _expect(RunError, lambda: runtime.pulse(without), "the pulse of a part that was not spawned for it", "pulse=True")
+    without = runtime.spawn(CounterActor, 3)
+    _expect(
+        RunError,
+        lambda: runtime.heartbeat(without),
+        "the heartbeat of a part that was not spawned for it",
+        "heartbeat=True",
+    )
     for each in (part, without):
         runtime.stop(each)
 
 
 def _check_wait(runtime: Runtime) -> None:
-    parts = [runtime.spawn(Tally, 0) for _ in range(3)]
+    parts = [runtime.spawn(CounterActor, 0) for _ in range(3)]
     refs = [runtime.call(part, "add", k) for k, part in enumerate(parts)]
     done, pending = runtime.wait(refs, at_least=3)
     assert done == refs, "wait for all did not give all of them as done, in the order given"
@@ -279,7 +286,7 @@ def _check_wait(runtime: Runtime) -> None:
 
 
 def _check_stop(runtime: Runtime) -> None:
-    stopped, other = runtime.spawn(Tally, 1), runtime.spawn(Tally, 2)
+    stopped, other = runtime.spawn(CounterActor, 1), runtime.spawn(CounterActor, 2)
     answered = runtime.call(stopped, "add", 1)
     runtime.get(answered)
     runtime.stop(stopped)
@@ -291,12 +298,12 @@ def _check_stop(runtime: Runtime) -> None:
 
 
 def _check_close(runtime: Runtime) -> None:
-    part = runtime.spawn(Tally, 0)
+    part = runtime.spawn(CounterActor, 0)
     ref = runtime.put(1)
     runtime.close()
     runtime.close()
     calls: dict[str, Callable[[], Any]] = {
-        "spawn": lambda: runtime.spawn(Tally, 0),
+        "spawn": lambda: runtime.spawn(CounterActor, 0),
         "call": lambda: runtime.call(part, "add", 1),
         "wait": lambda: runtime.wait([ref]),
         "put": lambda: runtime.put(1),

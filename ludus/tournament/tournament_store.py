@@ -21,7 +21,7 @@ from ludus.core.types import Match, PolicyRef
 from ludus.metagame.population.match_log import Moments
 from ludus.storage.database import INSERT, MATCHES, STATISTICS
 from ludus.storage.reader import check_integrity, translated
-from ludus.storage.records import STATISTICS_ROWS, match_of, statistics_by_match
+from ludus.storage.records import STATISTICS_ROWS, parse_match, statistics_by_match
 from ludus.storage.store import blob, connect, disconnect, has_tables, match_row, statistics_rows
 from ludus.tournament.meetings import Meeting
 
@@ -204,7 +204,7 @@ class TournamentStore:
             orders: dict[tuple[str, int], list[Match]] = {}
             counted = statistics_by_match(self._connection.execute(STATISTICS_ROWS))
             for row in self._connection.execute("SELECT * FROM matches ORDER BY rowid"):
-                match = match_of(row, counted).match
+                match = parse_match(row, counted).match
                 entrants, first, _ = json.loads(match.id)
                 orders.setdefault((json.dumps(entrants), first), []).append(match)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")

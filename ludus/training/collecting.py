@@ -110,7 +110,7 @@ class SyncCollector:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _InFlight:
     lease: InFlightPermit
     host: int
     pending: Pending
@@ -145,7 +145,7 @@ class AsyncCollector:
                 f"runtime.min_completed={self._least} partial results are never there: {len(hosts)} workers with "
                 f"{async_limits.in_flight} requests each make {self._credits.limit} at most. Give that or fewer."
             )
-        self._asked: list[_Asked] = []
+        self._in_flight: list[_InFlight] = []
         self._open = [False] * rollouts.hosts
         self._taken: list[InFlightPermit] = []
         self._draining = False
@@ -153,7 +153,7 @@ class AsyncCollector:
     def begin(self) -> None:
         for most in range(1, self._async_limits.in_flight + 1):  # everybody gets one before somebody gets two
             for host in self._hosts:
-                if sum(request.host == host for request in self._asked) < most and not self._ask(host):
+                if sum(request.host == host for request in self._in_flight) < most and not self._ask(host):
                     return
 
     def take(self) -> Collected:
@@ -169,26 +169,26 @@ class AsyncCollector:
 
     def drain(self) -> Collected:
         self._draining = True
-        collected = self._gather(len(self._asked))
+        collected = self._gather(len(self._in_flight))
         self._draining = False
         self._open = [False] * self._rollouts.hosts
         return collected
 
     def close(self) -> None:
-        for request in self._asked:
+        for request in self._in_flight:
             self._rollouts.cancel(request.pending)
-        self._asked = []
+        self._in_flight = []
 
     def _ask(self, host: int) -> bool:
         """One more request for a host, if a credit is free and the task wants more."""
-        if self._draining or not self._wants(len(self._asked) / len(self._hosts)):
+        if self._draining or not self._wants(len(self._in_flight) / len(self._hosts)):
             return False
         lease = self._credits.reserve(f"{host} {self._rollouts.life(host)}")
         if lease is None:
             return False
         request, policies = self._request(carry_on=self._open[host], host=host)
         pending = self._rollouts.start(request, policies, task_slot=self._task_slot, hosts=(host,))
-        self._asked.append(_Asked(lease, host, pending))
+        self._in_flight.append(_InFlight(lease, host, pending))
         self._open[host] = self._carries_on
         return True
 
@@ -197,31 +197,31 @@ class AsyncCollector:
         them."""
         rollouts: list[Rollout] = []
         stale = 0
-        while len(rollouts) < least and self._asked:
+        while len(rollouts) < least and self._in_flight:
             for request in self._arrived(at_least=1, timeout=None):
                 stale += self._keep(rollouts, request, self._deliver(request))
-        if self._async_limits.gather_window and self._asked:
-            for request in self._arrived(at_least=len(self._asked), timeout=self._async_limits.gather_window):
+        if self._async_limits.gather_window and self._in_flight:
+            for request in self._arrived(at_least=len(self._in_flight), timeout=self._async_limits.gather_window):
                 stale += self._keep(rollouts, request, self._deliver(request))
         return Collected(rollouts, stale)
 
-    def _arrived(self, *, at_least: int, timeout: float | None) -> list[_Asked]:
-        pending = [request.pending for request in self._asked]
+    def _arrived(self, *, at_least: int, timeout: float | None) -> list[_InFlight]:
+        pending = [request.pending for request in self._in_flight]
         done = self._rollouts.done(pending, at_least=at_least, timeout=timeout)
-        return [request for request in self._asked if request.pending in done]
+        return [request for request in self._in_flight if request.pending in done]
 
-    def _deliver(self, request: _Asked) -> Rollout | None:
+    def _deliver(self, request: _InFlight) -> Rollout | None:
         """What came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it. What the
         next life owes already (another task slot was first to learn of the death) stays asked for."""
-        if request not in self._asked:
+        if request not in self._in_flight:
             return None
-        self._asked.remove(request)
+        self._in_flight.remove(request)
         rollout = self._rollouts.take(request.pending, receive=self._receive)
         if rollout is None:
-            owed = [other for other in self._asked if other.host == request.host]
+            owed = [other for other in self._in_flight if other.host == request.host]
             for lost in [other for other in owed if other.lease.worker == request.lease.worker]:
                 self._rollouts.cancel(lost.pending)
-                self._asked.remove(lost)
+                self._in_flight.remove(lost)
                 owed.remove(lost)
             self._credits.died(request.lease.worker)
             self._open[request.host] = self._carries_on and bool(owed)
@@ -229,7 +229,7 @@ class AsyncCollector:
             self._taken.append(request.lease)
         return rollout
 
-    def _keep(self, rollouts: list[Rollout], request: _Asked, rollout: Rollout | None) -> int:
+    def _keep(self, rollouts: list[Rollout], request: _InFlight, rollout: Rollout | None) -> int:
         """Add the rollout to `rollouts`. One that is too old is discarded, and another is requested with the newest weights; then return
         its number of decisions."""
         if rollout is None:

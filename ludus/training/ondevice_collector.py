@@ -26,7 +26,7 @@ from ludus.envs.device_vector import DeviceVectorEnv, OffersDevice
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import RecentCache, RolloutRequest
-from ludus.rollout.host import KEPT
+from ludus.rollout.host import CACHE_BYTES
 from ludus.rollout.manager import RemotePolicy
 from ludus.rollout.ondevice import DevicePlay, NetworkOpponent, Networks, PolicyTables
 from ludus.rollout.opponents import live_refs
@@ -41,11 +41,11 @@ class DeviceVectors:
     """The vectors on devices that tasks of a run play on, one for each task slot, which is kept from task to task. asked: by the option
     `runtime.environments`. env: a vector of the same game in memory."""
 
-    asked: PlacementRequest
+    placement_request: PlacementRequest
     env: VectorEnv
     num_envs: int
     _made: dict[int, DeviceVectorEnv] = field(default_factory=dict)
-    _tables: RecentCache[NDArray[np.float64]] = field(default_factory=lambda: RecentCache(KEPT))
+    _tables: RecentCache[NDArray[np.float64]] = field(default_factory=lambda: RecentCache(CACHE_BYTES))
 
     def make(self, device: torch.device, *, num_envs: int, task_slot: int) -> DeviceVectorEnv:
         """Raises what `OffersDevice.on_device` raises."""
@@ -91,15 +91,15 @@ def select_collector(
     trainer: None where it is in another process. frozen: the opponents whose weights stay. asynchronous: whether workers play each for
     itself. Raises ConfigError where it was asked for ("device") and is not possible.
     """
-    if vectors is None or vectors.asked == "host":
+    if vectors is None or vectors.placement_request == "host":
         return ""
     place = None if trainer is None else trainer.placement
-    if vectors.asked == "auto" and (place is None or place.device == "cpu"):
+    if vectors.placement_request == "auto" and (place is None or place.device == "cpu"):
         return ""
     learner = ELSEWHERE if trainer is None else trainer.in_place
     reason = learner if isinstance(learner, str) else why_not_on_device(vectors.env, collect, asynchronous=asynchronous)
     reason = reason or _why_not(vectors.env.spec, task, collect, frozen=frozen)
-    if reason and vectors.asked == "device":
+    if reason and vectors.placement_request == "device":
         raise refused(f"task {task.id}", reason)
     return reason or learner
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from ludus.backend.ranks import ALONE, Ranks, share_of
+from ludus.backend.ranks import SINGLE_RANK, RankGroup, rank_slice
 from ludus.core.errors import PartDied, RunError
 from ludus.core.machine import deterministic_algorithms
 from ludus.core.timings import Timings
@@ -76,7 +76,7 @@ class RankMeeting:
 
 
 class ProcessGroup:
-    """`Ranks` in processes. Making one waits until all of them are there.
+    """`RankGroup` in processes. Making one waits until all of them are there.
 
     address: of a `RankMeeting`, or `file:///path` of a file that does not exist yet and that all ranks see (it stays behind).
     timeout: seconds that it waits for the others, now and in each sum; the slowest rank's share of an update must fit into it.
@@ -101,16 +101,16 @@ class ProcessGroup:
             ) from error
 
     def share(self, count: int) -> slice:
-        """See `Ranks.share`."""
-        return share_of(count, rank=self.rank, size=self.size)
+        """See `RankGroup.share`."""
+        return rank_slice(count, rank=self.rank, size=self.size)
 
     def sum(self, array: Array | torch.Tensor) -> None:
-        """See `Ranks.sum`."""
+        """See `RankGroup.sum`."""
         self.summing(array)()
 
     def summing(self, array: Array | torch.Tensor) -> Callable[[], None]:
-        """See `Ranks.summing`. On a card the end is waited for there: what is queued after it is computed after it, and nobody waits here
-        (a rank that does not come in time ends the process, as nccl does it)."""
+        """See `RankGroup.summing`. On a GPU the end is waited for there: what is queued after it is computed after it, and the caller does
+        not wait (a rank that does not come in time ends the process, as nccl does it)."""
         if self._closed:
             raise RunError(f"rank {self.rank} of {self.size} has left its group; make a new one.")
         tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
@@ -193,7 +193,7 @@ def _first_line(error: BaseException) -> str:
 # Seconds that a rank may wait for another that is there in an update; one that died is noticed at once.
 _PATIENCE = 300.0
 _LAST_WORDS = 10.0  # seconds in which a rank that has no memory says so after others have missed it
-_PULSE = 20.0  # seconds at least that a rank's process may take to say that it runs
+_HEARTBEAT_SECONDS = 20.0  # seconds at least that a rank's process may take to say that it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class TrainerHost:
 
     def __init__(self, spec: RankSpec) -> None:
         self._spec = spec
-        self._ranks: Ranks = ALONE
+        self._ranks: RankGroup = SINGLE_RANK
         self._meeting: Any = None
         self._trainer: Trainer | None = None
         self._open = ExitStack()  # for the time of a task
@@ -239,7 +239,7 @@ class TrainerHost:
         self._trainer = Trainer(here, episodes, feed=self._spec.feed)
         return self._trainer.spec
 
-    def pulse(self) -> bool:
+    def heartbeat(self) -> bool:
         """That its process runs, however long it learns. Asked from another thread."""
         return True
 
@@ -303,13 +303,13 @@ class _RankParts:
 
     def answers(self, method: str, *args: Any) -> list[Any]:
         """What every rank answers. Raises as `gathered`."""
-        return self.gathered(self.call(method, *args))
+        return self.gather(self.call(method, *args))
 
     def first(self, method: str, *args: Any) -> Any:
         """What rank 0 answers, which alone is asked. Raises as `gathered`."""
-        return self.gathered([self.runtime.call(self.handles[0], method, *args)])[0]
+        return self.gather([self.runtime.call(self.handles[0], method, *args)])[0]
 
-    def gathered(self, answers: Sequence[Ref]) -> list[Any]:
+    def gather(self, answers: Sequence[Ref]) -> list[Any]:
         """The values of answers of the first ranks. The first error ends it: the others wait for one that will not come. Raises RunError
         for a rank whose process does not run."""
         values: dict[int, Any] = {}
@@ -323,9 +323,9 @@ class _RankParts:
 
     def _require_running(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
-            seconds = max(_PULSE, self.deadline or 0.0)
+            seconds = max(_HEARTBEAT_SECONDS, self.deadline or 0.0)
             try:
-                self.runtime.get(self.runtime.pulse(self.handles[rank]), timeout=seconds)
+                self.runtime.get(self.runtime.heartbeat(self.handles[rank]), timeout=seconds)
             except PartDied:
                 continue  # as its answer will say
             except TimeoutError:
@@ -367,7 +367,7 @@ class RemoteTrainer:
         answers = self._ranks.call("learn", version, collected)
         with self._profile.part("learning"):
             try:
-                learned: list[LearnResult] = self._ranks.gathered(answers)
+                learned: list[LearnResult] = self._ranks.gather(answers)
             except RunError as error:
                 if isinstance(error, PartDied) or (full := self._full(answers)) is None:
                     raise
@@ -467,7 +467,7 @@ class Trainers:
     def _group(self) -> _RankParts:
         runtime = self._runtime
         handles = [
-            runtime.spawn(TrainerHost, spec, resources=self._resources, pulse=True, name=f"trainer {rank}")
+            runtime.spawn(TrainerHost, spec, resources=self._resources, heartbeat=True, name=f"trainer {rank}")
             for rank, spec in enumerate(self._ranks)
         ]
         nodes = {runtime.node(rank) for rank in handles}  # waits until all are there: no deadline holds for that

@@ -17,7 +17,7 @@ from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
-from ludus.rollout.opponents import AdaptiveOpponents, live_refs, start_of
+from ludus.rollout.opponents import AdaptiveOpponents, initial_mixture, live_refs
 from ludus.training.collecting import Policies
 from ludus.training.stopping import Progress
 
@@ -57,7 +57,7 @@ class TrainingCounts:
         self.episodes += rollout.counters["episodes"]
         self.next_episode = max(self.next_episode, rollout.next_episode)
         episodes, sums = rollout.episodes, rollout.sums
-        own_returns = episodes.earned
+        own_returns = episodes.learner_returns
         if len(own_returns):
             self.returns.append(float(own_returns.mean()))
             self.wins.append((won(episodes.returns, episodes.seat), len(own_returns)))
@@ -131,7 +131,7 @@ class RequestMaker:
         self._rows = [AdaptiveOpponents(row.opponents) for row in task.rows]
         self._task, self._collect, self._rollouts, self._seed = task, collect, rollouts, seed
         self._asynchronous = asynchronous
-        refs = mixture_refs(start_of(task.opponents))
+        refs = mixture_refs(initial_mixture(task.opponents))
         self._frozen = [(ref, policy(ref)) for ref in refs if ref.version is not None]
         self._live = live_refs(task.opponents)
         self._learners: WeakValueDictionary[tuple[int, str], NewestWeights] = WeakValueDictionary()
@@ -147,7 +147,7 @@ class RequestMaker:
         return self._frozen
 
     @property
-    def met(self) -> bool:
+    def knows_opponents(self) -> bool:
         """Whether every live opponent is known."""
         return all((ref.population, ref.policy) in self._learners for ref in self._live)
 
@@ -201,7 +201,7 @@ class RequestMaker:
     ) -> tuple[Mixture, Policies]:
         """The opponents as they are now, of one row if it is said which, and everybody who may play, each once. Raises ScenarioError if a
         live opponent is nobody who is in progress."""
-        if not self.met:
+        if not self.knows_opponents:
             raise self._unknown()
         policies: dict[PolicyRef, Policy | RemotePolicy] = {learner: weights}
 

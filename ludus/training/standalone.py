@@ -104,8 +104,8 @@ class StandaloneLearner:
     def update(self, batch: Batch) -> Metrics:
         """One update from exactly these rows; its metrics. Nothing is replayed.
 
-        batch: `Trajectories`; the name of a file that `ludus record --trajectories` wrote; or a mapping of arrays, as `rows_of` takes
-        it. Raises DataError for rows that do not fit, TrainingError where a loss is not finite: then the weights stay as they were.
+        batch: `Trajectories`; the name of a file that `ludus record --trajectories` wrote; or a mapping of arrays, as `rows_from_columns`
+        takes it. Raises DataError for rows that do not fit, TrainingError where a loss is not finite: then the weights stay as they were.
         """
         metrics: Metrics = {}
         for table, items in self._learner.items(self._counted(batch)):
@@ -135,10 +135,10 @@ class StandaloneLearner:
             check_rows(batch, self.env, self.players)
             return batch
         if isinstance(batch, str | PathLike):
-            return self._of_file(Path(batch))
+            return self._rows_of_file(Path(batch))
         about = getattr(self.algorithm, "about", None)
         needs_logp = about is not None and about.data == "on-policy"
-        rows = rows_of(batch, self.env, player=self.players[0], players=self.players, needs_logp=needs_logp)
+        rows = rows_from_columns(batch, self.env, player=self.players[0], players=self.players, needs_logp=needs_logp)
         goes_on = self._open != _NONE
         episode = rows.episode + self._given - goes_on
         episode[0] = self._open if goes_on else episode[0]
@@ -153,7 +153,7 @@ class StandaloneLearner:
             self._open = last if rows.tail[-1] == SegmentEnd.CUT else _NONE
         return rows
 
-    def _of_file(self, path: Path) -> Trajectories:
+    def _rows_of_file(self, path: Path) -> Trajectories:
         from ludus.algorithms.bc.demonstrations import check_spaces
         from ludus.replay.parquet import read_trajectories  # pyarrow is an extra
 
@@ -356,7 +356,7 @@ _NEEDED = ("observation", "action", "reward", "terminated")
 _KNOWN = (*_NEEDED, "truncated", "next_observation", "logp", "mask", "next_mask")
 
 
-def rows_of(
+def rows_from_columns(
     columns: Mapping[str, Any],
     env: EnvSpec,
     *,

@@ -243,7 +243,7 @@ class Training:
                 returns=returns,
                 lengths=rollout.episodes.length,
                 metrics=learned.metrics,
-                statistics=rollout.episodes.counted(self._parts.rollouts.spec.statistics),
+                statistics=rollout.episodes.mean_statistics(self._parts.rollouts.spec.statistics),
                 sums=() if rollout.sums is None else astuple(rollout.sums)[: len(curve_recorder.RETURNS)],
             )
             self._parts.observer.learned(self.task, self._curve.curve)
@@ -305,7 +305,7 @@ class Training:
 
     def offer(self) -> None:
         """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
-        if self._parts.background is not None and self._requests.met:
+        if self._parts.background is not None and self._requests.knows_opponents:
             opponents, policies = self._requests.playing(*self.newest("explore"))
             self._parts.background.submit(replace(self.task, opponents=opponents), self._version, policies)
 

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.backend.ranks import ALONE
+from ludus.backend.ranks import SINGLE_RANK
 from ludus.core.types import CPU, AgentSpec, EnvSpec, Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
@@ -243,7 +243,7 @@ def looks(env, agent, place, rows, rng):
     return legal, seen, action.astype(np.int32)
 
 
-def learner_of(algorithm, env, *, seed=0, start=None, seats=(0,), ranks=ALONE, device=CPU):
+def learner_of(algorithm, env, *, seed=0, start=None, seats=(0,), ranks=SINGLE_RANK, device=CPU):
     return algorithm.learner(LearnerContext(env, seats, seed, total=1000, ranks=ranks, device=device), start)
 
 

@@ -50,7 +50,7 @@ def marks(name):
 def compile_by(monkeypatch, backend):
     compiler = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **how: compiler(function, **{**how, "backend": backend}))
-    monkeypatch.setattr(device, "no_compiler", lambda device: "")
+    monkeypatch.setattr(device, "missing_compiler", lambda device: "")
     torch._dynamo.reset()
 
 
@@ -124,7 +124,7 @@ def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
 def test_what_is_missing_is_told(monkeypatch, choice, work, reason):
     monkeypatch.setenv("CXX", "no-such-one")
     monkeypatch.setattr(device, "find_spec", lambda name: None)
-    monkeypatch.setattr(device, "cards", lambda: int(choice.device == "cuda"))
+    monkeypatch.setattr(device, "gpu_count", lambda: int(choice.device == "cuda"))
     place = resolve_placement(choice, work)
     assert str(place).startswith(reason)
     assert place.compiled(doubled) is doubled

@@ -55,7 +55,7 @@ LITTLE, LARGE = (
     ],
 )
 def test_one_function_decides(monkeypatch, choice, work, cards, expected):
-    monkeypatch.setattr(device, "cards", lambda: cards)
+    monkeypatch.setattr(device, "gpu_count", lambda: cards)
     assert str(resolve_placement(choice, work)).startswith(expected)
 
 
@@ -69,7 +69,7 @@ def test_one_function_decides(monkeypatch, choice, work, cards, expected):
     ],
 )
 def test_what_is_not_there_is_refused(monkeypatch, choice, cards, message):
-    monkeypatch.setattr(device, "cards", lambda: cards)
+    monkeypatch.setattr(device, "gpu_count", lambda: cards)
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=message):
         resolve_placement(choice, LARGE)
@@ -91,8 +91,8 @@ def test_the_fused_optimizer_is_the_compiled_one_and_steps_over_what_is_no_numbe
     here, there = map(FlatModule, modules)
     compiled, fused = ModuleAdam(here), ModuleAdam(there, fused=True)
     for step in range(4):
-        here.slopes.copy_(torch.randn(18) if step != 2 else torch.full((18,), torch.nan))
-        there.slopes.copy_(here.slopes)
+        here.grad.copy_(torch.randn(18) if step != 2 else torch.full((18,), torch.nan))
+        there.grad.copy_(here.grad)
         held = torch.tensor(step == 1)
         norms = [adam.step(rate=0.01, max_norm=0.5, held=held) for adam in (compiled, fused)]
         np.testing.assert_allclose(*norms, rtol=1e-6)
@@ -336,7 +336,7 @@ def test_minibatches_of_rows_from_memory_are_the_same_everywhere(request, monkey
 
 def test_a_step_of_an_enumerated_game_counts_for_its_states(monkeypatch):
     """Which is what passes that are written out compute: 468 of each player's in Leduc poker, however many rows there are."""
-    monkeypatch.setattr(device, "cards", lambda: 1)
+    monkeypatch.setattr(device, "gpu_count", lambda: 1)
     env = make_env("openspiel/leduc_poker", num_envs=1, tree="on").spec
     for batch in (750, 1_000_000):
         learner = PPO(batch=batch).learner(LearnerContext(env, (0,), 0, device=DeviceChoice("auto")))

@@ -99,7 +99,7 @@ def modular(env, **options):
 
 def test_where_numbers_are_read_once_a_round_an_error_comes_at_its_end(tensors):
     learner, columns = modular(tensors), columns_of(tensors)
-    learner._adam.here, good = False, sample_of(columns)
+    learner._adam.on_cpu, good = False, sample_of(columns)
     bad = sample_of({**columns, "reward": np.full_like(columns["reward"], np.nan)})
 
     def round_of(*samples):

@@ -12,7 +12,7 @@ from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.sac.config import SACDiscrete
-from ludus.backend.device import cards
+from ludus.backend.device import gpu_count
 from ludus.backend.optimizer import ModuleAdam
 from ludus.core.errors import TrainingError
 from ludus.core.types import DeviceChoice
@@ -36,7 +36,7 @@ def as_on_a_card(learner):
     if model is not None:
         model.placement = replace(model.placement, device="cpu:0")
     if guarded is not None:
-        guarded.here = False
+        guarded.on_cpu = False
     for part in (model, guarded, *(getattr(learner, name, None) for name in ("actor", "critics"))):
         if part is not None:
             part.adam = ModuleAdam(part.adam.module, epsilon=part.adam._epsilon, fused=True)
@@ -61,7 +61,7 @@ def round_of(learner, *batches):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_nothing_moves_by_what_is_no_number(shell, tensors):
     (algorithm, message), ends = SHELLS[shell], []
-    for road in ("cpu", "as on a card", *["cuda"][: cards()]):
+    for road in ("cpu", "as on a card", *["cuda"][: gpu_count()]):
         device = DeviceChoice("cuda" if road == "cuda" else "cpu", written=False)
         learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=1000, device=device))
         if road == "as on a card":

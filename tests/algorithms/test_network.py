@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ludus.backend.mlp import Layout, Workspace
-from ludus.backend.network import Passes, TrainedNetwork
+from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
 
 
@@ -46,7 +46,7 @@ def test_parts_lie_side_by_side_and_do_not_mix():
     }
     network = TrainedNetwork(layouts, weights)
     assert all(np.array_equal(network.weights()[k], weights[k]) for k in weights)
-    passes = Passes(network, torch.ones(4, 2))
+    passes = ForwardBackwardBuffers(network, torch.ones(4, 2))
     passes.forward()
     expected = weights["value.0.weight"].sum(1) + weights["value.0.bias"]
     assert passes.outputs["value"][2] == pytest.approx(expected, abs=1e-6)

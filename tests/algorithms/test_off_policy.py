@@ -20,7 +20,7 @@ from ludus.algorithms.off_policy.learner import Critics, regression
 from ludus.algorithms.sac.config import SAC, SACDiscrete
 from ludus.backend.device import UpdateCost, resolve_placement, scalars_to_host
 from ludus.backend.mlp import Layout
-from ludus.backend.ranks import ALONE
+from ludus.backend.ranks import SINGLE_RANK
 from ludus.contrib.algorithms.mpo.config import MPO
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import CPU, DeviceChoice
@@ -257,7 +257,7 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
     module = Critics(layout, seed=0, count=2)
     placement = resolve_placement(CPU, UpdateCost(1, 1, has_cpu_kernel=True))
-    ensemble = Ensemble(module, ranks=ALONE, placement=placement, layouts=[layout] * 2)
+    ensemble = Ensemble(module, ranks=SINGLE_RANK, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):

@@ -21,7 +21,7 @@ from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.sac.config import SACDiscrete
 from ludus.backend.network import FlatModule
-from ludus.backend.ranks import ALONE, GradientSum, Ranks, agree, share_of
+from ludus.backend.ranks import SINGLE_RANK, GradientSum, RankGroup, broadcast_from_rank0, rank_slice
 from ludus.contrib.algorithms.tabular_q.config import TabularQ
 from ludus.core.errors import RunError, ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
@@ -33,7 +33,7 @@ UPDATES = 4
 
 @given(st.integers(0, 50), st.integers(1, 9))
 def test_shares_are_all_rows_in_order_and_even(count, size):
-    shares = [share_of(count, rank=rank, size=size) for rank in range(size)]
+    shares = [rank_slice(count, rank=rank, size=size) for rank in range(size)]
     rows = [list(range(count))[share] for share in shares]
     assert list(chain(*rows)) == list(range(count))
     assert max(map(len, rows)) - min(map(len, rows)) <= 1
@@ -41,17 +41,17 @@ def test_shares_are_all_rows_in_order_and_even(count, size):
 
 def test_alone_is_no_group():
     array = np.array([1.0, 2.0])
-    ALONE.sum(array)
-    agree(ALONE, array)
+    SINGLE_RANK.sum(array)
+    broadcast_from_rank0(SINGLE_RANK, array)
     assert array.tolist() == [1.0, 2.0]
-    assert (ALONE.share(7), ALONE.rank, ALONE.size) == (slice(0, 7), 0, 1)
-    assert isinstance(ALONE, Ranks)
+    assert (SINGLE_RANK.share(7), SINGLE_RANK.rank, SINGLE_RANK.size) == (slice(0, 7), 0, 1)
+    assert isinstance(SINGLE_RANK, RankGroup)
 
 
 def test_ranks_agree_on_the_floats_of_the_first():
     def work(ranks):
         array = np.array([ranks.rank + 0.1, -0.5], np.float32)
-        agree(ranks, array)
+        broadcast_from_rank0(ranks, array)
         return array.tolist()
 
     assert together(3, work) == [np.array([0.1, -0.5], np.float32).tolist()] * 3
@@ -278,15 +278,15 @@ def test_buckets_are_one_sum_to_the_bit(bucket):
             summed.begin(0.3)
             if len(x):
                 torch.autograd.backward(flat.module(x).square().sum())
-                flat.slopes[flat.size :] = 1.0 + member.rank
+                flat.grad[flat.size :] = 1.0 + member.rank
             seen.append(len(ranks.asked))
             summed.end()
         if len(x):
             torch.autograd.backward(whole.module(x).square().sum())
-            whole.slopes[whole.size :] = 1.0 + member.rank
-        whole.slopes *= 0.3
-        member.sum(whole.slopes)
-        assert flat.slopes.numpy().tobytes() == whole.slopes.numpy().tobytes()
+            whole.grad[whole.size :] = 1.0 + member.rank
+        whole.grad *= 0.3
+        member.sum(whole.grad)
+        assert flat.grad.numpy().tobytes() == whole.grad.numpy().tobytes()
         return ranks.asked, seen, len(x)
 
     answers = together(3, work)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus.algorithms.common.base import priorities_of
-from ludus.backend.ranks import ALONE, share_of
+from ludus.backend.ranks import SINGLE_RANK, rank_slice
 from ludus.core.errors import RunError
 
 
@@ -43,7 +43,7 @@ class Member:
         return self.group.size
 
     def share(self, count):
-        return share_of(count, rank=self.rank, size=self.size)
+        return rank_slice(count, rank=self.rank, size=self.size)
 
     def sum(self, array):
         self.group.sum(self.rank, array)
@@ -82,7 +82,7 @@ def assert_ranks_learn_alike(size, make, batches, *, atol=3e-6):
         state = learner.state_dict() | {"priorities": [priority for _, _, priority in priorities_of(learner)]}
         return dict(arrays_in({"published": learner.weights(), **state})), metrics
 
-    (alone, expected), answers = learned(ALONE), together(size, learned)
+    (alone, expected), answers = learned(SINGLE_RANK), together(size, learned)
     for answer in answers:
         assert not isinstance(answer, BaseException), answer
         held, metrics = answer

@@ -15,7 +15,7 @@ QUICK = {"play", "nash_conv", "compiled", "auto_learning", "auto_acting", "auto_
 def test_without_a_card_every_bar_is_unjudged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(device, "cards", lambda: 0)
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert gpu.main(["--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "there is no card: nothing is measured"

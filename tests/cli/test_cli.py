@@ -157,7 +157,7 @@ def test_resume_finds_runs_by_name_and_path(
 def test_config_prints_the_scenario_and_where_it_learns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ludus.backend.device.cards", lambda: 0)
+    monkeypatch.setattr("ludus.backend.device.gpu_count", lambda: 0)
     assert main(["config", "kuhn", "--algorithm", "ppo", "--seed", "3"]) == 0
     text = capsys.readouterr().out
     scenario = load_scenario("kuhn", ["algorithm=ppo"], 3)
@@ -181,7 +181,7 @@ def test_config_prints_the_scenario_and_where_it_learns(
 def test_config_says_it_of_each(
     changes: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ludus.backend.device.cards", lambda: 0)
+    monkeypatch.setattr("ludus.backend.device.gpu_count", lambda: 0)
     assert main(["config", "kuhn", *changes]) == 0
     places = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# learns on ")]
     assert len(places) == len(told)

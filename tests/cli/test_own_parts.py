@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ludus.cli.main import main
-from ludus.core.parts import look_again
+from ludus.core.parts import module_hint
 from ludus.policies.file import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -37,8 +37,8 @@ def test_the_nearest_module_is_looked_for_where_the_command_is_now(
 ) -> None:
     with monkeypatch.context() as elsewhere:
         elsewhere.chdir(tmp_path_factory.mktemp("elsewhere"))
-        look_again("own_polcy")
-    assert look_again("own_polcy") == "; did you mean 'own_policy'?"
+        module_hint("own_polcy")
+    assert module_hint("own_polcy") == "; did you mean 'own_policy'?"
 
 
 @pytest.mark.parametrize(

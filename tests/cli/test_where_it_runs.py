@@ -61,7 +61,7 @@ def test_cores_that_are_idle_are_told(preset: str, changes: list[str], cores: in
 def test_results_and_report_say_where_who_learned_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "cards", lambda: 0)
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
     line = ["train", "kuhn", "generations=1", "share=never", "algorithm=exact", "response.episodes=60"]
     who = "algorithms={0: {kind: ppo, hidden: [4], batch: 30}}"
     assert main([*line, who, "runtime.compile=true", "--run-dir", str(tmp_path / "run")]) == 0
@@ -82,7 +82,7 @@ def test_the_doctor_says_where_learners_compute_and_how_fast(
     tasks = [*doctor._tasks()][:3:2]
     monkeypatch.setattr(doctor, "_tasks", lambda: iter(tasks))
     monkeypatch.setattr(doctor, "_SECONDS", 0.001)
-    monkeypatch.setattr(device, "cards", lambda: 0)
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert main(["doctor"]) == 0
     places, speeds = capsys.readouterr().out.split("learning, rows")
     assert re.search(r"runtimes +inprocess, processes, ray\n", places)

@@ -17,9 +17,9 @@ from ludus.evaluation.run_ratings import rate
 from ludus.metagame.population.ratings.base import RatingTable
 from ludus.metagame.solvers.registry import solve
 from ludus.rollout.opponents import AdaptiveOpponents
-from ludus.runs.driver import tasks_of
+from ludus.runs.driver import request_tasks
 from ludus.schedulers.response_diversity import diversified_opponents, training_objective
-from ludus.schedulers.responses import Target, targets_of
+from ludus.schedulers.responses import Target, response_targets
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, fraction_done, limit_in_unit, stop_reason
 from ludus.training.trainer import Trainer
@@ -215,7 +215,7 @@ def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest
 )  # fmt: skip
 def test_what_a_response_rule_may_not_answer(answer: Any, words: str) -> None:
     with pytest.raises(ScenarioError, match=rf"response rule {HERE}:Answers .*{words}"):
-        targets_of(Answers(answer), VIEW, FIRST, (0,))
+        response_targets(Answers(answer), VIEW, FIRST, (0,))
 
 
 def test_what_a_diversity_may_not_answer() -> None:
@@ -246,10 +246,10 @@ def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_scheduler_may_not_answer() -> None:
     view: Any = type("View", (), {"populations": ((), ())})
     task = EvaluationTask("e", 0)
-    assert tasks_of(Answers([task]), view, free=1) == [task]  # type: ignore[arg-type]
+    assert request_tasks(Answers([task]), view, free=1) == [task]  # type: ignore[arg-type]
     for answer, words in ((None, "answered None"), ([task, "e"], "expected a list of"), ([task] * 2, "at most 1")):
         with pytest.raises(ScenarioError, match=f"scheduler {HERE}:Answers.*{words}"):
-            tasks_of(Answers(answer), view, free=1)  # type: ignore[arg-type]
+            request_tasks(Answers(answer), view, free=1)  # type: ignore[arg-type]
 
 
 def test_a_run_of_which_every_response_failed(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

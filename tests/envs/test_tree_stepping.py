@@ -11,7 +11,7 @@ from test_tree_tensors import GAMES as PLAYED
 from test_tree_tensors import GOOFSPIEL, compiled_plans, everyones
 from tree_toy import PayingGame
 
-from ludus.backend.device import no_compiler
+from ludus.backend.device import missing_compiler
 from ludus.core.errors import EnvError, PolicyError
 from ludus.envs.device_vector import DeviceTimestep, OffersDevice
 from ludus.envs.tree import stepping
@@ -150,7 +150,7 @@ def test_a_seed_decides_the_games() -> None:
 
 @pytest.mark.slow
 def test_what_is_fused_is_the_same() -> None:
-    if missing := no_compiler("cpu"):
+    if missing := missing_compiler("cpu"):
         pytest.skip(missing)
     tree = compile_tree("kuhn_poker")
     whole, single = (TreeGames(tree, "cpu", fused=fused) for fused in (True, False))
@@ -177,13 +177,13 @@ def test_what_cannot_be_fused_is_played_as_it_is(monkeypatch: pytest.MonkeyPatch
         return fails
 
     monkeypatch.setattr(stepping.torch, "compile", compile)
-    monkeypatch.setattr(stepping, "no_compiler", lambda device: "")
+    monkeypatch.setattr(stepping, "missing_compiler", lambda device: "")
     tree = compile_tree("kuhn_poker")
     games, uniform = TreeGames(tree, "cpu", fused=True), [torch.from_numpy(tree.uniform(p)[None]) for p in range(2)]
     assert games.unfused == ""
     assert games.play(uniform, 50, seed=1).returns.equal(TreeGames(tree, "cpu").play(uniform, 50, seed=1).returns)
     assert games.unfused == "InvalidCxxCompiler: No working C++ compiler found"
-    monkeypatch.setattr(stepping, "no_compiler", lambda device: f"there is none for {device}")
+    monkeypatch.setattr(stepping, "missing_compiler", lambda device: f"there is none for {device}")
     games = TreeGames(tree, "cpu", fused=True)
     assert games.play(uniform, 50, seed=1).returns.shape == (50, 2)
     assert games.unfused == "there is none for cpu"

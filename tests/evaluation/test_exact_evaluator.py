@@ -128,7 +128,7 @@ def test_where_exact_values_are_computed(
     made: list[str] = []
     monkeypatch.setattr(exact_values, "_WORTH", worth)
     for module in (exact_values, core_device):
-        monkeypatch.setattr(module, "cards", lambda: cards)
+        monkeypatch.setattr(module, "gpu_count", lambda: cards)
     monkeypatch.setattr("ludus.envs.tree.tensors.PlacedTree", lambda tree, where: made.append(where) or tree)
     tree = compile_tree("kuhn_poker")
     assert tree_on(tree, device) is tree

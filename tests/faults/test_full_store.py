@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.runs.runner import Spilling, spilling
+from ludus.runs.runner import ObjectStoreSpillObserver, spill_observers
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import NullObserver, RunSummary
 
@@ -26,7 +26,9 @@ class Told(NullObserver):
 def test_the_user_is_told_the_first_time_and_whenever_it_doubles() -> None:
     told, events = Told(), []
     counts = iter([0, 30 * MB, 50 * MB, 60 * MB, 61 * MB])
-    watching = Spilling(lambda: next(counts), observer=told, event=lambda kind, text: events.append((kind, text)))
+    watching = ObjectStoreSpillObserver(
+        lambda: next(counts), observer=told, event=lambda kind, text: events.append((kind, text))
+    )
     for _ in range(5):
         watching.run_finished(SUMMARY)
     assert [text.partition(" so far")[0] for text in told.messages] == [
@@ -37,26 +39,26 @@ def test_the_user_is_told_the_first_time_and_whenever_it_doubles() -> None:
 
 
 def test_one_process_has_nothing_to_spill() -> None:
-    assert spilling(InProcess(), NullObserver(), lambda kind, text: None) == []
+    assert spill_observers(InProcess(), NullObserver(), lambda kind, text: None) == []
 
 
 @pytest.mark.slow
 def test_a_store_that_is_full() -> None:
     from ludus.runtime import ray_session
     from ludus.runtime.ray_runtime import RayRuntime
-    from ludus.testing.runtime import Tally
+    from ludus.testing.runtime import CounterActor
 
     runtime = RayRuntime(object_store=80 * MB)
     folder = Path(ray_session._sessions[0].folder)
     assert runtime.spilled() == 0
     refs = [runtime.put(np.full(25 * MB // 8, k, np.float64)) for k in range(8)]
     told = Told()
-    spilling(runtime, told, lambda kind, text: None)[0].run_finished(SUMMARY)
+    spill_observers(runtime, told, lambda kind, text: None)[0].run_finished(SUMMARY)
     assert runtime.spilled() >= 100 * MB
     assert told.messages[0].startswith("the shared memory of Ray is full: 1")
     for k, ref in enumerate(refs):
         assert (runtime.get(ref) == k).all()
-    part = runtime.spawn(Tally, 0)
+    part = runtime.spawn(CounterActor, 0)
     assert runtime.get(runtime.call(part, "double", refs[3]))[0] == 6.0
     runtime.close()
     assert not folder.exists()

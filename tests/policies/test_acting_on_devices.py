@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from ludus.backend import device
-from ludus.backend.device import UpdateCost, cards, resolve_placement, to_device
+from ludus.backend.device import UpdateCost, gpu_count, resolve_placement, to_device
 from ludus.core.types import CPU, DeviceChoice, PolicyRef, PolicySpec
 from ludus.policies import action_values, actor_critic, stacks, torch_module
 from ludus.policies.registry import build_policy
@@ -142,7 +142,7 @@ MANY = [*[2] * 90, *[0, 1] * 2]  # whose rows are cut in two
 @pytest.mark.parametrize("name", SPECS)
 def test_a_device_plays_what_the_cpu_plays(name):
     policies = policies_of(name, 3)
-    places = ["meta", "cpu", *["cuda"][: cards()]]
+    places = ["meta", "cpu", *["cuda"][: gpu_count()]]
     stacked = [type(policies[0]).stack_on(policies, at(place)) for place in places]
     assigned = [FEW] if "images" in name or name == "own" else [FEW, FEW[::-1], MANY, [1] * 3, FEW]
     for index in (np.array(one, np.int32) for one in assigned):
@@ -224,7 +224,7 @@ def test_a_server_asks_where_each_group_computes(name):
 )
 def test_small_networks_stay_where_they_are_faster(asked, width, expected, monkeypatch):
     """Of 7 × 128, 128 × 128 and 128 × 6 multiplications a row, and 4,096 rows, 7e7; from 5e7 on, a card takes them."""
-    monkeypatch.setattr(device, "cards", lambda: 2)
+    monkeypatch.setattr(device, "gpu_count", lambda: 2)
     spec = critic(body=body_config(hidden=(width, width)))
     policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
     place = acting_placement(policy, DeviceChoice(asked), 4096)
@@ -232,7 +232,7 @@ def test_small_networks_stay_where_they_are_faster(asked, width, expected, monke
     if asked == "auto":  # learners may be on the card that this is asked for
         place = acting_placement(policy, DeviceChoice(asked, "tf32"), 4096)
         assert (place and (place.device, place.precision)) == (expected and (expected, "tf32"))
-    monkeypatch.setattr(device, "cards", lambda: 0)
+    monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert acting_placement(policy, DeviceChoice("auto", "bf16"), 4096) is None  # a CPU plays in float32
 
 

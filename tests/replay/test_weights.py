@@ -15,7 +15,7 @@ from ludus.replay.trajectories import join
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import HostSpec, PolicyMessage, RolloutHost
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import shards_of
+from ludus.rollout.shards import split_envs
 from ludus.runtime.inprocess import InProcess
 
 MAKE = partial(make_env, f"{Short.__module__}:Short")
@@ -43,8 +43,8 @@ class CountingFetch:
 
 def test_a_worker_fetches_what_it_has_not_and_forgets_what_it_used_least():
     fetch = CountingFetch()
-    (shard,) = shards_of(WORKERS, 1)
-    host = RolloutHost(HostSpec(MAKE, (shard,), fetch, kept=35 * MEGABYTE))
+    (shard,) = split_envs(WORKERS, 1)
+    host = RolloutHost(HostSpec(MAKE, (shard,), fetch, cache_bytes=35 * MEGABYTE))
     learner = PolicyMessage(heavy(10))
     league = [PolicyMessage(heavy(10)) for _ in range(4)]
     me = PolicyRef(0, "me", 1)

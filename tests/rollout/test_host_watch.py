@@ -18,7 +18,7 @@ REQUEST = RolloutRequest(PolicyRef(0, "me", 1), (0,), Mixture(()), "episodes", 9
 
 class Timed:
     """A runtime of hosts 0, 1 …, whose clock goes on when somebody waits. plays: per host, how many seconds each next call takes, and what
-    comes of it. frozen: hosts that never say how they are; the pulses of the others change. What a host owed is over with its life."""
+    comes of it. frozen: hosts that never say how they are; the heartbeats of the others change. What a host owed is over with its life."""
 
     def __init__(self, plays: dict[int, list[tuple[float, Any]]], frozen: set[int] | None = None) -> None:
         self.now, self.plays, self.frozen = 0.0, plays, frozen or set()
@@ -50,7 +50,7 @@ class Timed:
         seconds, value = self.plays[host].pop(0)
         return self._ref(host, self.now + seconds, value)
 
-    def pulse(self, host: int) -> int:
+    def heartbeat(self, host: int) -> int:
         return self._ref(host, math.inf if host in self.frozen else self.now, object())
 
     def wait(self, refs: Any, *, at_least: int = 1, timeout: float | None = None) -> tuple[list[int], list[int]]:
@@ -99,7 +99,7 @@ def watched(runtime: Timed, monkeypatch: pytest.MonkeyPatch, *, hosts: int, dead
 
 
 def asked(watch: HostMonitor, runtime: Timed, host: int) -> PendingReply:
-    watch.asked(host)
+    watch.expect_reply(host)
     return PendingReply(host, runtime.call(host, "play"))
 
 

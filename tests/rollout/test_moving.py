@@ -7,7 +7,7 @@ import pytest
 
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef
 from ludus.rollout.base import EpisodeResults
-from ludus.rollout.opponents import AdaptiveOpponents, evidence_of, live_refs
+from ludus.rollout.opponents import AdaptiveOpponents, live_refs, opponent_results
 
 A, B, C = (PolicyRef(0, name) for name in "abc")
 LIVE = PolicyRef(0, "me", None)
@@ -35,7 +35,7 @@ def test_what_episodes_say_of_entries() -> None:
         seat=[0, 1, 0, 1],
         entry=[[-1, 1], [0, -1], [-1, 1], [2, -1]],
     )
-    seen = evidence_of(played, [(0,), (1,)], [0, 1], 3)
+    seen = opponent_results(played, [(0,), (1,)], [0, 1], 3)
     assert seen.played.tolist() == [1, 2, 1]
     np.testing.assert_allclose(seen.value, [-2.0, -0.5, 3.0])  # the entry's own: returns of seats 0, (1, 1), 0
     np.testing.assert_allclose(seen.won, [1.0, 1.5, 0.0])  # of the learner; the draw counts half
@@ -43,7 +43,7 @@ def test_what_episodes_say_of_entries() -> None:
 
 def test_a_joint_entry_is_worth_the_mean_of_its_seats_without_the_learner() -> None:
     played = episodes([[1.0, 2.0, 6.0], [5.0, 5.0, 0.0]], seat=[0, 2], entry=[[0], [1]])
-    seen = evidence_of(played, [(0, 1, 2)], [0], 3)
+    seen = opponent_results(played, [(0, 1, 2)], [0], 3)
     np.testing.assert_allclose(seen.value, [4.0, 5.0, np.nan])
     assert seen.played.tolist() == [1, 1, 0]
 

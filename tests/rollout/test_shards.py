@@ -22,7 +22,7 @@ from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import Shard, check_shares, shards_of, whole
+from ludus.rollout.shards import Shard, check_shares, split_envs, whole
 from ludus.runtime.inprocess import Answer, InProcess
 
 ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")
@@ -30,21 +30,21 @@ MIXTURE = Mixture.product({1: ([YOU, OTHER], [0.5, 0.5])})
 
 
 def test_environments_are_cut_into_blocks() -> None:
-    assert shards_of(10, 3) == (Shard(0, 3, 0, 3, 10), Shard(1, 3, 3, 3, 10), Shard(2, 3, 6, 4, 10))
+    assert split_envs(10, 3) == (Shard(0, 3, 0, 3, 10), Shard(1, 3, 3, 3, 10), Shard(2, 3, 6, 4, 10))
     assert whole(4) == Shard(0, 1, 0, 4, 4)
     for count in (0, 11):
         with pytest.raises(ScenarioError, match=f"10 environments cannot be cut into {count} shards"):
-            shards_of(10, count)
+            split_envs(10, count)
 
 
 def test_shards_have_noise_of_their_own() -> None:
-    draws = [float(shard.noise(5).random()) for shard in (*shards_of(6, 3), whole(6))]
+    draws = [float(shard.noise(5).random()) for shard in (*split_envs(6, 3), whole(6))]
     assert len(set(draws)) == 4
-    assert [float(shard.noise(5).random()) for shard in shards_of(12, 3)] == draws[:3]
+    assert [float(shard.noise(5).random()) for shard in split_envs(12, 3)] == draws[:3]
 
 
 def test_shares() -> None:
-    first, second, third = shards_of(10, 3)
+    first, second, third = split_envs(10, 3)
     assert [s.quota(23).tolist() for s in (first, second, third)] == [[3, 3, 3], [2, 2, 2], [2, 2, 2, 2]]
     assert [s.decisions(11) for s in (first, second, third)] == [4, 4, 3]
     assert_array_equal(
@@ -230,7 +230,7 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
     runtime.stuck, runtime.frozen = True, frozen
     pending = manager.start(request("episodes", 4), policies())
     found = []
-    for now[0] in (9.0, 25.0, 50.0, 50.0):  # at 25 its pulse is a sign of life, or has 20 seconds to come
+    for now[0] in (9.0, 25.0, 50.0, 50.0):  # at 25 its heartbeat is a sign of life, or has 20 seconds to come
         done = bool(manager.done([pending], at_least=0, timeout=0.0))
         found.append((done, runtime.incarnation(manager._hosts[0])))
     assert found == [(False, 0), (False, 0), (False, 1), (True, 1)]
@@ -239,18 +239,18 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
 
 
 def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the pulses of hosts; one that is in a long step is asked once, and what it said before stands. Episodes of training, which
+    """By the heartbeats of hosts; one that is in a long step is asked once, and what it said before stands. Episodes of training, which
     hosts may still be playing for nobody, do not count."""
-    monkeypatch.setattr("ludus.rollout.manager._HEARD", 0.0)
+    monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)
     runtime, manager = one_stuck([])
     players = Mixture.product({0: ([ME], [1.0]), 1: ([YOU], [1.0])})
     manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
     host = manager._hosts[0].value
     (worker,) = host._playing
-    assert host.pulse()[0] == worker.episodes == 4
+    assert host.heartbeat()[0] == worker.episodes == 4
     manager.run(request("episodes", 6), policies())
     assert worker.steps > 0
-    assert host.pulse()[0] == 0
+    assert host.heartbeat()[0] == 0
     manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())
     (worker,) = host._playing
     runtime.stuck, told, warned = True, list[int](), list[str]()

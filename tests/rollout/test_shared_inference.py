@@ -282,7 +282,7 @@ class TestWhatAServerHolds:
         assert served.counters()["fetched"] == 3
 
     def test_what_nobody_holds_is_let_go_beyond_the_bound(self) -> None:
-        served = Served(kept=0)
+        served = Served(cache_bytes=0)
         one, two = served.bank(self.spec, 1, client="1"), served.bank(self.spec, 1, client="2")
         policies = [(PolicyRef(0, f"p{k}"), FixedPolicy.of(k % 2)) for k in range(4)]
         for policy in policies:
@@ -295,7 +295,7 @@ class TestWhatAServerHolds:
         assert sum(entry is not None for entry in cache._entries) == 2
 
     def test_what_is_bound_stays_though_it_is_no_longer_loaded(self) -> None:
-        served = Served(kept=0)
+        served = Served(cache_bytes=0)
         bank, other = served.bank(self.spec, 2), served.bank(self.spec, 2, client="other")
         slots = np.arange(2, dtype=np.int32)
         self.load(bank, served, [(PolicyRef(0, "old"), FixedPolicy.of(1)), (PolicyRef(0, "x"), FixedPolicy.of(0))])

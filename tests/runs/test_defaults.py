@@ -18,7 +18,7 @@ from ludus.algorithms.common.registry import ALGORITHMS, check_fits
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name
-from ludus.runs.scenario_defaults import complete, missing_settings, spec_of
+from ludus.runs.scenario_defaults import complete, env_spec, missing_settings
 from ludus.runs.scenario_files import list_presets, load_scenario, parse_scenario
 from ludus.testing import fakes
 
@@ -59,14 +59,14 @@ def test_every_spelling_has_the_same_settings(name: str, algorithm: str, tmp_pat
 def test_every_algorithm_has_settings_that_suit_the_environment(name: str) -> None:
     """And no values of small card games elsewhere: rollouts of hundreds of episodes, learning rates of 0.01, γ 1."""
     env = ENVIRONMENTS[name]
-    spec = spec_of(parse_scenario(to_yaml({"env": env})).env)
+    spec = env_spec(parse_scenario(to_yaml({"env": env})).env)
     names = [algorithm for algorithm in ALGORITHMS if fits(algorithm, spec)]
     assert names
     kind = "fixed_opponents" if spec.num_players == 1 else "psro"
     for algorithm in names:
         scenario = complete(parse_scenario(to_yaml({"scenario": kind, "env": env, "algorithm": algorithm})), spec)
         if algorithm != "alphazero":  # which learns from both sides
-            scenario.check(spec_of(scenario.env) if scenario.env.tree == "off" else spec)
+            scenario.check(env_spec(scenario.env) if scenario.env.tree == "off" else spec)
         if not env["id"].startswith("openspiel/"):
             for part in parts_of(scenario.algorithm):
                 check_scale(part, algorithm)
@@ -130,7 +130,7 @@ def test_a_class_of_ones_own_keeps_its_own_defaults() -> None:
     class FewRows(ludus.PPO):
         batch: int = 300
 
-    spec = spec_of(ludus.Environment(id="gymnasium/CartPole-v1"))
+    spec = env_spec(ludus.Environment(id="gymnasium/CartPole-v1"))
     made = complete_algorithm(FewRows(), spec)
     assert (made.batch, made.batch_unit, made.gamma) == (300, "decisions", 0.99)
 
@@ -202,7 +202,7 @@ def test_teams_are_played_as_they_explore_and_bodies_are_normalised(name: str, m
 
 def test_whole_episodes_are_collected_where_what_processes_them_wants_them() -> None:
     """Hindsight replaces goals by what the same episode reached later; without it DQN collects decisions."""
-    spec = spec_of(ludus.FixedOpponents(env="gymnasium/CartPole-v1").env)
+    spec = env_spec(ludus.FixedOpponents(env="gymnasium/CartPole-v1").env)
     hindsight = {"kind": "her", "goal": [0, 1], "achieved": [1, 2]}
     units = [complete_algorithm(ludus.DQN(processing=chain), spec).rollout_unit for chain in ([], [hindsight])]
     assert units == ["decisions", "episodes"]
@@ -245,7 +245,7 @@ def test_each_player_has_settings_for_what_it_sees_and_does(other_way_round: boo
     env = ludus.Environment(source=lambda: Unlike(other_way_round))
     scenario = complete(ludus.PSRO(env=env, algorithm="ppo"))
     assert not missing_settings(scenario)
-    scenario.check(spec := spec_of(env))
+    scenario.check(spec := env_spec(env))
     algorithms = scenario.who_learns(scenario.population(spec))
     settings = {agent.name: algorithms.of(agent.player) for agent in spec.agents}
     assert (settings["driver"].network, settings["driver"].normalise_observations) == ("mlp", True)
@@ -284,9 +284,9 @@ def test_images_are_seen_by_convolutions_or_refused_with_a_way_out(
     assert scenario.algorithm.network == "nature"  # type: ignore[union-attr]
     if hint:
         with pytest.raises(ludus.LudusError, match=hint):
-            scenario.check(spec_of(env))
+            scenario.check(env_spec(env))
         scenario = complete(ludus.FixedOpponents(env=env, algorithm=ludus.PPO(network="mlp")))
-    scenario.check(spec_of(env))
+    scenario.check(env_spec(env))
 
 
 def test_tables_of_bytes_are_no_images() -> None:

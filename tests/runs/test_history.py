@@ -15,7 +15,7 @@ import run_tools as tools
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, OpponentFactor, PolicySpec, TrainingTask
 from ludus.metagame.population.agent_manager import AgentManager
-from ludus.runs.driver import History, tasks_of
+from ludus.runs.driver import History, request_tasks
 from ludus.runs.runner import resume, run
 from ludus.runs.task_runner import TaskRunner
 from ludus.storage.reader import Reader
@@ -52,8 +52,8 @@ def test_in_sequence_a_gain_is_over_what_was_met(tmp_path: Path, monkeypatch: py
         assert work.manager.value(players, seat, payoffs) == pytest.approx(exact, abs=1e-12), "by the payoff table"
         return exact
 
-    original, computed = History.met, TaskRunner.value
-    monkeypatch.setattr(History, "met", met)
+    original, computed = History.record_baseline, TaskRunner.value
+    monkeypatch.setattr(History, "record_baseline", met)
     monkeypatch.setattr(TaskRunner, "value", value)
     tools.train("exact", tmp_path / "run", "order=sequential", "share=never", "generations=2")
     assert [seat for seat, *_ in found] == [0, 1, 0, 1]
@@ -133,4 +133,4 @@ def test_answers_of_a_scheduler_that_are_none(tasks: list[tuple[str, int]] | Non
     scheduler: Any = SimpleNamespace(next_tasks=lambda view, free: made)
     view: Any = SimpleNamespace(populations=((), ()))
     with pytest.raises(ScenarioError, match=re.escape(words)):
-        tasks_of(scheduler, view, free=2)
+        request_tasks(scheduler, view, free=2)

@@ -23,7 +23,7 @@ from ludus.runs.result import Result
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
-from ludus.storage.records import player_of
+from ludus.storage.records import policy_key
 from ludus.testing.fakes import COINS
 
 PSRO = """
@@ -72,8 +72,8 @@ def test_means_of_a_policy_are_over_all_of_its_matches(whole: Result) -> None:
     for population, found in enumerate(whole.statistics):
         assert found is not None
         for k, member in enumerate(whole.populations[population]):
-            mine = [(m.statistics, player_of(m.seats[population])) for m in matches]
-            parts = [(c.n[population], c.mean[population]) for c, who in mine if c and who == player_of(member.ref)]
+            mine = [(m.statistics, policy_key(m.seats[population])) for m in matches]
+            parts = [(c.n[population], c.mean[population]) for c, who in mine if c and who == policy_key(member.ref)]
             n = sum(part[0] for part in parts)
             assert found.n[k].tolist() == n.tolist()
             np.testing.assert_allclose(found.mean[k], sum(a * b for a, b in parts) / n)

@@ -28,7 +28,7 @@ from ludus.storage.manifest import Counted, Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, MANIFEST, find_run, zoo_entries
 from ludus.storage.stored_run import StoredRun, open_run
-from ludus.storage.zoo_files import content_of, write_entry
+from ludus.storage.zoo_files import read_content, write_entry
 from ludus.tournament.entrants import read_field
 
 KUHN = "openspiel/kuhn_poker"
@@ -514,7 +514,7 @@ def test_a_push_that_is_killed_leaves_the_zoo_as_it_was(replace: bool, tmp_path:
     old = new.model_copy(update={"note": "old"})
 
     def write(manifest: Manifest, *, replace: bool) -> None:
-        write_entry(folder, manifest, lambda member: content_of(source, member), replace=replace)
+        write_entry(folder, manifest, lambda member: read_content(source, member), replace=replace)
 
     def state() -> str:
         """What is there, whole."""
@@ -522,7 +522,7 @@ def test_a_push_that_is_killed_leaves_the_zoo_as_it_was(replace: bool, tmp_path:
             return ""
         found = read_manifest(folder)
         for member in found.policies:
-            content_of(folder, member)
+            read_content(folder, member)
         return found.note
 
     seen = set()

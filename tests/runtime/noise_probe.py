@@ -12,7 +12,7 @@ import numpy as np
 from ludus.core.arrays import kernel
 from ludus.runtime.child_process import ChildProcess, end_all
 from ludus.runtime.inprocess import build_runtime
-from ludus.testing.runtime import Tally
+from ludus.testing.runtime import CounterActor
 
 _POINTS = np.linspace(0.1, 3.0, 8)
 
@@ -35,7 +35,7 @@ def answers():
     return {name: array.tobytes().hex() for name, array in arrays.items()}
 
 
-class Probe(Tally):
+class Probe(CounterActor):
     """Both a part and what a child serves: environments, bots, experiments' runs and pictures have such children."""
 
     def __init__(self, begin=0):

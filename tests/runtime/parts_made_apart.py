@@ -15,7 +15,7 @@ import threadpoolctl
 
 from ludus.core.errors import PartDied, RunError, UnknownName
 from ludus.runtime import process_peers
-from ludus.testing.runtime import Tally
+from ludus.testing.runtime import CounterActor
 
 
 class Odd(Exception):
@@ -26,7 +26,7 @@ class Odd(Exception):
         self.lock = threading.Lock()
 
 
-class Worker(Tally):
+class Worker(CounterActor):
     """A part that tells about its process."""
 
     def process(self):
@@ -117,7 +117,7 @@ def not_importable(spec):
     return part
 
 
-class Reader(Tally):
+class Reader(CounterActor):
     """Keeps what it reads."""
 
     def read(self, array):
@@ -150,7 +150,7 @@ def fails():
     raise ValueError("a fault")
 
 
-class Faulty(Tally):
+class Faulty(CounterActor):
     def break_wires(self):
         process_peers._here[0]._wires.soon(fails)
         time.sleep(600)

@@ -8,10 +8,10 @@ import sys
 def main(end):
     sys.modules["ray"] = None  # whoever imports it fails
     from ludus.runtime.inprocess import build_runtime
-    from ludus.testing.runtime import Tally
+    from ludus.testing.runtime import CounterActor
 
     runtime = build_runtime("processes")
-    parts = [runtime.spawn(Tally, 0, restarts=1) for _ in range(3)]
+    parts = [runtime.spawn(CounterActor, 0, restarts=1) for _ in range(3)]
     for part in parts:
         runtime.get(runtime.call(part, "add", 1))
     busy = [runtime.call(part, "slow", 600) for part in parts]

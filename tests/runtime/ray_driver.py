@@ -7,7 +7,7 @@ import sys
 def main(end):
     from ludus.runtime import ray_session
     from ludus.runtime.ray_runtime import RayRuntime
-    from ludus.testing.runtime import Tally
+    from ludus.testing.runtime import CounterActor
 
     made = ray_session._short_folder
 
@@ -18,7 +18,7 @@ def main(end):
 
     ray_session._short_folder = short_folder
     runtime = RayRuntime()
-    parts = [runtime.spawn(Tally, 0) for _ in range(2)]
+    parts = [runtime.spawn(CounterActor, 0) for _ in range(2)]
     for part in parts:
         runtime.get(runtime.call(part, "add", 1))
     busy = [runtime.call(part, "slow", 600) for part in parts]

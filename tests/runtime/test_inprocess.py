@@ -8,7 +8,7 @@ import pytest
 
 from ludus.core.errors import DataError, PartDied, RunError, UnknownName
 from ludus.runtime.inprocess import Answer, InProcess, build_runtime
-from ludus.testing.runtime import Tally, check_runtime
+from ludus.testing.runtime import CounterActor, check_runtime
 
 
 @pytest.fixture(autouse=True)
@@ -71,25 +71,25 @@ def test_interrupts_are_not_answers():
 
 def test_things_of_another_runtime_are_refused():
     mine, other = InProcess(), InProcess()
-    part, ref = other.spawn(Tally, 0), other.put(1)
+    part, ref = other.spawn(CounterActor, 0), other.put(1)
     for use in (
         lambda: mine.call(part, "add", 1),
         lambda: mine.get(ref),
         lambda: mine.wait([ref]),
         lambda: mine.stop(part),
         lambda: mine.get("text"),
-        lambda: mine.get(mine.spawn(Tally, 0)),
+        lambda: mine.get(mine.spawn(CounterActor, 0)),
     ):
         with pytest.raises(RunError, match="of this runtime; pass what its own spawn, call or put gave"):
             use()
     with pytest.raises(RunError, match="is not an answer of this runtime"):
-        mine.call(mine.spawn(Tally, 0), "add", ref)
+        mine.call(mine.spawn(CounterActor, 0), "add", ref)
 
 
 def test_a_part_that_is_made_again():
     runtime = InProcess()
     made: list[str] = []
-    part = runtime.spawn(lambda spec: made.append(spec) or Tally(1), "order", restarts=1)
+    part = runtime.spawn(lambda spec: made.append(spec) or CounterActor(1), "order", restarts=1)
     runtime.restart(part)
     assert made == ["order", "order"]
     runtime.restart(part)
@@ -101,7 +101,7 @@ def test_a_part_that_is_made_again():
 
 def test_what_is_sent_to_a_peer_is_done_at_once():
     runtime = InProcess()
-    part = runtime.spawn(Tally, 1, concurrency=4, node="anywhere")
+    part = runtime.spawn(CounterActor, 1, concurrency=4, node="anywhere")
     peer = runtime.peer(part)
     replies = [peer.send("add", 1), peer.send("fail", "it")]
     assert runtime.get(runtime.call(part, "add", 0)) == 2
@@ -111,7 +111,7 @@ def test_what_is_sent_to_a_peer_is_done_at_once():
     runtime.restart(part)
     with pytest.raises(PartDied, match="part 'Tally' was given up or stopped; whoever holds it needs its new peer"):
         peer.ask("add", 1)
-    assert runtime.node(runtime.spawn(Tally, 0)) == ""
+    assert runtime.node(runtime.spawn(CounterActor, 0)) == ""
 
 
 class RaisesAtCall(InProcess):

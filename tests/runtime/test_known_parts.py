@@ -11,7 +11,7 @@ import pytest
 
 from ludus.core.errors import PartDied
 from ludus.runtime import base
-from ludus.runtime.base import kind_of, parts_of
+from ludus.runtime.base import known_parts, part_kind
 from ludus.runtime.inprocess import InProcess
 
 
@@ -25,7 +25,7 @@ class Sleeper:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def pulse(self) -> int:
+    def heartbeat(self) -> int:
         return 0
 
 
@@ -41,11 +41,11 @@ class Sleeper:
     ],
 )
 def test_kinds(name: str, kind: str) -> None:
-    assert kind_of(name) == kind
+    assert part_kind(name) == kind
 
 
 def test_a_runtime_of_one_process_has_no_parts_of_its_own() -> None:
-    assert tuple(parts_of(InProcess())) == ()
+    assert tuple(known_parts(InProcess())) == ()
 
 
 def test_parts_are_seen_to_work_to_be_silent_and_to_die(
@@ -54,10 +54,10 @@ def test_parts_are_seen_to_work_to_be_silent_and_to_die(
     runtime = runtime_apart
     told = list[str]()
     runtime.tell = told.append
-    part = runtime.spawn(Sleeper, None, restarts=1, pulse=True, name="rollout worker 0")
+    part = runtime.spawn(Sleeper, None, restarts=1, heartbeat=True, name="rollout worker 0")
 
     def state() -> Any:
-        (found,) = parts_of(runtime)
+        (found,) = known_parts(runtime)
         return found
 
     assert (state().kind, state().state, state().restarts) == ("worker", state().state, 0)
@@ -70,10 +70,10 @@ def test_parts_are_seen_to_work_to_be_silent_and_to_die(
     assert state().state == "busy"
     monkeypatch.setattr(base, "SILENT", 0.0)
     assert state().state == "silent"
-    monkeypatch.setattr(base, "SIGN", 0.0)
+    monkeypatch.setattr(base, "HEARTBEAT_AFTER", 0.0)
     before = state().seen
     for _ in range(300):
-        if state().seen > before:  # its pulse, which is not waited for
+        if state().seen > before:  # its heartbeat, which is not waited for
             break
         time.sleep(0.1)
     assert state().seen > before

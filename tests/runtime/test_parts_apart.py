@@ -13,7 +13,7 @@ from parts_made_apart import Meeting, Owner, Unsent, Visitor, Worker, not_import
 
 from ludus.core.errors import PartDied, RunError, UnknownName
 from ludus.runtime.inprocess import build_runtime
-from ludus.testing.runtime import Tally, check_runtime
+from ludus.testing.runtime import CounterActor, check_runtime
 
 
 @pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
@@ -78,7 +78,7 @@ def test_what_crosses_processes(runtime):
     with pytest.raises(UnknownName, match="unknown colour 'redd'; did you mean 'red'") as caught:
         runtime.get(runtime.call(part, "unknown"))
     assert type(caught.value) is UnknownName
-    assert caught.value.given == "redd"
+    assert caught.value.name == "redd"
     assert 'raise UnknownName("colour"' in str(caught.value.__cause__)
     with pytest.raises(RunError, match="a part raised Odd, which cannot be carried between processes: odd one"):
         runtime.get(runtime.call(part, "odd"))
@@ -268,4 +268,4 @@ def test_stuck_parts_are_given_up_stopped_or_closed(session, make):
     runtime.call(parts[0], "slow", 600)
     runtime.close()
     assert [gone(process) for process in processes] == [True, True, True]
-    assert session.get(session.call(session.spawn(Tally, 1), "add", 1)) == 2
+    assert session.get(session.call(session.spawn(CounterActor, 1), "add", 1)) == 2

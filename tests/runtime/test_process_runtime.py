@@ -21,7 +21,7 @@ from ludus.runtime import connections, fork_server, processes, shared_values
 from ludus.runtime.process_peers import RemoteRef
 from ludus.runtime.processes import ProcessRuntime
 from ludus.runtime.shared_values import LARGE, pack
-from ludus.testing.runtime import Tally
+from ludus.testing.runtime import CounterActor
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_reference_lives_as_long_as_the_driver_has_it(shared):
 
 
 def test_nobody_waits_for_a_part_that_does_not_read(shared):
-    part = shared.spawn(Tally, 0)
+    part = shared.spawn(CounterActor, 0)
     shared.get(shared.call(part, "add", 1))
     os.kill(part.life.process, signal.SIGSTOP)
     refs = [shared.call(part, "add", 1, float(k)) for k in range(3000)]
@@ -171,7 +171,7 @@ def test_another_user_is_not_listened_to(shared, monkeypatch):
 
 
 def test_a_fault_of_the_wires_is_said(alone):
-    part = alone.spawn(Tally, 0)
+    part = alone.spawn(CounterActor, 0)
     alone.get(alone.call(part, "add", 1))
     slow = alone.call(part, "slow", 600)
     alone._wires.soon(fails)
@@ -224,10 +224,10 @@ def test_a_fork_server_that_is_killed_is_replaced(alone):
 
 def test_a_process_that_does_not_come(monkeypatch, alone):
     monkeypatch.setattr(fork_server, "_GRACE", 0.1)
-    alone.get(alone.call(alone.spawn(Tally, 0), "add", 1))
+    alone.get(alone.call(alone.spawn(CounterActor, 0), "add", 1))
     os.kill(alone._server._popen.pid, signal.SIGSTOP)
     alone._start_timeout = 0.2
-    late = alone.call(alone.spawn(Tally, 0, name="the late one"), "add", 1)
+    late = alone.call(alone.spawn(CounterActor, 0, name="the late one"), "add", 1)
     with pytest.raises(RunError, match=r"the late one got no process within 0\.2 seconds"):
         alone.get(late, timeout=30)
 
@@ -314,7 +314,7 @@ def test_a_system_without_what_processes_need_is_refused(monkeypatch):
 
 def test_cards_are_handed_out_whole(shared, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,-1,6")  # those after the -1 are not seen
-    monkeypatch.setattr(shared, "_cards", None)
+    monkeypatch.setattr(shared, "_gpus", None)
     one = {"num_gpus": 1.0}
     first, second = (shared.spawn(Seeing, None, resources=one) for _ in range(2))
     none = shared.spawn(Seeing, None)

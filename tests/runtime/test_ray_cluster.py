@@ -11,12 +11,12 @@ import pytest
 import ray
 
 from ludus.core.errors import PartDied, RunError
-from ludus.testing.runtime import Tally
+from ludus.testing.runtime import CounterActor
 
 pytestmark = pytest.mark.slow
 
 
-class Placed(Tally):
+class Placed(CounterActor):
     """A part that tells where it is."""
 
     def here(self):
@@ -107,7 +107,7 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{process}")
     again = RayRuntime(address=cluster.address)  # the cluster is still there
-    assert again.get(again.call(again.spawn(Tally, 1), "add", 1)) == 2
+    assert again.get(again.call(again.spawn(CounterActor, 1), "add", 1)) == 2
     again.close()
 
 

@@ -30,7 +30,7 @@ class Dry(RayRuntime):
 
 def test_a_process_that_never_came_costs_no_restart_and_one_that_died_does() -> None:
     runtime = Dry()
-    part = RayPart(runtime, "worker", cast(Any, None), {}, restarts=1, pulse=False)
+    part = RayPart(runtime, "worker", cast(Any, None), {}, restarts=1, heartbeat=False)
     runtime._begin(part)
     first = part.life
     runtime._end(first, "got no process", free=True)

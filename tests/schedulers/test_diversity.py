@@ -25,7 +25,7 @@ from ludus.schedulers.response_diversity import (
     DiversityRule,
     ResponseDiversity,
     check_diversity,
-    rows_of,
+    payoff_rows,
 )
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
@@ -96,22 +96,24 @@ def test_rows_of_three_players_by_hand() -> None:
     payoffs[0] = np.arange(8).reshape(2, 2, 2)
     view = exact_view(payoffs, zero_sum=False, population=(0, 1, 1))
     strategies = (np.array([1.0, 0.0]), np.array([0.25, 0.75]), np.array([0.25, 0.75]))
-    rows = rows_of(view, strategies, seats=(0,), population=1)
+    rows = payoff_rows(view, strategies, seats=(0,), population=1)
     # player 1 plays j: payoffs 4i + 2j + .75; player 2 plays j: 4i + 1.5 + j
     assert rows is not None
     assert np.allclose(rows, [[1.125, 2.625], [5.125, 6.625]])
-    assert rows_of(view, strategies, seats=(0,), population=0) is None
-    assert rows_of(view, strategies, seats=(1, 2), population=1) is not None
+    assert payoff_rows(view, strategies, seats=(0,), population=0) is None
+    assert payoff_rows(view, strategies, seats=(1, 2), population=1) is not None
 
 
 def test_rows_that_are_not_known_are_left_out() -> None:
     game = TABLE.copy()
     game[1, 0] = np.nan
     view = exact_view(np.stack([game, -game]), zero_sum=True)
-    rows = rows_of(view, (np.ones(3) / 3, np.ones(2) / 2), seats=(0,), population=1)
+    rows = payoff_rows(view, (np.ones(3) / 3, np.ones(2) / 2), seats=(0,), population=1)
     assert rows is not None
     assert rows.tolist() == TABLE[[0, 2]].tolist()
-    assert rows_of(exact_view(game * np.full((2, 1, 1), np.nan), zero_sum=True), (), seats=(0,), population=1) is None
+    assert (
+        payoff_rows(exact_view(game * np.full((2, 1, 1), np.nan), zero_sum=True), (), seats=(0,), population=1) is None
+    )
 
 
 @pytest.mark.parametrize("rule", [BehaviouralDiversity(weight=0.0), ResponseDiversity(weight=0.0)], ids=str)

@@ -10,7 +10,7 @@ import pytest
 from ludus.core.errors import RunError
 from ludus.core.types import Mixture, PolicyRef, TrainingTask
 from ludus.metagame.population.base import View
-from ludus.schedulers.base import MeetsGiven
+from ludus.schedulers.base import TakesOpponents
 from ludus.schedulers.fixed_opponents import FixedOpponentsOptions, FixedOpponentsScheduler
 from ludus.testing.meta_solver import exact_view
 
@@ -24,20 +24,20 @@ def fixed(population: tuple[int, ...], **options: Any) -> FixedOpponentsSchedule
 
 
 def test_whom_learners_meet() -> None:
-    assert isinstance(fixed((0, 1)), MeetsGiven)
-    assert fixed((0,)).met == ()
-    assert fixed((0, 1)).met == (1,)
-    assert fixed((0, 1), learners=(0, 1)).met == (0, 1)
-    assert fixed((0, 0)).met == (0, 1)
-    assert fixed((0, 1, 1), learners=(0,)).met == (1, 2)
-    assert fixed((0, 1, 1), learners=(1,)).met == (0, 1, 2)
+    assert isinstance(fixed((0, 1)), TakesOpponents)
+    assert fixed((0,)).opponent_seats == ()
+    assert fixed((0, 1)).opponent_seats == (1,)
+    assert fixed((0, 1), learners=(0, 1)).opponent_seats == (0, 1)
+    assert fixed((0, 0)).opponent_seats == (0, 1)
+    assert fixed((0, 1, 1), learners=(0,)).opponent_seats == (1, 2)
+    assert fixed((0, 1, 1), learners=(1,)).opponent_seats == (0, 1, 2)
 
 
 def test_cells_of_the_newest_snapshot_against_the_opponents() -> None:
     """Two opponents of seat 1; what is drawn for the learner's own seat does not count."""
     scheduler = fixed((0, 1), generations=1)
     mixture = Mixture.product({0: (refs(0, "0-0", "a"), (0.5, 0.5)), 1: (refs(1, "b", "c"), (0.75, 0.25))})
-    scheduler.meet(mixture, lacking=(0,))
+    scheduler.set_opponents(mixture, lacking=(0,))
     view = View((refs(0, "0-0", "a"), refs(1, "1-0", "b", "c")), exact_view(np.zeros((2, 2, 3)), zero_sum=True))
     assert sorted(scheduler.needed(view)) == [(0, 1), (0, 2)]
     assert [m.tolist() for m in scheduler.solution(view).marginals or ()] == [[1.0, 0.0], [0.0, 0.75, 0.25]]
@@ -48,7 +48,7 @@ def test_cells_of_the_newest_snapshot_against_the_opponents() -> None:
 def test_cells_of_a_population_that_seats_share() -> None:
     """Seat 0 is given "a", seat 1 is given "b": the learner, in place 0, meets each where it sits."""
     scheduler = fixed((0, 0), generations=1)
-    scheduler.meet(Mixture.product({0: (refs(0, "a"), (1.0,)), 1: (refs(0, "b"), (1.0,))}))
+    scheduler.set_opponents(Mixture.product({0: (refs(0, "a"), (1.0,)), 1: (refs(0, "b"), (1.0,))}))
     members = refs(0, "0-0", "a", "b")
     view = View((members,), exact_view(np.zeros((2, 3, 3)), zero_sum=True, population=(0, 0)))
     assert sorted(scheduler.needed(view)) == [(0, 2), (1, 0)]
@@ -60,7 +60,7 @@ def test_cells_of_a_population_that_seats_share() -> None:
 def test_opponents_are_part_of_its_state() -> None:
     mixture = Mixture.product({0: (refs(0, "0-0"), (1.0,)), 1: (refs(1, "b"), (1.0,))})
     first = fixed((0, 1), generations=2)
-    first.meet(mixture, lacking=(0,))
+    first.set_opponents(mixture, lacking=(0,))
     second = fixed((0, 1), generations=3)
     second.load_state_dict(first.state_dict())
     assert second.opponents == mixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.schedulers.league import LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of, ready
+from ludus.schedulers.league import LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponent_probabilities, ready
 from ludus.schedulers.win_rates import Member
 
 M0, M1 = LeaguePlayer(0, "main", 0), LeaguePlayer(0, "main", 1)
@@ -22,7 +22,9 @@ def meets(
     rates: dict[Opponent, float],
     mains: tuple[LeaguePlayer, ...] = (M0,),
 ) -> dict[Opponent, float]:
-    given = opponents_of(player, mains, past, lambda mine, other: rates[other] if mine == player else 0.0, RULES)
+    given = opponent_probabilities(
+        player, mains, past, lambda mine, other: rates[other] if mine == player else 0.0, RULES
+    )
     assert sum(given.values()) == pytest.approx(1.0)
     return dict(given)
 

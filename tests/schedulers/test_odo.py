@@ -57,7 +57,7 @@ def test_two_rounds_by_hand() -> None:
 def test_a_new_strategy_begins_a_window() -> None:
     player = OnlinePlayer.of(2, 1)
     player.observe(np.array([0.25, 0.75]), np.ones(1), np.array([1.0, 2.0]))
-    player.see(4, 2)
+    player.resize(4, 2)
     player.grow(3, begin="last")
     assert player.effective == [0, 1, 3]
     np.testing.assert_allclose(player.strategy(1.0), [1 / 6, 0.5, 0.0, 1 / 3])
@@ -66,7 +66,7 @@ def test_a_new_strategy_begins_a_window() -> None:
     assert player.mean_played(all_windows=False).tolist() == [0, 0, 0, 1]
     assert player.mean_played(all_windows=True).tolist() == [0.125, 0.375, 0, 0.5]
     uniform = OnlinePlayer.of(2, 1)
-    uniform.see(3, 1)
+    uniform.resize(3, 1)
     uniform.grow(2, begin="uniform")
     np.testing.assert_allclose(uniform.strategy(1.0), 1 / 3)
 

@@ -12,7 +12,16 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import OpponentFactor, PolicyRef
 from ludus.metagame.population.base import View
 from ludus.schedulers.league import LeagueRules
-from ludus.schedulers.pbt import PBTOptions, PBTScheduler, Range, TuningRules, copies, drawn, explored, matched
+from ludus.schedulers.pbt import (
+    PBTOptions,
+    PBTScheduler,
+    Range,
+    TuningRules,
+    copies,
+    matched,
+    perturb,
+    sample_hyperparameters,
+)
 from ludus.schedulers.planning import pack_task, unpack_task
 from ludus.testing.meta_solver import exact_view
 from ludus.testing.scheduler import check_scheduler
@@ -63,12 +72,12 @@ def test_ranges() -> None:
 def test_exploring_perturbs_inside_the_range_or_draws_anew() -> None:
     hyper = {"learning_rate": 5e-3, "entropy": 0.05}
     rng = np.random.default_rng(0)
-    seen = [explored(hyper, RANGES, TuningRules(resample=0.0), rng) for _ in range(50)]
+    seen = [perturb(hyper, RANGES, TuningRules(resample=0.0), rng) for _ in range(50)]
     assert {round(s["learning_rate"], 9) for s in seen} == {4e-3, 6e-3}
     assert {round(s["entropy"], 9) for s in seen} == {0.04, 0.06}
     wide = TuningRules(resample=0.0, factors=(0.001, 1000.0))
-    assert {s["entropy"] for s in (explored(hyper, RANGES, wide, rng) for _ in range(50))} == {5e-05, 0.1}
-    anew = explored(hyper, RANGES, TuningRules(resample=1.0), rng)
+    assert {s["entropy"] for s in (perturb(hyper, RANGES, wide, rng) for _ in range(50))} == {5e-05, 0.1}
+    anew = perturb(hyper, RANGES, TuningRules(resample=1.0), rng)
     assert anew["entropy"] not in (0.04, 0.05, 0.06)
 
 
@@ -139,7 +148,7 @@ def test_two_learners_at_least() -> None:
         pbt(learners=1)
     with pytest.raises(ConfigError, match="TuningRules; given a LeagueRules"):
         pbt(rules=LeagueRules())
-    assert drawn({}, np.random.default_rng(0)) == {}
+    assert sample_hyperparameters({}, np.random.default_rng(0)) == {}
 
 
 @pytest.mark.parametrize(

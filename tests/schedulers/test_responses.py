@@ -17,8 +17,8 @@ from ludus.schedulers.responses import (
     SequentialLeague,
     preference_scores,
     rectified,
+    response_targets,
     supported,
-    targets_of,
 )
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
@@ -105,7 +105,7 @@ def test_players_of_one_population_are_judged_in_all_their_seats(rule: ResponseR
     pooled = zero_sum_view((first - first.T) / 2, shared=True)
     solution = MetaSolution((np.array([0.2, 0.4, 0.4]),) * 2, 0.0)
     expected = rule.targets(pooled, solution, (0, 1))
-    found = targets_of(rule, game, solution, (0, 1))
+    found = response_targets(rule, game, solution, (0, 1))
     assert [target.scores.tolist() for target in found] == [target.scores.tolist() for target in expected]
     assert int(np.argmax(found[0].scores)) == 0
     for one, other in zip(found, expected, strict=True):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ludus.core.types import MetaSolution, PolicyRef
 from ludus.metagame.solvers import normal_form
-from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponents_of
-from ludus.schedulers.pbt import Range, TuningRules, copies, explored
+from ludus.schedulers.league import ROLES, LeaguePlayer, LeagueRules, Opponent, PlayerCheckpoint, opponent_probabilities
+from ludus.schedulers.pbt import Range, TuningRules, copies, perturb
 from ludus.schedulers.responses import conditional, opponents, rectified, supported
 from ludus.schedulers.self_play import PrioritisedPast, QualityPast, UniformPast, grown
 from ludus.schedulers.win_rates import Member, pairing
@@ -38,7 +38,7 @@ def test_matchmaking_is_a_distribution_over_who_is_there(
 ) -> None:
     player, mains, past, rates = league
     rules = LeagueRules()
-    met = opponents_of(player, mains, past, lambda _, other: rates[other], rules)
+    met = opponent_probabilities(player, mains, past, lambda _, other: rates[other], rules)
     assert sum(met.values()) == pytest.approx(1.0)
     assert min(met.values()) > 0
     assert set(met) <= {*mains, *past}
@@ -161,6 +161,6 @@ def test_losers_and_winners_are_apart(seed: int, size: int, fraction: float) -> 
     assert all(ratings[loser] <= ratings[winner] for loser, winner in pairs.items())
     ranges = {"rate": Range(low=1e-5, high=1e-1), "share": Range(low=-1, high=1, log=False)}
     hyper = {"rate": 3e-3, "share": 0.5}
-    out = explored(hyper, ranges, rules, rng)
+    out = perturb(hyper, ranges, rules, rng)
     assert set(out) == set(hyper)
     assert all(ranges[name].low <= value <= ranges[name].high for name, value in out.items())

@@ -225,7 +225,7 @@ def test_the_last_so_many_are_at_least_one() -> None:
 def test_fixed_opponents_stay_as_they_are() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
     scheduler = fixed((0, 1), generations=2)
-    scheduler.meet(mixture)
+    scheduler.set_opponents(mixture)
     view = View((refs("0-0"), refs("1-0", "1-a")), exact_view(pennies(1, 2), zero_sum=True))
     announcement, task = scheduler.next_tasks(view, free=3)
     assert [m.tolist() for m in announcement.solution.marginals] == [[1.0], [0.25, 0.75]]
@@ -241,7 +241,7 @@ def test_fixed_opponents_must_be_members() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-O"), (1.0,))})
     view = View((refs("0-0"), refs("1-0")), exact_view(pennies(1, 1), zero_sum=True))
     scheduler = fixed((0, 1))
-    scheduler.meet(mixture)
+    scheduler.set_opponents(mixture)
     with pytest.raises(ConfigError, match=r"1-O.*1-0"):
         scheduler.next_tasks(view, free=3)
     with pytest.raises(ConfigError, match="populations"):

@@ -63,21 +63,21 @@ def test_win_rates_are_means_over_seats() -> None:
     mean = np.array([[[0.0, -1.0], [0.5, np.nan]], [[0.0, 1.0], [-0.5, np.nan]]])
     rates = WinRates(view(mean, (0, 0)), reference={0: 1})
     # policy 1 earns 0.5 in the first seat and 1.0 in the second
-    assert rates.known(Member(0, 1), Member(0, 0)) == pytest.approx((0.75 + 1.0) / 2)
-    assert rates.known(Member(0, 0), Member(0, 1)) == pytest.approx((0.0 + 0.25) / 2)
-    assert np.isnan(rates.known(Member(0, 1), Member(0, 1)))
-    assert rates.of([Member(0, 1)], [Member(0, 1)]) == 0.5
-    assert rates.of([], [Member(0, 1)]) == 0.5
+    assert rates.mean_rate(Member(0, 1), Member(0, 0)) == pytest.approx((0.75 + 1.0) / 2)
+    assert rates.mean_rate(Member(0, 0), Member(0, 1)) == pytest.approx((0.0 + 0.25) / 2)
+    assert np.isnan(rates.mean_rate(Member(0, 1), Member(0, 1)))
+    assert rates.rate([Member(0, 1)], [Member(0, 1)]) == 0.5
+    assert rates.rate([], [Member(0, 1)]) == 0.5
     assert rates.profiles(Member(0, 1), [Member(0, 0)]) == [(1, 0), (0, 1)]
 
 
 def test_a_span_narrows_the_returns() -> None:
     mean = np.array([[[0.5]], [[-0.5]]])
     payoffs = view(mean, (0, 1), (-13.0, 13.0))
-    assert WinRates(payoffs, reference={}).known(Member(0, 0), Member(1, 0)) == pytest.approx(13.5 / 26)
+    assert WinRates(payoffs, reference={}).mean_rate(Member(0, 0), Member(1, 0)) == pytest.approx(13.5 / 26)
     narrow = WinRates(payoffs, reference={}, span=(-1.0, 1.0))
-    assert narrow.known(Member(0, 0), Member(1, 0)) == 0.75
-    assert WinRates(payoffs, reference={}, span=(-0.1, 0.1)).known(Member(1, 0), Member(0, 0)) == 0.0
+    assert narrow.mean_rate(Member(0, 0), Member(1, 0)) == 0.75
+    assert WinRates(payoffs, reference={}, span=(-0.1, 0.1)).mean_rate(Member(1, 0), Member(0, 0)) == 0.0
     with pytest.raises(SolverError, match="span"):
         WinRates(view(mean, (0, 1), (-np.inf, np.inf)), reference={})
     alone = WinRates(view(np.zeros((1, 1)), (0,), (-np.inf, np.inf)), reference={})
@@ -88,6 +88,6 @@ def test_older_snapshots_fade() -> None:
     mean = np.array([[[0.0], [1.0], [-1.0]], [[0.0], [-1.0], [1.0]]])
     rates = WinRates(view(mean, (0, 1)), reference={})
     snapshots = [Member(0, 2), Member(0, 1), Member(0, 0)]  # newest first: 0, 1, 0.5
-    assert rates.of(snapshots, [Member(1, 0)]) == 0.0
-    assert rates.of(snapshots, [Member(1, 0)], decay=0.5) == pytest.approx((0.5 + 0.125) / 1.75)
-    assert rates.of(snapshots, [Member(1, 0)], decay=1.0) == pytest.approx(0.5)
+    assert rates.rate(snapshots, [Member(1, 0)]) == 0.0
+    assert rates.rate(snapshots, [Member(1, 0)], decay=0.5) == pytest.approx((0.5 + 0.125) / 1.75)
+    assert rates.rate(snapshots, [Member(1, 0)], decay=1.0) == pytest.approx(0.5)

@@ -20,7 +20,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.storage.payoff_log import batch_of
+from ludus.storage.payoff_log import read_batch
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.store import Store
 
@@ -149,15 +149,15 @@ def test_matches_without_winners_and_damaged_ones(store: Store) -> None:
         store.matches_recorded([replace(won, id="c", wins=()), replace(won, wins=((3, 0, 1), (1, 0, 3)))])
         store.commit("c2")
     with closing(sqlite3.connect(store.path)) as connection:
-        batch = batch_of(connection, after=1, last=3, players=2)
+        batch = read_batch(connection, after=1, last=3, players=2)
         assert batch.profiles.tolist() == [[1, 0], [1, 0]]
         assert batch.wins.tolist() == [[[0, 0, 0], [0, 0, 0]], [[3, 0, 1], [1, 0, 3]]]
         assert (batch.n.tolist(), batch.mean[0].tolist(), batch.exact.tolist()) == ([4, 4], [0.5, -0.5], [False, False])
-        assert len(batch_of(connection, after=3, last=3, players=2)) == 0
+        assert len(read_batch(connection, after=3, last=3, players=2)) == 0
         for damage, said in (("'[0, x]'", "whole number"), ("'[0, 1, 2]'", "reshape")):
             connection.execute(f"UPDATE matches SET profile = {damage} WHERE rowid = 2")
             with pytest.raises(ValueError, match=said):
-                batch_of(connection, after=1, last=3, players=2)
+                read_batch(connection, after=1, last=3, players=2)
 
 
 def test_few_points_of_a_long_curve_end_where_it_ends(store: Store) -> None:

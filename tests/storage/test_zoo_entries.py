@@ -226,16 +226,16 @@ def test_names_are_safe(name: str) -> None:
 def test_a_file_of_a_policy_is_what_was_signed(tmp_path: Path) -> None:
     folder = write(tmp_path / "pair")
     first, second = read_manifest(folder).policies
-    assert zoo_files.content_of(folder, first) == (folder / first.file).read_bytes()
+    assert zoo_files.read_content(folder, first) == (folder / first.file).read_bytes()
     with (folder / first.file).open("ab") as file:
         file.write(b"x")
     with pytest.raises(RunError, match="was changed or damaged: its SHA-256 is"):
-        zoo_files.content_of(folder, first)
+        zoo_files.read_content(folder, first)
     with pytest.raises(RunError, match="was changed or damaged"):
         StoredRun(folder).policy(PolicyRef(0, "0-1"))
     (folder / second.file).unlink()
     with pytest.raises(RunError, match=r"cannot be read \(No such file or directory\), and the manifest names it"):
-        zoo_files.content_of(folder, second)
+        zoo_files.read_content(folder, second)
 
 
 def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / member.file).parent.mkdir(parents=True)
     (tmp_path / member.file).write_bytes(content)
     with pytest.raises(RunError, match="names code, 'os:System', which is not run from a zoo"):
-        zoo_files.content_of(tmp_path, member)
+        zoo_files.read_content(tmp_path, member)
 
 
 # ---------------------------------------------------------------------------------------------- how it is written

@@ -45,14 +45,14 @@ def test_all_is_well() -> None:
     found = run_checks(leduc, steps=30)
     assert [check.name for check in found] == list(ADVICE)
     assert failures(found) == {}
-    assert not any(check.left_out for check in found)
+    assert not any(check.skipped for check in found)
     assert found[0].note == "2 agents of 2 players"
 
 
 def test_what_does_not_apply_is_left_out() -> None:
     found = run_checks(lambda n: python_vector(lambda: Team(ends=False), n, agents=2), steps=10)
     assert failures(found) == {}
-    left = {check.name: check.note for check in found if check.left_out}
+    left = {check.name: check.note for check in found if check.skipped}
     assert left == {
         "masks": "none: every action is always legal",
         "snapshots": "none: it cannot be resumed inside an episode",
@@ -111,7 +111,7 @@ def test_an_environment_that_raises() -> None:
     found = run_checks(lambda n: python_vector(Breaks, n), steps=10)
     assert failures(found).keys() == {"steps"}  # told once, not by every play
     assert failures(found)["steps"].startswith("tests/misbehaving raised RuntimeError: out of fuel; environment 0 of 4")
-    notes = {check.name: check.note for check in found if check.left_out}
+    notes = {check.name: check.note for check in found if check.skipped}
     assert notes["determinism"] == "not checked: the first play did not come to its end"
     assert notes["buffers"] == "not checked: it was stopped as the first play was"
     with pytest.raises(AssertionError, match="out of fuel"):

@@ -20,7 +20,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin
 from ludus.replay.trajectories import Trajectories
-from ludus.training.standalone import StandaloneLearner, rows_of
+from ludus.training.standalone import StandaloneLearner, rows_from_columns
 
 POLE = "gymnasium/CartPole-v1"
 SPEC = make_env(POLE, num_envs=1).spec
@@ -55,7 +55,7 @@ def differ(one: Any, other: Any) -> bool:
 def test_arrays_become_segments_by_hand() -> None:
     """Rows 0, 1 end in time, row 2 terminates, and rows 3, 4 go on."""
     given = arrays(5, truncated=[0, 1, 0, 0, 0], terminated=[False, False, True, False, False])
-    rows = rows_of(given, SPEC)
+    rows = rows_from_columns(given, SPEC)
     assert rows.start.tolist() == [0, 2, 3, 5]
     assert rows.tail.tolist() == [SegmentEnd.TRUNCATED, SegmentEnd.TERMINATED, SegmentEnd.CUT]
     assert rows.t.tolist() == [0, 1, 0, 0, 1]
@@ -65,15 +65,15 @@ def test_arrays_become_segments_by_hand() -> None:
 
 def test_what_follows_an_end_need_not_be_given() -> None:
     ended = arrays(5, next_observation=None)
-    assert rows_of(ended, SPEC).bootstrap_observation.tolist() == [[0.0] * 4]
+    assert rows_from_columns(ended, SPEC).bootstrap_observation.tolist() == [[0.0] * 4]
     with pytest.raises(DataError, match="next_observation is missing, and some rows end without having terminated"):
-        rows_of(arrays(6, next_observation=None), SPEC)
+        rows_from_columns(arrays(6, next_observation=None), SPEC)
     legal = np.ones((6, 2), np.bool_)
-    assert rows_of(arrays(5, mask=legal[:5]), SPEC).bootstrap_mask is not None
+    assert rows_from_columns(arrays(5, mask=legal[:5]), SPEC).bootstrap_mask is not None
     after = arrays(6, mask=legal, next_mask=[[False, False]] * 5 + [[True, False]])  # nothing is legal after the end
-    assert rows_of(after, SPEC).bootstrap_mask.tolist() == [[False, False], [True, False]]
+    assert rows_from_columns(after, SPEC).bootstrap_mask.tolist() == [[False, False], [True, False]]
     with pytest.raises(DataError, match="next_mask is missing, and some rows end without having terminated"):
-        rows_of(arrays(6, mask=legal), SPEC)
+        rows_from_columns(arrays(6, mask=legal), SPEC)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_follows_an_end_need_not_be_given() -> None:
 )  # fmt: skip
 def test_columns_that_do_not_fit(columns: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
-        rows_of(arrays(**columns), SPEC, needs_logp=True)
+        rows_from_columns(arrays(**columns), SPEC, needs_logp=True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_values_that_cannot_be(columns: dict[str, Any], words: str) -> None:
 
 
 def test_whole_numbers_may_be_floats() -> None:
-    rows = rows_of(arrays(3, action=[0.0, 1.0, 1.0]), SPEC)
+    rows = rows_from_columns(arrays(3, action=[0.0, 1.0, 1.0]), SPEC)
     assert (rows.action.tolist(), rows.action.dtype) == ([0, 1, 1], np.int32)
 
 
@@ -125,25 +125,25 @@ def of_space(action: Space[Any]) -> EnvSpec:
 
 def test_actions_of_other_spaces() -> None:
     several = of_space(MultiDiscrete([2, 3]))
-    assert rows_of(arrays(2, action=[[1, 2], [0, 0]]), several).action.tolist() == [[1, 2], [0, 0]]
+    assert rows_from_columns(arrays(2, action=[[1, 2], [0, 0]]), several).action.tolist() == [[1, 2], [0, 0]]
     with pytest.raises(
         DataError, match=r"1 of 2 rows: row 1 has \[2, 1\]; expected whole numbers from 0, below \[2, 3\]"
     ):
-        rows_of(arrays(2, action=[[1, 2], [2, 1]]), several)
+        rows_from_columns(arrays(2, action=[[1, 2], [2, 1]]), several)
     wide = {"mask": [[1, 1, 1, 1, 0]] * 2, "next_mask": [[1] * 5] * 2}
     with pytest.raises(DataError, match=r"row 0 has \[1, 2\]; expected actions that are legal"):
-        rows_of(arrays(2, action=[[1, 2], [0, 0]], **wide), several)
+        rows_from_columns(arrays(2, action=[[1, 2], [0, 0]], **wide), several)
     with pytest.raises(DataError, match=r"column 'mask' has shape \[2, 3\]; expected \[2, 5\]"):
-        rows_of(arrays(2, action=[[1, 2], [0, 0]], mask=np.ones((2, 3))), several)
+        rows_from_columns(arrays(2, action=[[1, 2], [0, 0]], mask=np.ones((2, 3))), several)
     box = of_space(Box(-1.0, 1.0, (1,)))
-    assert rows_of(arrays(2, action=[[1], [0]]), box).action.dtype == np.float32
+    assert rows_from_columns(arrays(2, action=[[1], [0]]), box).action.dtype == np.float32
     for wrong in (np.nan, np.inf, 1e300):
         with pytest.raises(
             DataError, match=r"column 'action', 1 of 2 rows: .*; expected finite numbers. Leave out rows without"
         ):
-            rows_of(arrays(2, action=[[0.0], [wrong]]), box)
+            rows_from_columns(arrays(2, action=[[0.0], [wrong]]), box)
     with pytest.raises(DataError, match=r"column 'mask' was given; actions of .* are Box.*, all legal. Leave it out"):
-        rows_of(arrays(2, action=[[0.0], [0.0]], mask=np.ones((2, 1))), box)
+        rows_from_columns(arrays(2, action=[[0.0], [0.0]], mask=np.ones((2, 1))), box)
 
 
 def states(observation: list[Any], following: list[Any], **columns: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.ppo.config import PPO
-from ludus.backend.ranks import GradientSum, Ranks
+from ludus.backend.ranks import GradientSum, RankGroup
 from ludus.core.errors import RunError
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
@@ -86,7 +86,7 @@ def test_ranks_meet_at_a_file(tmp_path):
 
 def test_it_is_a_group_of_ranks_with_shares():
     def work(group):
-        assert isinstance(group, Ranks)
+        assert isinstance(group, RankGroup)
         return group.rank, group.size, group.share(5)
 
     assert meet(2, work) == [(0, 2, slice(0, 2)), (1, 2, slice(2, 5))]

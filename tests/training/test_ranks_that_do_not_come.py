@@ -20,7 +20,7 @@ class Runtime:
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object, pulse: bool, name: str = "") -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, heartbeat: bool, name: str = "") -> int:
         assert factory is TrainerHost
         return spec.rank
 
@@ -63,7 +63,7 @@ class Scripted(Runtime):
         self.learned, self.spawned, self.stopped = learned, 0, 0
         self.tell = lambda text: None
 
-    def spawn(self, factory: type, spec: RankSpec, *, resources: object, pulse: bool, name: str = "") -> int:
+    def spawn(self, factory: type, spec: RankSpec, *, resources: object, heartbeat: bool, name: str = "") -> int:
         self.spawned += 1
         return spec.rank
 
@@ -110,7 +110,7 @@ def test_a_rank_without_memory_says_why_others_miss_it(who: int) -> None:
 
 
 class Slow(Scripted):
-    """Of two ranks, the second of which learns for longer than the deadline. runs: what its pulse says each time it is asked."""
+    """Of two ranks, the second of which learns for longer than the deadline. runs: what its heartbeat says each time it is asked."""
 
     def __init__(self, *runs: bool) -> None:
         super().__init__(LearnResult(samples=3), LearnResult(samples=3))
@@ -123,12 +123,12 @@ class Slow(Scripted):
         done = answers if not self.runs else [answer for answer in answers if answer != (1, "learn")]
         return list(done), [answer for answer in answers if answer not in done]
 
-    def pulse(self, rank: int) -> tuple[int, str]:
+    def heartbeat(self, rank: int) -> tuple[int, str]:
         assert rank == 1, "the other one has answered"
-        return rank, "pulse"
+        return rank, "heartbeat"
 
     def get(self, answer: tuple[int, str], *, timeout: float | None = None) -> Any:
-        if answer != (1, "pulse"):
+        if answer != (1, "heartbeat"):
             return super().get(answer)
         assert timeout == 600.0
         if not self.runs.pop(0):

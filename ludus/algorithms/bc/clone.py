@@ -16,7 +16,7 @@ from ludus.algorithms.bc.models import CloneModel, model_of
 from ludus.algorithms.common.losses import Distribution
 from ludus.backend.device import Placement, UpdateCost, resolve_placement, scalars_to_host
 from ludus.backend.network import FlatModule, learning, multiplications
-from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
 from ludus.core import seeding
 from ludus.core.config import Config
 from ludus.core.errors import TrainingError
@@ -159,7 +159,7 @@ class _Training:
         )
         self._device = self.placement.torch
         self._parameters = FlatModule(model.module.eval(), device=self._device)
-        self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), Guard(self._device)
+        self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), NonFiniteGuard(self._device)
 
     def epoch(self, segments: Index, *, seed: int) -> float:
         """A pass over the segments in random order. The mean loss, each decision's as it came."""

@@ -18,7 +18,7 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.backend.ranks import ALONE, Ranks
+from ludus.backend.ranks import SINGLE_RANK, RankGroup
 from ludus.core.types import (
     CPU,
     DeviceChoice,
@@ -140,7 +140,7 @@ class LearnerContext:
     seats: tuple[int, ...]
     seed: int
     total: int | None = None
-    ranks: Ranks = ALONE
+    ranks: RankGroup = SINGLE_RANK
     diversity: DiversityTargets | None = None
     device: DeviceChoice = CPU
     unit: str | None = None

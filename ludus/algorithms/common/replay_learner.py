@@ -23,8 +23,8 @@ from ludus.algorithms.rewards.base import LearnedReward, LearnedRewardOptions
 from ludus.backend.device import Placement, to_numpy
 from ludus.backend.mlp import Layout, Workspace
 from ludus.backend.network import FlatModule, views
-from ludus.backend.optimizer import Guard, ModuleAdam
-from ludus.backend.ranks import GradientSum, Ranks, agree
+from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.ranks import GradientSum, RankGroup, broadcast_from_rank0
 from ludus.core.errors import DataError, TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
 from ludus.policies.actor_critic import arrays_of
@@ -51,7 +51,7 @@ class Ensemble:
         self,
         module: nn.Module,
         *,
-        ranks: Ranks,
+        ranks: RankGroup,
         placement: Placement,
         layouts: Sequence[Layout],
         order: Sequence[Layout] = (),
@@ -62,13 +62,13 @@ class Ensemble:
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
         self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
-        agree(ranks, self.online.values)
+        broadcast_from_rank0(ranks, self.online.values)
         self._joint = GradientSum(self.online, ranks)
         self.target.values.copy_(self.online.values)
         self.adam = ModuleAdam(self.online, epsilon=epsilon)
         self._layouts = layouts
         self._layers, self._into, self._followers = (
-            views(layouts, flat) for flat in (self.online.values, self.online.slopes, self.target.values)
+            views(layouts, flat) for flat in (self.online.values, self.online.grad, self.target.values)
         )
         self._room(0)
 
@@ -106,13 +106,13 @@ class Ensemble:
         return answer.float()
 
     def descend(
-        self, loss: Tensor, stats: Sequence[Tensor], *, rate: float, max_norm: float, guard: Guard
+        self, loss: Tensor, stats: Sequence[Tensor], *, rate: float, max_norm: float, guard: NonFiniteGuard
     ) -> tuple[Tensor, Tensor]:
         """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
         over the ranks, and the gradient's norm."""
         self._joint.begin()
         self.online.differentiate(loss)
-        sums = self.online.slopes[self.online.size :]
+        sums = self.online.grad[self.online.size :]
         sums[: 1 + len(stats)] = torch.stack([loss.detach(), *(number.detach() for number in stats)])
         self._joint.end()
         sums = sums.clone()
@@ -164,7 +164,7 @@ class Ensemble:
 
     def step(self, *, rate: float, max_norm: float, what: str) -> float:
         """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
-        norm = self.adam.step_here(rate=rate, max_norm=max_norm)
+        norm = self.adam.step_on_cpu(rate=rate, max_norm=max_norm)
         if not math.isfinite(norm):
             raise TrainingError(f"the gradient of {what} became NaN or infinite")
         return norm
@@ -253,7 +253,7 @@ class ReplayLearner(ABC):
     def settle(self, placement: Placement) -> None:
         """Where it computes."""
         self.placement, self.device = placement, placement.torch
-        self.guard = Guard(self.device)
+        self.guard = NonFiniteGuard(self.device)
         learned = self.config.learned_reward
         if learned is not None:
             gamma = self.config.gamma

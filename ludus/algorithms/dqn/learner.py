@@ -34,7 +34,7 @@ from ludus.algorithms.dqn.losses import (
 from ludus.backend.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.backend.mlp import Layout, as_rows
 from ludus.backend.network import multiplications
-from ludus.backend.optimizer import GuardedAdam, Stepped, finite
+from ludus.backend.optimizer import GuardedAdam, OptimizerStepResult, finite
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
@@ -157,12 +157,14 @@ class QLearner(ReplayLearner):
         self._unread -= 1
         return self.config.prioritised or self._unread <= 0
 
-    def _tell(self, step: Stepped | None) -> Metrics:
+    def _tell(self, step: OptimizerStepResult | None) -> Metrics:
         if step is not None:
-            if step.wrong:
-                what = "the rewards or targets" if step.wrong == "the loss" and not step.told[2] else step.wrong
+            if step.nonfinite:
+                what = (
+                    "the rewards or targets" if step.nonfinite == "the loss" and not step.metrics[2] else step.nonfinite
+                )
                 raise TrainingError(f"{what} became NaN or infinite")
-            error, value, _ = step.told
+            error, value, _ = step.metrics
             self._told = {"loss": step.loss, "td_error": error, "q_mean": value, "gradient_norm": step.norm}
         return self._told
 
@@ -176,12 +178,12 @@ class QLearner(ReplayLearner):
             return local
         parameters, errors = self.networks.online, torch.zeros(rows, dtype=torch.float64, device=self.device)
         for at, number in enumerate((local.loss, local.value, local.error), parameters.size):
-            parameters.slopes[at] = number
-        self.ranks.sum(parameters.slopes)
+            parameters.grad[at] = number
+        self.ranks.sum(parameters.grad)
         if self.config.prioritised:
             errors[self.ranks.share(rows)] = local.errors.double()
             self.ranks.sum(errors)
-        loss, value, error = parameters.slopes[parameters.size :].clone()
+        loss, value, error = parameters.grad[parameters.size :].clone()
         return QLossResult(loss, value, error, errors, local.finite)
 
     def _seen(self, observation: Array | Tensor, shape: tuple[int, ...]) -> Tensor:

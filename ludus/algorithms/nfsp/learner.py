@@ -28,7 +28,7 @@ from ludus.backend.device import (
 )
 from ludus.backend.mlp import Workspace
 from ludus.backend.network import FlatModule, multiplications
-from ludus.backend.optimizer import Guard, GuardedAdam, ModuleAdam
+from ludus.backend.optimizer import GuardedAdam, ModuleAdam, NonFiniteGuard
 from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import TrainingError
@@ -96,9 +96,9 @@ class NFSPLearner:
         )
         self._device, layout = self._placement.torch, layouts(average)["policy"]
         self._network = FlatModule(network, layouts=[layout], device=self._device)
-        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.slopes)
+        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.grad)
         self._work = Workspace(layout, 0)
-        self._adam = GuardedAdam(ModuleAdam(self._network), Guard(self._device))
+        self._adam = GuardedAdam(ModuleAdam(self._network), NonFiniteGuard(self._device))
         enumeration = context.env.enumeration
         self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
         if self._states is not None:
@@ -172,8 +172,8 @@ class NFSPLearner:
         loss = (self._written if self._placement.written else self._autograd)(columns)
         self._due -= 1
         step = self._adam.step(loss, (), rate=rate, max_norm=config.max_gradient_norm, look=self._due <= 0)
-        if step is not None and step.wrong:
-            raise self._error(step.wrong)
+        if step is not None and step.nonfinite:
+            raise self._error(step.nonfinite)
         self._updates += 1
         metrics = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
         if step is not None:

@@ -30,8 +30,8 @@ from ludus.algorithms.on_policy.model import Acted, Floats, Model, StepOptions, 
 from ludus.backend.device import UpdateCost, resolve_placement, to_numpy
 from ludus.backend.mlp import Layout
 from ludus.backend.network import FlatModule, learning, multiplications
-from ludus.backend.optimizer import Guard, ModuleAdam
-from ludus.backend.ranks import GradientSum, agree
+from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.ranks import GradientSum, broadcast_from_rank0
 from ludus.core import seeding
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
@@ -123,10 +123,10 @@ class Autograd:
         self._whole = self.placement.repeated(type(self)._descend)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
-        agree(self._ranks, self.parameters.values)
+        broadcast_from_rank0(self._ranks, self.parameters.values)
         self._joint = GradientSum(self.parameters, self._ranks)
         self._checked = self.trusted or context.ranks.size == 1
-        self._guard = Guard(self.placement.torch)
+        self._guard = NonFiniteGuard(self.placement.torch)
         # Off the CPU, always the same memory: scalars and norm of the last step, and whether the policy has gone too far.
         self._last = torch.zeros(2 + len(names), device=self.placement.torch)
         self._stopped = torch.zeros((), dtype=torch.bool, device=self.placement.torch)
@@ -148,7 +148,7 @@ class Autograd:
 
     def kept(self) -> Any:
         state = self.parameters.module.state_dict()
-        return {name: tensor.clone() for name, tensor in state.items()}, self.adam.kept()
+        return {name: tensor.clone() for name, tensor in state.items()}, self.adam.snapshot()
 
     def restore(self, snapshot: Any) -> None:
         self.parameters.module.load_state_dict(snapshot[0])
@@ -205,11 +205,11 @@ class Autograd:
     def _descend(self, batch: Batch, rate: float, strengths: Sequence[float]) -> None:
         """A whole step of one rank's."""
         self._fill(batch, strengths)
-        self._move(self.parameters.slopes[self.parameters.size :].clone(), rate)
+        self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
 
     def _move(self, scalars: Tensor, rate: float) -> None:
         """Down the gradient that is filled in, of a loss with these scalars; on the device alone."""
-        limit, wrong = self.options.kl_limit, self._guard.wrong.clone()
+        limit, wrong = self.options.kl_limit, self._guard.nonfinite.clone()
         if limit is not None:
             self._stopped |= scalars[1 + self.names.index("kl")] > limit
         norm = self._guard.step(
@@ -226,7 +226,7 @@ class Autograd:
         return list(self.gradient(part, progress).tolist())
 
     def move(self, rate: float) -> float:
-        return self.adam.step_here(rate=rate, max_norm=self.options.max_gradient_norm)
+        return self.adam.step_on_cpu(rate=rate, max_norm=self.options.max_gradient_norm)
 
     def gradient(self, part: tuple[Batch, int] | Apart, progress: float) -> Tensor:
         """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
@@ -239,10 +239,10 @@ class Autograd:
         else:  # of which a mean is no number
             parameters.zero()
         self._joint.end()
-        return parameters.slopes[parameters.size :].clone()
+        return parameters.grad[parameters.size :].clone()
 
     def _mean_gradient(self, apart: Apart, progress: float) -> Tensor:
-        slopes, rows = self.parameters.slopes, sum(joint for _, _, joint in apart.parts)
+        slopes, rows = self.parameters.grad, sum(joint for _, _, joint in apart.parts)
         total = torch.zeros_like(slopes)
         for parameters, local_batch, joint in apart.parts:
             with self.at(parameters):
@@ -261,7 +261,7 @@ class Autograd:
         with self.placement.products():
             loss, metrics = self._loss(self, batch, strengths)
         self.parameters.differentiate(loss)
-        sums = self.parameters.slopes[self.parameters.size :]
+        sums = self.parameters.grad[self.parameters.size :]
         sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
 
     def _require_mean(self, batch: Batch) -> None:

@@ -27,9 +27,9 @@ from ludus.algorithms.on_policy.autograd_model import state_table
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import StepOptions, Told, steps_here
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
-from ludus.backend.network import Passes, TrainedNetwork
+from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
-from ludus.backend.ranks import Ranks, agree
+from ludus.backend.ranks import RankGroup, broadcast_from_rank0
 from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.actor_critic import layouts
@@ -278,7 +278,7 @@ class WrittenRows:
         columns = (action.numpy().astype(np.int32), logp, advantage, target, value)
         return WrittenRows(batch.x, batch.mask.numpy(), batch.seen, *columns, len(batch), held)
 
-    def part(self, index: NDArray[np.int64], ranks: Ranks) -> WrittenRows:
+    def part(self, index: NDArray[np.int64], ranks: RankGroup) -> WrittenRows:
         """Of some of the rows, those of this rank: whose states are its share of the m that occur in them. Without an enumeration every
         row is a state, so that these are a share of the rows."""
         joint = len(index)
@@ -298,7 +298,7 @@ class WrittenPart:
 
     rows: WrittenRows
     compressed: CompressedRows
-    passes: Passes
+    passes: ForwardBackwardBuffers
 
 
 class WrittenOptions(StepOptions, Protocol):
@@ -334,7 +334,7 @@ class Written:
         self.options, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
-        agree(self._ranks, self.parameters.flat)
+        broadcast_from_rank0(self._ranks, self.parameters.flat)
         self._told = Told.nothing(1 + len(self.names))
         self._value_part = "value" if "value" in parts else "policy"
         self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
@@ -393,7 +393,7 @@ class Written:
             actions=self.actions,
             rows=rows.joint,
         )
-        return WrittenPart(rows, compressed, Passes(self.parameters, rows.x))
+        return WrittenPart(rows, compressed, ForwardBackwardBuffers(self.parameters, rows.x))
 
     def steps(self, parts: Iterable[WrittenPart], rate: float, progress: float) -> Told:
         self._told = steps_here(self, parts, rate, progress, self._told)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ludus.backend.device import Placement
 from ludus.backend.network import FlatModule, learning
-from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import State
@@ -30,7 +30,7 @@ class Fitted:
         """Moves the module to its place. name: for the random stream and for messages."""
         self.flat = FlatModule(module, device=placement.torch)
         self.module = self.flat.module.eval()
-        self._adam, self._guard = ModuleAdam(self.flat), Guard(placement.torch)
+        self._adam, self._guard = ModuleAdam(self.flat), NonFiniteGuard(placement.torch)
         self._placement, self._seed, self._name, self._times = placement, seed, name, 0
 
     def learn(
@@ -41,7 +41,7 @@ class Fitted:
         if not rows:
             return None
         state = self.module.state_dict()
-        snapshot = {name: tensor.clone() for name, tensor in state.items()}, self._adam.kept()
+        snapshot = {name: tensor.clone() for name, tensor in state.items()}, self._adam.snapshot()
         rng = seeding.generator(self._seed, self._name, "steps", self._times)
         step_stats = []
         with learning(self.module, seeding.key(self._seed, self._name, "luck of layers", self._times)):

@@ -18,7 +18,7 @@ from ludus.algorithms.sac.losses import policy_losses, soft_losses, soft_target,
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.mlp import as_rows
 from ludus.backend.network import FlatModule
-from ludus.backend.optimizer import Guard, ModuleAdam
+from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.policies.heads import Squashed, head_of
@@ -53,11 +53,11 @@ class Temperature:
         """On a CPU, a step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it,
         unless that is no number; its slope. Nothing happens to one that is fixed."""
         self._log.gradient[0] = entropy - target
-        return self._adam.step_here(rate=rate, max_norm=0.0) if self._learned else 0.0
+        return self._adam.step_on_cpu(rate=rate, max_norm=0.0) if self._learned else 0.0
 
-    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, guard: Guard) -> None:
+    def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, guard: NonFiniteGuard) -> None:
         """`move` on any device, under the guard."""
-        self._log.slopes.copy_(entropy - target)
+        self._log.grad.copy_(entropy - target)
         if self._learned:
             guard.step(self._adam, entropy, rate=rate, max_norm=0.0)
         else:

@@ -32,9 +32,9 @@ from ludus.core.machine import available_cpus
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import describe_user_error
 from ludus.reporting.progress import PlainProgress
-from ludus.runs.assembly import checked
+from ludus.runs.assembly import validated_env
 from ludus.runs.control import STOPPED, StopRequest, stop_on_signals
-from ludus.runs.imported_policies import read_given, with_files
+from ludus.runs.imported_policies import read_imported, with_files
 from ludus.runs.resumable_run import read_run
 from ludus.runs.runner import folder_name, new_folder, resume, run
 from ludus.runs.scenario import Scenario
@@ -109,10 +109,10 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
 def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is. begins: it will read the
     opponents that it names; runs that have begun have copies."""
-    env, _, _ = checked(complete(scenario).with_shards())
+    env, _, _ = validated_env(complete(scenario).with_shards())
     with closing(env):
         if begins:
-            read_given(scenario, env.spec)
+            read_imported(scenario, env.spec)
         return env.spec
 
 

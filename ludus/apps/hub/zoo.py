@@ -56,7 +56,7 @@ from ludus.storage.manifest import (
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, RUNS, find_run, is_entry
 from ludus.storage.stored_run import StoredRun, open_run, refuse_code
-from ludus.storage.zoo_files import check_name, check_zoo, content_of, find_entry, write_entry
+from ludus.storage.zoo_files import check_name, check_zoo, find_entry, read_content, write_entry
 
 _RATINGS = ("elo", "mean_payoff")
 _NEWEST = 100  # episodes of a training that say what it came to, as in reports
@@ -479,7 +479,7 @@ def pull(
     if there.resolve() == folder.resolve():
         raise RunError(f"{str(there)!r} is the entry itself. Give another target.")
     warnings = check_entry(folder, manifest, check_env=check_env)
-    write_entry(there, manifest, lambda member: content_of(folder, member), replace=replace)
+    write_entry(there, manifest, lambda member: read_content(folder, member), replace=replace)
     return ZooEntry(there, manifest, warnings)
 
 
@@ -487,7 +487,7 @@ def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> 
     """Reads all of an entry; answers with warnings, and raises as `pull` does for what must not be used."""
     loaded = []
     for member in manifest.policies:
-        content_of(folder, member)
+        read_content(folder, member)
         policy = load_policy(folder / member.file, member.sha256)
         loaded.append((member, policy))
     if not check_env:

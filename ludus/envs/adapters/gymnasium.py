@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.packages import is_known, missing_package
-from ludus.core.parts import look_again
+from ludus.core.parts import module_hint
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.single import quiet, single_env
 from ludus.envs.base import VectorEnv
@@ -105,7 +105,7 @@ def registered(name: str) -> Registered:
             return gymnasium.spec(id)
     except ImportError as error:
         if error.name == module and not is_known(module):  # the user's own
-            raise ConfigError(f"gymnasium/{name} could not be imported: {error}{look_again(module)}") from error
+            raise ConfigError(f"gymnasium/{name} could not be imported: {error}{module_hint(module)}") from error
         raise missing_package(f"gymnasium/{name}", error) from error
     except (gymnasium.error.Error, ValueError) as error:
         hint = f"Atari's are registered by their package: gymnasium/ale_py:{id}" if id.startswith("ALE/") else ""

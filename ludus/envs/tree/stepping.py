@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.backend.device import no_compiler, to_device, uncompiled
+from ludus.backend.device import compile_failure, missing_compiler, to_device
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.machine import out_of_memory
 from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
@@ -133,7 +133,7 @@ class _Fused:
     """A function of tensors of which torch makes few kernels. What it cannot compile runs as it is from then on; `why` says why not."""
 
     def __init__(self, function: Callable[..., Any], device: torch.device) -> None:
-        self.why = no_compiler(str(device))
+        self.why = missing_compiler(str(device))
         self._function, self._compiled = function, torch.compile(function, fullgraph=True)
 
     def __call__(self, *args: Any) -> Any:
@@ -144,7 +144,7 @@ class _Fused:
         except Exception as error:  # of whatever class; what is the function's own will come again
             if out_of_memory(error) is not None:
                 raise
-            self.why = uncompiled(error)
+            self.why = compile_failure(error)
             return self._function(*args)
 
 

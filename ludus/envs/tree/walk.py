@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.packages import require
-from ludus.core.parts import look_again
+from ludus.core.parts import module_hint
 
 CHANCE = -1
 TERMINAL = -4
@@ -103,7 +103,7 @@ def import_games(module: str) -> None:
     try:
         importlib.import_module(module)
     except ImportError as error:
-        hint = look_again(module) if error.name and f"{module}.".startswith(f"{error.name}.") else ""
+        hint = module_hint(module) if error.name and f"{module}.".startswith(f"{error.name}.") else ""
         raise ConfigError(
             f"openspiel/{module}:… could not be imported: {error}{hint or f'. {module!r} imports it; install it.'}"
         ) from error

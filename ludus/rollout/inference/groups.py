@@ -204,7 +204,7 @@ class PolicyBindings:
         for memory in self._memory[player].values():
             memory.clear(due.slot[due.first])
 
-    def memory_of(self, player: int, shape: tuple[int, ...], device: torch.device | None = None) -> SlotMemory:
+    def memory_for(self, player: int, shape: tuple[int, ...], device: torch.device | None = None) -> SlotMemory:
         """The memory that a player's policies of this shape read and write, on a device (None: in host memory)."""
         held, key = self._memory[player], (shape, device)
         if key not in held:
@@ -323,7 +323,7 @@ def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placeme
     """Where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without a
     network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
     known = device != CPU and hasattr(type(policy), "multiplications")
-    if not known or (device.device == "auto" and not devices.cards()):
+    if not known or (device.device == "auto" and not devices.gpu_count()):
         return None
     size: int = policy.multiplications  # type: ignore[attr-defined]
     if not size:

@@ -226,7 +226,7 @@ class LocalBank:
             return None
         place = entry.placement
         device = None if place is None else place.torch
-        return self._bindings.memory_of(player, entry.policy.memory_shape, device).recall(slots)
+        return self._bindings.memory_for(player, entry.policy.memory_shape, device).recall(slots)
 
     def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`."""
@@ -348,7 +348,7 @@ class LocalBank:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=chosen.takes_ids)
         slot_memory = None
         if chosen.memory_shape is not None:
-            slot_memory = self._bindings.memory_of(player, chosen.memory_shape, chosen.device)
+            slot_memory = self._bindings.memory_for(player, chosen.memory_shape, chosen.device)
         memory = None if slot_memory is None else slot_memory.take(rows.slot)
         teams = Teams.of(rows.slot, self._agents[player]) if chosen.team_size else None
         if index is None:

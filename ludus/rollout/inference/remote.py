@@ -44,7 +44,7 @@ class _Piece(NamedTuple):
     player: int
     picked: NDArray[np.int64] | None
     slot: NDArray[np.int32]
-    kept: SlotMemory | None
+    memory: SlotMemory | None
     parts: int
 
 
@@ -111,7 +111,7 @@ class RemoteBank:
         entry = self._entries[int(self._bindings.row_of[policy])]
         if entry is None or entry.held.memory_shape is None:
             return None
-        return self._bindings.memory_of(player, entry.held.memory_shape).recall(slots)
+        return self._bindings.memory_for(player, entry.held.memory_shape).recall(slots)
 
     def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
         """See `PolicyBank.act`. Raises PartDied if the server died."""
@@ -186,7 +186,7 @@ class RemoteBank:
         shape, takes_ids, joint = self._families[family]
         if self._spec.enumeration is not None:
             observation, mask = decode(self._spec.enumeration, observation, mask, takes_ids=takes_ids)
-        slot_memory = None if shape is None else self._bindings.memory_of(player, shape)
+        slot_memory = None if shape is None else self._bindings.memory_for(player, shape)
         key = self._key_of[rows]
         whole = RequestRows(
             key=int(key[0]) if (key == key[0]).all() else key,
@@ -209,8 +209,8 @@ class RemoteBank:
         """The answer to a piece, whose memory is kept."""
         acts = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (joined([answer[k] for answer in acts]) for k in range(3))
-        if piece.kept is not None:
-            piece.kept.put(piece.slot, memory)
+        if piece.memory is not None:
+            piece.memory.put(piece.slot, memory)
         extras = {name: joined([answer.extras[name] for answer in acts]) for name in acts[0].extras}
         return PolicyOutput(action, logp, None, extras)
 

@@ -165,7 +165,7 @@ class ServerSpec:
     callers: int
     max_wait: float = 0.002
     max_batch: int = 4096
-    kept: int = 256 << 20
+    cache_bytes: int = 256 << 20
     device: DeviceChoice = CPU
 
 
@@ -184,7 +184,9 @@ class InferenceServer:
         self._name = secrets.token_hex(8)
         self._open = ExitStack()
         self._open.enter_context(deterministic_algorithms(spec.device.deterministic))
-        self._cache = PolicyCache(spec.fetch, cache_bytes=spec.kept, device=spec.device, max_batch=spec.max_batch)
+        self._cache = PolicyCache(
+            spec.fetch, cache_bytes=spec.cache_bytes, device=spec.device, max_batch=spec.max_batch
+        )
         self._loading = threading.Lock()
         self._extras: dict[str, tuple[str, ...]] = {}
         self._busy = {"loading": 0.0, "evaluating": 0.0}  # since when, in `time.monotonic` seconds; 0: it is not
@@ -217,7 +219,7 @@ class InferenceServer:
         request = parts, self._extras.get(client, ())
         return self._batches.ask(client, request, size=sum(len(rows.noise) for rows in parts))
 
-    def pulse(self) -> float:
+    def heartbeat(self) -> float:
         """Seconds that the evaluation or the loading in progress has taken so far."""
         now = monotonic()
         return max(now - begun if begun else 0.0 for begun in self._busy.values())
@@ -294,7 +296,7 @@ class SharedInference:
                 raise ScenarioError(f"shared inference with {name}={value}; expected {least} or more.")
 
 
-class _Made(NamedTuple):
+class _Start(NamedTuple):
     """Done as soon as a server is made, and the time until which it may take for that."""
 
     answer: Ref
@@ -320,7 +322,7 @@ class Servers:
         self._runtime, self._choice, self._hosts, self._deadline = runtime, choice, hosts, deadline
         self._servers: list[Handle] = []
         self._server_of: list[int] = []  # by host
-        self._made: dict[tuple[int, int], _Made] = {}  # by server and life
+        self._made: dict[tuple[int, int], _Start] = {}  # by server and life
         self._lives = 0
 
     def newly_restarted(self) -> int:
@@ -340,7 +342,7 @@ class Servers:
         number = self._server_of[host]
         server, life = self._servers[number], self._runtime.incarnation(self._servers[number])
         if (number, life) not in self._made:
-            self._made[number, life] = _Made(self._runtime.call(server, "ready"), monotonic() + _STARTING)
+            self._made[number, life] = _Start(self._runtime.call(server, "ready"), monotonic() + _STARTING)
         return Serving(number, life, self._runtime.peer(server))
 
     def mend(self, serving: Serving) -> None:
@@ -370,7 +372,7 @@ class Servers:
         if start is not None and not self._runtime.wait([start.answer], at_least=0, timeout=0.0)[0]:
             return monotonic() < start.until or self._again(server, life)
         try:
-            busy = self._runtime.get(self._runtime.pulse(server), timeout=_PATIENCE)
+            busy = self._runtime.get(self._runtime.heartbeat(server), timeout=_PATIENCE)
         except TimeoutError:
             busy = self._deadline  # its process does not run
         except PartDied:
@@ -421,7 +423,7 @@ class Servers:
             resources=choice.resources,
             restarts=choice.restarts,
             concurrency=callers + _OTHERS,
-            pulse=True,
+            heartbeat=True,
             node=node,
             name=f"inference server {number}",
         )

@@ -12,7 +12,7 @@ from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, r
 from ludus.core import curve_recorder
 from ludus.core.timings import PARTS
 from ludus.core.types import Curve
-from ludus.reporting.curves import is_told, learner_name
+from ludus.reporting.curves import is_shown_metric, learner_name
 from ludus.storage.reader import Reader
 from ludus.storage.records import Series, StoredTask
 
@@ -98,7 +98,7 @@ def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
     with np.errstate(all="ignore"):
         speed = np.where(seconds > 0, steps / seconds, np.nan)
     names = curve.columns[len(curve_recorder.FIXED) :]
-    series = {name: curve[name] for name in names if is_told(name)}
+    series = {name: curve[name] for name in names if is_shown_metric(name)}
     series |= {name: curve[name] for name in names if name.startswith(curve_recorder.STATISTICS)}
     series |= {"episode_length": curve["length"], "steps_per_second": speed, **{name: curve[name] for name in names}}
     return Learner(

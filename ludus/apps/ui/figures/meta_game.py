@@ -16,7 +16,7 @@ from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
 from ludus.storage.reader import Reader
-from ludus.storage.records import StoredPolicy, player_of
+from ludus.storage.records import StoredPolicy, policy_key
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -142,7 +142,7 @@ def _meta_game(reader: Reader) -> MetaGame:
             row[: len(marginal)] = marginal[: len(row)]
     found = {(entry.population, entry.policy): entry.rating for entry in ratings}
     rated = tuple(
-        np.array([found.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
+        np.array([found.get(policy_key(stored.record.ref), np.nan) for stored in population], np.float64)
         for population in members
     )
     return MetaGame(info, members, log, marginals, None if last is None else last.number, rated, joint)

@@ -50,7 +50,7 @@ def router(state: State) -> APIRouter:
 def leave(run: KnownRun, order: Order) -> dict[str, Any]:
     """Leaves an order for a run's driver, and waits a little for it. Raises HTTPException."""
     try:
-        before = control_requests.driver_of(run.folder, run.name)
+        before = control_requests.running_status(run.folder, run.name)
     except RunError as error:
         raise HTTPException(409, run.said(str(error))) from error
     try:

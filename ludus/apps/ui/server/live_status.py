@@ -53,7 +53,7 @@ def is_alive(folder: Path, status: Status) -> bool:
 def live_status(status: Status) -> LiveStatus:
     """As the page shows it."""
     return LiveStatus(
-        state=live_files.state_of(status),
+        state=live_files.describe_state(status),
         doing=status.doing,
         fraction=status.fraction,
         generation=status.generation,

@@ -27,7 +27,7 @@ from ludus.algorithms.on_policy.batch import Batch, SegmentPieces
 from ludus.algorithms.on_policy.learner import Judged, OnPolicyLearner, Transitions
 from ludus.algorithms.on_policy.multi_agent import critic_states
 from ludus.backend.device import to_device, to_numpy
-from ludus.backend.optimizer import Guard
+from ludus.backend.optimizer import NonFiniteGuard
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
@@ -125,7 +125,7 @@ class CounterfactualModel(FamilyModel):
         with own_stream(seeding.key(context.seed, "coma", "critic") % 2**63):
             critic = Critic(inputs, self.actions, body)
         self.critic = Ensemble(critic, ranks=context.ranks, placement=self.placement, layouts=[])
-        self._critic_guard = Guard(self.placement.torch)
+        self._critic_guard = NonFiniteGuard(self.placement.torch)
 
     def seen(self, x: Tensor, state: Tensor) -> Tensor:
         """What the critic sees, float32[n, inputs]: states float32[n, state] and observations [n, *shape], normalised if they are."""
@@ -174,7 +174,7 @@ class CounterfactualModel(FamilyModel):
 
     def kept(self) -> Any:
         flats = self.critic.online.values, self.critic.target.values
-        return super().kept(), [values.clone() for values in flats], self.critic.adam.kept()
+        return super().kept(), [values.clone() for values in flats], self.critic.adam.snapshot()
 
     def restore(self, snapshot: Any) -> None:
         model_snapshot, (online, target), adam = snapshot

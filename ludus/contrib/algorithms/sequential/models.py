@@ -54,7 +54,7 @@ class TurnModel(FamilyModel):
 
     def kept(self) -> Any:
         state = self.parameters.module.state_dict()
-        return {name: tensor.clone() for name, tensor in state.items()}, [adam.kept() for adam in self._adams]
+        return {name: tensor.clone() for name, tensor in state.items()}, [adam.snapshot() for adam in self._adams]
 
     def restore(self, snapshot: Any) -> None:
         self.parameters.module.load_state_dict(snapshot[0])
