@@ -274,9 +274,9 @@ DAEMON = """
 import json, os, signal, sys
 from ludus.core.errors import PartDied
 from ludus.runtime.inprocess import build_runtime
-from ludus.testing.runtime import Tally
+from ludus.testing.runtime import CounterActor
 runtime = build_runtime("processes")
-parts = [runtime.spawn(Tally, 0, restarts=1) for _ in range(2)]
+parts = [runtime.spawn(CounterActor, 0, restarts=1) for _ in range(2)]
 told = [runtime.get(runtime.call(part, "add", 1)) for part in parts]
 os.kill(parts[0].life.process, signal.SIGKILL)
 try:
