@@ -109,7 +109,9 @@ def test_what_is_sent_to_a_peer_is_done_at_once():
     with pytest.raises(DataError, match="it"):
         replies[1].result(timeout=1)
     runtime.restart(part)
-    with pytest.raises(PartDied, match="part 'CounterActor' was given up or stopped; whoever holds it needs its new peer"):
+    with pytest.raises(
+        PartDied, match="part 'CounterActor' was given up or stopped; whoever holds it needs its new peer"
+    ):
         peer.ask("add", 1)
     assert runtime.node(runtime.spawn(CounterActor, 0)) == ""
 
