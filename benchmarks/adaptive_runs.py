@@ -27,7 +27,7 @@ from benchmarks.machine import ROOT, commit, today
 from ludus.core import seeding
 from ludus.core.config import to_yaml
 from ludus.core.types import PolicyRef
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.matches import MatchPlayer
 from ludus.evaluation.population_exploitability import stored_plans
 from ludus.metagame.population.payoffs import Payoffs
@@ -64,7 +64,7 @@ class Population:
     def __init__(self, folder: Path) -> None:
         stored = open_run(folder)
         env = stored.env.make(num_envs=1)
-        tree = tree_of(env)
+        tree = find_tree(env)
         env.close()
         assert tree is not None
         assert len(set(stored.population)) == len(stored.population)
@@ -77,7 +77,7 @@ class Population:
             for k, plan in enumerate(some):
                 probs = tree.enumeration.mask / tree.enumeration.mask.sum(axis=1, keepdims=True)
                 own = tree.enumeration.ids(p)
-                probs[own.start : own.stop] = tree.behaviour(p, plan)
+                probs[own.start : own.stop] = tree.behavior(p, plan)
                 policies[PolicyRef(p, str(k), version=0)] = build_policy(spec, {"probs": probs})
         self._refs, self._offset = tuple(policies), np.cumsum([0, *self.sizes[:-1]])
         self._player = MatchPlayer(manage(build_runtime("inprocess"), self.env), policies.__getitem__, seed=0)

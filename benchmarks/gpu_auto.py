@@ -113,7 +113,7 @@ def trees(options: Options) -> Mapping[str, float]:
     for name in TREES[:1] if options.small else TREES:
         tree = compile_tree(name, node_limit=20_000_000)
         placed, seconds = PlacedTree(tree, options.device), {}
-        plans = [tree.realisation(p, tree.uniform(p)) for p in range(tree.num_players)]
+        plans = [tree.realization(p, tree.uniform(p)) for p in range(tree.num_players)]
         here, there = (each.exploitability(plans).nash_conv for each in (tree, placed))
         np.testing.assert_allclose(there, here, rtol=0, atol=1e-9)
         for place, each in ("cpu", tree), ("card", placed):

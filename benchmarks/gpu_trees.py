@@ -73,11 +73,11 @@ def _nash_conv(
     placed = [to_device(many, tensors.device) for many in tables]
 
     def there() -> object:
-        gain, _ = tensors.exploitability([tensors.realisation(p, many) for p, many in enumerate(placed)])
+        gain, _ = tensors.exploitability([tensors.realization(p, many) for p, many in enumerate(placed)])
         return to_numpy(gain.sum(1))
 
     def sweeps() -> object:
-        plans = [[tree.realisation(p, table) for table in many] for p, many in enumerate(tables)]
+        plans = [[tree.realization(p, table) for table in many] for p, many in enumerate(tables)]
         return np.array([tree.exploitability(profile).nash_conv for profile in zip(*plans, strict=True)])
 
     return there, sweeps, profiles

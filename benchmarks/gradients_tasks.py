@@ -78,9 +78,9 @@ class Play:
         policy = build_policy(learner.spec, learner.weights())
         if self._tree is None:
             return float(self.rollout(policy, 1_000_000, episodes=100).episodes.returns[:, 0].mean())
-        plans = [self._tree.realisation(p, self._tree.uniform(p)) for p in (0, 1)]
+        plans = [self._tree.realization(p, self._tree.uniform(p)) for p in (0, 1)]
         best, _ = self._tree.best_response(0, plans)
-        plans[0] = self._tree.realisation(0, policy.tabulate(self._tree.enumeration, 0, mode="greedy"))
+        plans[0] = self._tree.realization(0, policy.tabulate(self._tree.enumeration, 0, mode="greedy"))
         return float(self._tree.values(plans)[0] / best)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.lines import Lines
 from benchmarks.psro_family_methods import GAMES, METHODS, scenario
 from ludus.core.config import to_yaml
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.population_exploitability import population_exploitability, stored_plans
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
@@ -71,7 +71,7 @@ def _population_curve(folder: Path) -> list[tuple[float, float]]:
     """(share of the generations, half the NashConv of the least exploitable mixture of the policies that there were)."""
     stored = StoredRun(folder)
     env = stored.env.make(num_envs=1)
-    tree = tree_of(env)
+    tree = find_tree(env)
     env.close()
     assert tree is not None
     plans = stored_plans(stored, tree)

@@ -16,7 +16,7 @@ import benchmarks.sealed_bids
 from benchmarks.lines import Lines
 from ludus.core.config import to_yaml
 from ludus.envs.registry import make_env
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.population_exploitability import population_exploitability, stored_plans
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
@@ -147,7 +147,7 @@ def judge(folder: Path, id: str) -> tuple[list[tuple[int, float]], float]:
     """(training episodes, NashConv of the meta-strategies) of each generation, and the NashConv of the least exploitable mixture of all
     policies: on the game's tree, whether or not the run had it."""
     env = make_env(id, num_envs=1)
-    tree = tree_of(env)
+    tree = find_tree(env)
     env.close()
     assert tree is not None
     plans = stored_plans(StoredRun(folder), tree)

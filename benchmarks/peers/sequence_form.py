@@ -93,7 +93,7 @@ class SequenceForm:
             plan[level] = plan[self._parent[player][level]] * behaviour[level - 1]
         return plan
 
-    def behaviour(self, player: int, plan: Floats, *, tremble: float = 0.0) -> Floats:
+    def behavior(self, player: int, plan: Floats, *, tremble: float = 0.0) -> Floats:
         """Action probabilities per sequence but the empty one; uniform where the plan does not reach.
 
         With a tremble, every decision is uniform with that probability, so that every sequence is reached.
@@ -105,7 +105,7 @@ class SequenceForm:
 
     def policy_dict(self, player: int, plan: Floats, *, tremble: float = 0.0) -> dict[str, list[tuple[int, float]]]:
         """The plan as pyspiel wants it: key -> [(action, probability)]."""
-        probabilities = self.behaviour(player, plan, tremble=tremble).tolist()
+        probabilities = self.behavior(player, plan, tremble=tremble).tolist()
         return {key: [(a, probabilities[i]) for a, i in pairs] for key, pairs in self._rows[player]}
 
 

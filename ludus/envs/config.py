@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.families import EXPECTED, FAMILIES, UNNAMED, UserEnvObject, describe_source, importable
-from ludus.envs.game_facts import GameFacts, contents_of, players_of
+from ludus.envs.game_facts import GameFacts, file_digests, player_facts
 
 
 def _switch(value: Any) -> Any:
@@ -282,7 +282,7 @@ class Environment(Config):
         """Return (the vector, as `make`, the facts of the game without its wrappers)."""
         specs: list[EnvSpec] = []
         env = self._make(num_envs, {}, specs)
-        return env, GameFacts(id=self.id, players=players_of(specs[0]), files=contents_of(self.id))
+        return env, GameFacts(id=self.id, players=player_facts(specs[0]), files=file_digests(self.id))
 
     def _make(self, num_envs: int | None, options: Mapping[str, Any], specs: list[EnvSpec]) -> VectorEnv:
         """Make the vector. specs: the spec of the game without wrappers is appended."""

@@ -194,9 +194,9 @@ def describe_source(source: Any, num_envs: int | None) -> dict[str, Any]:
     """Return the fields of `Environment` for what was given in place of an id. num_envs: that was given. Raises ConfigError for what is
     no environment, class or function."""
     if is_openspiel_game(source):
-        from ludus.envs.openspiel.games import id_of  # families are known without OpenSpiel
+        from ludus.envs.openspiel.games import game_id  # families are known without OpenSpiel
 
-        return {"id": id_of(source), "source": None}
+        return {"id": game_id(source), "source": None}
     if hasattr(source, "reset") and hasattr(source, "step") and not isinstance(source, type):
         user_object = UserEnvObject(source)
         if num_envs not in (None, user_object.num_envs):

@@ -59,7 +59,7 @@ class GameFacts(Config):
 
     def require_files(self, id: str) -> None:
         """Raise EnvError if a file holds something else than it did. id: of the game, as it is to be made now."""
-        for name, digest in contents_of(id).items():
+        for name, digest in file_digests(id).items():
             known = self.files.get(name, digest)
             if known != digest:
                 raise EnvError(
@@ -70,14 +70,14 @@ class GameFacts(Config):
 
     def require(self, spec: EnvSpec) -> None:
         """Raise EnvError for another game than this one. spec: of the environment without wrappers."""
-        if wrong := difference(self.players, players_of(spec), self.there):
+        if wrong := difference(self.players, player_facts(spec), self.there):
             raise EnvError(
                 f"{spec.id} is another game than in {self.there}: {wrong} Policies and results of one are not of the other. Restore the "
                 "environment as it was, or start a new run."
             )
 
 
-def players_of(spec: EnvSpec, population: Sequence[int] | None = None) -> tuple[PlayerFacts, ...]:
+def player_facts(spec: EnvSpec, population: Sequence[int] | None = None) -> tuple[PlayerFacts, ...]:
     """Return [P] facts. population: [P] whose policies play each; default: its own."""
     tree, words = spec.enumeration, _Words()
     return tuple(
@@ -106,8 +106,8 @@ def difference(before: Sequence[PlayerFacts], now: Sequence[PlayerFacts], there:
         if was != are:
             return f"player {p} is {_listed(are)}, and {_listed(was)} in {there}."
     for p, (old, new) in enumerate(zip(before, now, strict=True)):
-        for one, other in zip(old.agents, new.agents, strict=True):
-            sentence = _spaces(one, other, there, bounds=bounds)
+        for former, present in zip(old.agents, new.agents, strict=True):
+            sentence = _spaces(former, present, there, bounds=bounds)
             if sentence:
                 return sentence
         if old.states is not None and new.states is not None and old.states != new.states:
@@ -164,7 +164,7 @@ def _sha(array: np.ndarray) -> str:
 # Files that a game is read from.
 
 
-def contents_of(id: str) -> dict[str, str]:
+def file_digests(id: str) -> dict[str, str]:
     """Return file -> SHA-256 of every file that a game of OpenSpiel is given as a parameter, inner games' included, as
     `nfg_game(filename=game.nfg)` is. Raises ConfigError for one that cannot be read."""
     if not id.startswith(_OPENSPIEL) or "(" not in id:

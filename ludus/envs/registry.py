@@ -151,9 +151,9 @@ def extra_needed(id: str) -> str:
     if not family:
         return ""
     if family == "gymnasium":
-        from ludus.envs.adapters.gymnasium import package_of
+        from ludus.envs.adapters.gymnasium import needed_package
 
-        return extra_of(package_of(name))
+        return extra_of(needed_package(name))
     return FAMILIES[family].extra or FAMILIES[family].install
 
 

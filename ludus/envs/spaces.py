@@ -344,8 +344,8 @@ class Choices:
 
     def possible(self, mask: Array) -> NDArray[np.bool_]:
         """Return bool[n]: whether each row of a mask [n, width] has a legal value of every number."""
-        some: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1)
-        return np.asarray(some.all(axis=1))
+        any_legal: NDArray[np.bool_] = np.logical_or.reduceat(mask, self.starts, axis=1)
+        return np.asarray(any_legal.all(axis=1))
 
     def legal(
         self, mask: NDArray[np.bool_], actions: Array, rows: NDArray[np.integer[Any]] | None = None

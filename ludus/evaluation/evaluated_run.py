@@ -10,7 +10,7 @@ from typing import Self
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicyRef
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.matches import MatchPlayer
 from ludus.evaluation.policies import NamedPlayers
 from ludus.policies.base import Policy
@@ -59,7 +59,7 @@ class EvaluatedRun:
         """seed: key of what is played; default: the run's own."""
         self.stored = open_run(folder)
         env = self.stored.env.played.make()
-        self.spec, self.tree = env.spec, tree_of(env)
+        self.spec, self.tree = env.spec, find_tree(env)
         self.named = NamedPlayers(self.stored, self.spec)
         self.rollouts = manage(build_runtime("inprocess"), env)
         self.player = MatchPlayer(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)

@@ -65,7 +65,7 @@ class ExactEvaluator:
                     self._unknown[player, self._index[ref]] = policy.spec.kind
                     self._stacks[player].append(np.zeros(self.tree.num_sequences(player)))
                 else:
-                    self._stacks[player].append(self.tree.realisation(player, table))
+                    self._stacks[player].append(self.tree.realization(player, table))
 
     def member_like(self, population: int, policy: Policy, *, mode: str) -> PolicyRef | None:
         """The first member that plays as a policy does, in each seat of its population: with the same probabilities, to `TIE`, of whatever
@@ -74,7 +74,7 @@ class ExactEvaluator:
         first, count = 0, len(refs)
         seats = [p for p, which in enumerate(self.population) if which == population]
         tables = [policy.tabulate(self.tree.enumeration, seat, mode=mode) for seat in seats]
-        plans = [self.tree.realisation(p, t) for p, t in zip(seats, tables, strict=True) if t is not None]
+        plans = [self.tree.realization(p, t) for p, t in zip(seats, tables, strict=True) if t is not None]
         while len(plans) == len(seats) and first < count:
             places = [
                 first + int(first_alike(self.plans(seat)[first:count], plan, TIE))

@@ -13,7 +13,7 @@ from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv, closed_on_error
 from ludus.envs.game_facts import GameFacts
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import EarlyMatches, MatchPlayer
@@ -203,7 +203,7 @@ def _exact(
     scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
 ) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
-    tree = tree_of(env)
+    tree = find_tree(env)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
     if tree is None or not wanted:

@@ -18,7 +18,7 @@ from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
 from ludus.core.user_code import qualified_name
 from ludus.envs.families import UserEnvObject
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.policies.specs import searches
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
@@ -137,7 +137,7 @@ def check_vector(scenario: Scenario, env: VectorEnv) -> None:
 
 def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
     """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
-    if env.spec.enumeration is None or tree_of(env) is not None:
+    if env.spec.enumeration is None or find_tree(env) is not None:
         return
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
         part = "an algorithm" if scenario.computes else "evaluation"

@@ -21,7 +21,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.config import Environment
-from ludus.envs.tree.game_tree import GameTree, tree_of
+from ludus.envs.tree.game_tree import GameTree, find_tree
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.exact import tree_on
 from ludus.evaluation.matches import MatchPlayer, outcomes
@@ -390,7 +390,7 @@ def exact_tournament(
     raters raise.
     """
     env = field.settings.make(num_envs=1)
-    tree = tree_of(env)
+    tree = find_tree(env)
     env.close()
     if tree is None:
         raise ConfigError(
@@ -419,7 +419,7 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
             raise ConfigError(
                 f"{entrant.name!r} is a bot, or has memory: its returns can be played, not computed. Leave out --exact."
             )
-        plan += prob * tree.realisation(player, table)
+        plan += prob * tree.realization(player, table)
     return plan
 
 

@@ -34,7 +34,7 @@ class Plans:
         return random_table(self.tree, player, int(r.policy[1:]))
 
     def __call__(self, player, refs):
-        return np.stack([self.tree.realisation(player, self.table(player, r)) for r in refs])
+        return np.stack([self.tree.realization(player, self.table(player, r)) for r in refs])
 
 
 def test_value_and_policy_are_pyspiels_best_response():
@@ -57,7 +57,7 @@ def test_value_and_policy_are_pyspiels_best_response():
         policy = build_policy(answer.spec, answer.weights)
         table = policy.tabulate(enumeration, seat)
         mine = [None, None]
-        mine[seat] = tree.realisation(seat, table)
+        mine[seat] = tree.realization(seat, table)
         mine[other] = plans(other, [ref(3)])[0]
         assert tree.values(mine)[seat] == pytest.approx(answer.value[seat], abs=1e-12)
 
@@ -71,7 +71,7 @@ def value_by_draws(tree, seat, table, mixture, plans):
             prob *= factor.probs[k]
             for other, r in zip(factor.seats, factor.entries[k], strict=True):
                 profile[other] = plans(other, [r])[0]
-        profile[seat] = tree.realisation(seat, table)
+        profile[seat] = tree.realization(seat, table)
         total += prob * tree.values(profile)[seat]
     return total
 

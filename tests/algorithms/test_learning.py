@@ -53,10 +53,10 @@ def train(algorithm, tree, *, seat, episodes, seed=0, start=None, total=True):
 
 
 def value(learner, tree, seat, *, mode="greedy"):
-    plans = [tree.realisation(p, tree.uniform(p)) for p in (0, 1)]
+    plans = [tree.realization(p, tree.uniform(p)) for p in (0, 1)]
     best, _ = tree.best_response(seat, plans)
     table = build_policy(learner.spec, learner.weights()).tabulate(tree.enumeration, seat, mode=mode)
-    plans[seat] = tree.realisation(seat, table)
+    plans[seat] = tree.realization(seat, table)
     return tree.values(plans)[seat], best
 
 

@@ -188,7 +188,7 @@ def test_game_trees(name, card):
     for place in ("cpu", card, card):
         tensors = TreeTensors(tree, place)
         given = [torch.from_numpy(table).to(place) for table in tables]
-        plans = [tensors.realisation(p, table) for p, table in enumerate(given)]
+        plans = [tensors.realization(p, table) for p, table in enumerate(given)]
         answers = [*tensors.exploitability(plans), tensors.payoffs([plan[:3] for plan in plans]), tensors.values(plans)]
         found.append([to_numpy(answer) for answer in answers])
     for cpu, once, twice in zip(*found, strict=True):

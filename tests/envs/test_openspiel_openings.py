@@ -8,7 +8,7 @@ import pytest
 
 from ludus.core.errors import ConfigError
 from ludus.envs.config import Environment
-from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame, moves_of
+from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame, player_moves
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
 from ludus.envs.registry import make_env
 from ludus.testing.env import check_env
@@ -18,7 +18,7 @@ def moves_made(openings: int, episodes: int = 1500) -> list[int]:
     game = OpenSpielGame(pyspiel.load_game("tic_tac_toe"), openings)
     luck, found = ChanceStream(7), []
     for _ in range(episodes):
-        found.append(len(moves_of(game.new_state(luck))))
+        found.append(len(player_moves(game.new_state(luck))))
         luck.renew()
     return found
 
@@ -40,7 +40,7 @@ def test_an_opening_that_ends_the_game_is_none():
 def test_first_moves_are_uniform():
     game, luck, first = OpenSpielGame(pyspiel.load_game("tic_tac_toe"), 1), ChanceStream(3), []
     for _ in range(3600):
-        first += moves_of(game.new_state(luck))
+        first += player_moves(game.new_state(luck))
         luck.renew()
     counts = np.bincount(first, minlength=9)
     expected = len(first) / 9  # about 200

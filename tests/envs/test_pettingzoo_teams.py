@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.envs.adapters.agent_seats import Sides, players_of, role_of, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import Sides, agent_role, group_agents, seat_agents, split_options
 from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 
@@ -18,7 +18,7 @@ WOLVES = ["wolf_0", "wolf_1", "sheep_0"]
 
 def test_roles() -> None:
     roles = {"adversary_12": "adversary", "first_0": "first", "robot3": "robot", "a-1": "a", 7: "default", "x": "x"}
-    assert {name: role_of(name) for name in roles} == roles  # type: ignore[arg-type]
+    assert {name: agent_role(name) for name in roles} == roles  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_roles() -> None:
         ({0: ["wolf_0", "sheep_0"], 1: ["wolf_1"]}, [["wolf_0", "sheep_0"], ["wolf_1"]]),
         (lambda agent: 0 if agent == "sheep_0" else 1, [["sheep_0"], ["wolf_0", "wolf_1"]]),
         (lambda agent: np.int64(agent[-1]), [["wolf_0", "sheep_0"], ["wolf_1"]]),
-        (role_of, [["wolf_0", "wolf_1"], ["sheep_0"]]),
-        ("ludus.envs.adapters.agent_seats:role_of", [["wolf_0", "wolf_1"], ["sheep_0"]]),
+        (agent_role, [["wolf_0", "wolf_1"], ["sheep_0"]]),
+        ("ludus.envs.adapters.agent_seats:agent_role", [["wolf_0", "wolf_1"], ["sheep_0"]]),
     ],
 )
 def test_players(teams: Any, players: list[list[str]]) -> None:
-    assert players_of(WOLVES, teams) == players
+    assert group_agents(WOLVES, teams) == players
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_players(teams: Any, players: list[list[str]]) -> None:
 )
 def test_teams_that_are_none(teams: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        players_of(WOLVES, teams)
+        group_agents(WOLVES, teams)
 
 
 def seats(spaces: Any, **sides: Any) -> Any:
@@ -141,8 +141,8 @@ def test_a_team_with_a_leader_who_may_say_more() -> None:
 
 
 def test_a_function_in_a_scenario_is_kept_by_its_name() -> None:
-    env = Environment(id="mpe2/simple_tag_v3", num_envs=1, options={"teams": role_of, "max_cycles": 5})
-    assert env.options == {"teams": "ludus.envs.adapters.agent_seats:role_of", "max_cycles": 5}
+    env = Environment(id="mpe2/simple_tag_v3", num_envs=1, options={"teams": agent_role, "max_cycles": 5})
+    assert env.options == {"teams": "ludus.envs.adapters.agent_seats:agent_role", "max_cycles": 5}
     assert [agent.player for agent in env.make().spec.agents] == [0, 0, 0, 1]
     with pytest.raises(ConfigError, match="a function that no file can name"):
         Environment(id="mpe2/simple_tag_v3", options={"teams": lambda agent: agent})

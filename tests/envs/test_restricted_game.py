@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from ludus.core.errors import ScenarioError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
-from ludus.envs.tree.restricted_game import Choices, choices_of, solve_restricted
+from ludus.envs.tree.restricted_game import Choices, distinct_choices, solve_restricted
 
 RPS = [[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]  # rock, paper, scissors
 
@@ -20,7 +20,7 @@ def rock_paper_scissors() -> GameTree:
 
 def picked(*rows: list[float]) -> Choices:
     """Of a game with one information state, by members who play these."""
-    return choices_of(np.array(rows, np.float64)[:, None])
+    return distinct_choices(np.array(rows, np.float64)[:, None])
 
 
 def members(tree: GameTree, player: int, count: int, seed: int) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_choices_are_the_distinct_rows_of_each_state() -> None:
     first = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
     second = [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
     third = [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
-    choices = choices_of(np.array([first, second, third]))
+    choices = distinct_choices(np.array([first, second, third]))
     assert choices.first.tolist() == [0, 2, 4, 6]
     assert choices.rows.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0], [0.5, 0.5], [1, 0]]
 
@@ -103,7 +103,7 @@ def test_a_mixture_is_one_choice() -> None:
 def test_value_is_the_linear_programs(seed: int) -> None:
     tree = compile_tree("kuhn_poker")
     tables = [members(tree, p, 1 + seed % 3, seed) for p in range(2)]
-    found = solve_restricted(tree, [choices_of(some) for some in tables], gap=1e-4, iterations=100_000)
+    found = solve_restricted(tree, [distinct_choices(some) for some in tables], gap=1e-4, iterations=100_000)
     assert found.value[0] == pytest.approx(program(tree, tables), abs=1e-4)
     for table, some in zip(found.tables, tables, strict=True):  # off the path too
         assert not table[~some.any(axis=0)].any()
@@ -113,9 +113,9 @@ def test_value_is_the_linear_programs(seed: int) -> None:
 def test_where_everything_is_allowed_it_is_the_game_itself() -> None:
     """Kuhn poker is worth -1/18 to player 0; OpenSpiel's CFR+ comes as near."""
     tree = compile_tree("kuhn_poker")
-    full = [choices_of(np.stack([np.eye(2)[np.full(6, a)] for a in range(2)])) for _ in range(2)]
+    full = [distinct_choices(np.stack([np.eye(2)[np.full(6, a)] for a in range(2)])) for _ in range(2)]
     found = solve_restricted(tree, full, gap=1e-4, iterations=100_000)
-    plans = [tree.realisation(p, table) for p, table in enumerate(found.tables)]
+    plans = [tree.realization(p, table) for p, table in enumerate(found.tables)]
     assert tree.exploitability(plans).nash_conv == pytest.approx(found.gap, abs=1e-12)
     assert found.value[0] == pytest.approx(-1 / 18, abs=1e-4)
     game = pyspiel.load_game("kuhn_poker")
@@ -128,7 +128,7 @@ def test_where_everything_is_allowed_it_is_the_game_itself() -> None:
 
 def test_it_ends_after_so_many_iterations() -> None:
     tree = compile_tree("kuhn_poker")
-    full = [choices_of(np.stack([np.eye(2)[np.full(6, a)] for a in range(2)])) for _ in range(2)]
+    full = [distinct_choices(np.stack([np.eye(2)[np.full(6, a)] for a in range(2)])) for _ in range(2)]
     found = solve_restricted(tree, full, gap=0.0, iterations=25)
     assert found.iterations == 25
     assert found.gap > 0.0

@@ -127,7 +127,7 @@ def test_symmetric_players_have_mirrored_payoffs() -> None:
     tree = compile_tree("blotto(coins=5,fields=3)")
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.ones(tree.num_actions), size=(4, 1))
-    stacks = [np.stack([tree.realisation(p, row) for row in rows]) for p in range(2)]
+    stacks = [np.stack([tree.realization(p, row) for row in rows]) for p in range(2)]
     table = tree.payoffs(stacks)
     assert np.abs(table).max() > 0.01
     np.testing.assert_allclose(table[0], table[1].T, rtol=0, atol=1e-12)
@@ -137,14 +137,14 @@ def test_general_sum_game_is_not_called_zero_sum() -> None:
     tree = compile_tree("matrix_pd")
     assert not tree.spec.zero_sum
     cooperate, defect = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
-    both = [np.stack([tree.realisation(p, t) for t in (cooperate, defect)]) for p in range(2)]
+    both = [np.stack([tree.realization(p, t) for t in (cooperate, defect)]) for p in range(2)]
     np.testing.assert_array_equal(tree.payoffs(both)[0], [[5, 0], [10, 1]])
 
 
 def test_game_made_in_memory() -> None:
     game = pyspiel.create_matrix_game("mine", "Mine", ["a", "b"], ["c", "d"], [[1, 2], [3, 4]], [[5, 6], [7, 8]])
     tree = compile_tree(game)
-    np.testing.assert_array_equal(tree.values([tree.realisation(p, tree.uniform(p)) for p in range(2)]), [2.5, 6.5])
+    np.testing.assert_array_equal(tree.values([tree.realization(p, tree.uniform(p)) for p in range(2)]), [2.5, 6.5])
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def tables(tree: GameTree, kind: str, seed: int = 0) -> list[np.ndarray]:
 
 
 def plans(tree: GameTree, kind: str, seed: int = 0) -> list[np.ndarray]:
-    return [tree.realisation(p, table) for p, table in enumerate(tables(tree, kind, seed))]
+    return [tree.realization(p, table) for p, table in enumerate(tables(tree, kind, seed))]
 
 
 def reference(name: str, tree: GameTree, rows: list[np.ndarray]) -> tuple[float, np.ndarray]:
@@ -75,7 +75,7 @@ def reference(name: str, tree: GameTree, rows: list[np.ndarray]) -> tuple[float,
 def test_values_and_nash_conv_equal_pyspiels(name: str, kind: str) -> None:
     tree = compile_tree(name)
     rows = tables(tree, kind, seed=7)
-    profile = [tree.realisation(p, row) for p, row in enumerate(rows)]
+    profile = [tree.realization(p, row) for p, row in enumerate(rows)]
     nash_conv, returns = reference(name, tree, rows)
     found = tree.exploitability(profile)
     assert found.nash_conv == pytest.approx(nash_conv, abs=1e-9)
@@ -89,7 +89,7 @@ def test_root_mixtures_equal_pyspiel_on_the_merged_behaviour(name: str) -> None:
     weights = np.array([0.5, 0.2, 0.3])
     members = [plans(tree, kind, seed) for kind, seed in (("random", 1), ("pure", 2), ("pure", 3))]
     mixed = [sum(w * m[p] for w, m in zip(weights, members, strict=True)) for p in range(tree.num_players)]
-    nash_conv, returns = reference(name, tree, [tree.behaviour(p, plan) for p, plan in enumerate(mixed)])
+    nash_conv, returns = reference(name, tree, [tree.behavior(p, plan) for p, plan in enumerate(mixed)])
     assert tree.exploitability(mixed).nash_conv == pytest.approx(nash_conv, abs=1e-9)
     np.testing.assert_allclose(tree.values(mixed), returns, rtol=0, atol=1e-9)
 
@@ -112,8 +112,8 @@ def test_root_mixture_equals_open_spiels_policy_aggregator_on_kuhn() -> None:
         range(2), [[tabular(k, p) for k in range(2)] for p in range(2)], weights
     )
     for p in range(2):
-        plan = sum(w * tree.realisation(p, row) for w, row in zip(weights[p], rows[p], strict=True))
-        ours = tree.behaviour(p, plan)
+        plan = sum(w * tree.realization(p, row) for w, row in zip(weights[p], rows[p], strict=True))
+        ours = tree.behavior(p, plan)
         for key, row in zip(tree.enumeration.key[tree.enumeration.ids(p)], ours, strict=True):
             theirs = merged.policy[p][key]
             if sum(theirs.values()) > 0:
@@ -125,7 +125,7 @@ def test_kuhn_best_response_by_hand() -> None:
     is off that path; there (having passed, facing a bet that never comes) all is equal and the lowest action, pass, is taken."""
     tree = compile_tree("kuhn_poker")
     passive = np.tile([1.0, 0.0], (len(tree.arrays.sequences[1].parent), 1))
-    value, table = tree.best_response(0, [None, tree.realisation(1, passive)])
+    value, table = tree.best_response(0, [None, tree.realization(1, passive)])
     assert value == pytest.approx(1.0, abs=1e-12)
     by_key = dict(zip(tree.enumeration.key[tree.enumeration.ids(0)], table.tolist(), strict=True))
     assert [by_key[k] for k in ("0", "1")] == [[0.0, 1.0], [0.0, 1.0]]
@@ -137,7 +137,7 @@ def test_best_response_off_its_own_path_answers_the_others_reach() -> None:
     """Against a player 1 who always bets: passing first with the king is as good as betting; facing the bet, king calls, jack folds."""
     tree = compile_tree("kuhn_poker")
     betting = np.tile([0.0, 1.0], (len(tree.arrays.sequences[1].parent), 1))
-    _, table = tree.best_response(0, [None, tree.realisation(1, betting)])
+    _, table = tree.best_response(0, [None, tree.realization(1, betting)])
     by_key = dict(zip(tree.enumeration.key[tree.enumeration.ids(0)], table.tolist(), strict=True))
     assert by_key["0pb"] == [1.0, 0.0]
     assert by_key["2pb"] == [0.0, 1.0]
@@ -151,7 +151,7 @@ def test_best_response_to_a_correlated_pair_beats_neither_alone() -> None:
         value, table = tree.best_response_joint(player, [first, second], [0.3, 0.7])
         achieved = 0.0
         for profile, prob in ((first, 0.3), (second, 0.7)):
-            played = [tree.realisation(p, table) if p == player else plan for p, plan in enumerate(profile)]
+            played = [tree.realization(p, table) if p == player else plan for p, plan in enumerate(profile)]
             achieved += prob * tree.values(played)[player]
         assert value == pytest.approx(achieved, abs=1e-12)
         parts = [tree.best_response(player, profile)[0] for profile in (first, second)]
@@ -167,7 +167,7 @@ def test_best_responses_earn_their_value_and_are_pure(name: str) -> None:
         np.testing.assert_array_equal(np.sort(table, axis=1)[:, -1], 1.0)
         assert table.sum() == len(table)
         assert (table <= tree.enumeration.mask[tree.enumeration.ids(player)]).all()
-        played = [tree.realisation(p, table) if p == player else plan for p, plan in enumerate(profile)]
+        played = [tree.realization(p, table) if p == player else plan for p, plan in enumerate(profile)]
         assert tree.values(played)[player] == pytest.approx(value, abs=1e-12)
 
 
@@ -190,7 +190,7 @@ def test_one_player_tree_has_payoffs_too() -> None:
     """On a 2 × 3 cliff the goal is four steps away (up, right, right, down), each at -1."""
     tree = compile_tree("cliff_walking(height=2,width=3,horizon=6)")
     uniform, best = tree.uniform(0), tree.best_response(0, [None])[1]
-    stack = np.stack([tree.realisation(0, uniform), tree.realisation(0, best)])
+    stack = np.stack([tree.realization(0, uniform), tree.realization(0, best)])
     table = tree.payoffs([stack])
     np.testing.assert_allclose(table[0], [tree.values([stack[0]])[0], -4.0], rtol=0, atol=1e-12)
     assert table[0, 0] < -4.0
@@ -201,13 +201,13 @@ def test_one_player_tree_has_payoffs_too() -> None:
 def test_behaviour_undoes_realisation(name: str) -> None:
     tree = compile_tree(name)
     for player, table in enumerate(tables(tree, "random", 4)):
-        np.testing.assert_allclose(tree.behaviour(player, tree.realisation(player, table)), table, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(tree.behavior(player, tree.realization(player, table)), table, rtol=0, atol=1e-12)
 
 
 def test_behaviour_is_uniform_where_the_plan_does_not_come() -> None:
     tree = compile_tree("kuhn_poker")
-    always_bet = tree.realisation(0, np.tile([0.0, 1.0], (6, 1)))
-    by_key = dict(zip(tree.enumeration.key[:6], tree.behaviour(0, always_bet).tolist(), strict=True))
+    always_bet = tree.realization(0, np.tile([0.0, 1.0], (6, 1)))
+    by_key = dict(zip(tree.enumeration.key[:6], tree.behavior(0, always_bet).tolist(), strict=True))
     assert by_key["1"] == [0.0, 1.0]
     assert by_key["1pb"] == [0.5, 0.5]
 
@@ -233,13 +233,13 @@ def test_a_row_that_is_no_distribution_is_refused(row: list[float], where: str) 
     table = tree.uniform(0)
     table[2] = row
     with pytest.raises(PolicyError, match=where):
-        tree.realisation(0, table)
+        tree.realization(0, table)
 
 
 def test_wrong_shapes_are_refused() -> None:
     tree = compile_tree("kuhn_poker")
     with pytest.raises(PolicyError, match=r"expected \(6, 2\)"):
-        tree.realisation(0, np.ones((5, 2)))
+        tree.realization(0, np.ones((5, 2)))
     with pytest.raises(PolicyError, match=r"expected \(13,\)"):
         tree.values([np.ones(13), np.ones(12)])
     with pytest.raises(PolicyError, match="1 plans were given for the 2 players"):

@@ -30,12 +30,12 @@ def everyones(tree: GameTree, count: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def compiled_plans(tree: GameTree, tables: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.stack([tree.realisation(p, table) for table in many]) for p, many in enumerate(tables)]
+    return [np.stack([tree.realization(p, table) for table in many]) for p, many in enumerate(tables)]
 
 
 def earned(tree: GameTree, player: int, table: np.ndarray, profiles: list[Any]) -> list[float]:
     """What a response earns against each profile: of two that earn the same, rounding may choose another in each program."""
-    plan = tree.realisation(player, table)
+    plan = tree.realization(player, table)
     return [tree.values([*profile[:player], plan, *profile[player + 1 :]])[player] for profile in profiles]
 
 
@@ -48,7 +48,7 @@ def test_batches_equal_the_compiled_sweeps(name: str) -> None:
     tree = compile_tree(name)
     tensors, tables = TreeTensors(tree, "cpu"), everyones(tree, 3)
     wanted = compiled_plans(tree, tables)
-    plans = [tensors.realisation(p, torch.from_numpy(many)) for p, many in enumerate(tables)]
+    plans = [tensors.realization(p, torch.from_numpy(many)) for p, many in enumerate(tables)]
     for found, plan in zip(plans, wanted, strict=True):
         close(found, plan)
     profiles = list(zip(*wanted, strict=True))
@@ -106,7 +106,7 @@ def test_equals_go_to_the_lowest_action() -> None:
     tree = compile_tree("kuhn_poker")
     passive = torch.tensor([[[1.0, 0.0]] * 6], dtype=torch.float64)
     tensors = TreeTensors(tree, "cpu")
-    plan = tensors.realisation(1, passive)
+    plan = tensors.realization(1, passive)
     value, table = tensors.best_response(0, [plan, plan])
     rows = dict(zip(tree.enumeration.key[:6], table[0].tolist(), strict=True))
     assert value.tolist() == pytest.approx([1.0], abs=1e-12)
@@ -118,7 +118,7 @@ def test_nothing_is_read_back(name: str) -> None:
     tree = compile_tree(name)
     tensors = TreeTensors(tree, "meta")
     tables = [torch.from_numpy(many).to("meta") for many in everyones(tree, 4)]
-    plans = [tensors.realisation(p, table) for p, table in enumerate(tables)]
+    plans = [tensors.realization(p, table) for p, table in enumerate(tables)]
     gain, value = tensors.exploitability(plans)
     shapes = {
         "values": tensors.values(plans).shape,
@@ -140,9 +140,9 @@ def test_nothing_is_read_back(name: str) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     tensors = TreeTensors(compile_tree("kuhn_poker"), "cpu")
     table = torch.from_numpy(tensors.tree.uniform(0)[None])
-    plan = tensors.realisation(0, table)
+    plan = tensors.realization(0, table)
     with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 6, 2\) on cpu"):
-        tensors.realisation(0, table.float())
+        tensors.realization(0, table.float())
     with pytest.raises(PolicyError, match=r"plans of \[1, 2\] policies"):
         tensors.values([plan, torch.cat([plan, plan])])
     with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 13\)"):

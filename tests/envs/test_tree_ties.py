@@ -42,7 +42,7 @@ def matrix(first: list[list[float]]) -> GameTree:
 
 def assert_chosen(tree: GameTree, player: int, table: np.ndarray, best: np.ndarray) -> None:
     """The other plays a table; the response is `best`, int[I_p], in every program and for each rounding of the other's plan."""
-    plan = tree.realisation(1 - player, table)
+    plan = tree.realization(1 - player, table)
     for other in rounded(plan):
         plans = [other, other]
         plans[player] = np.zeros(tree.num_sequences(player))
@@ -79,7 +79,7 @@ def test_kuhn_at_an_equilibrium() -> None:
 def test_programs_choose_alike_against_uniform_play(name: str) -> None:
     """Where nobody prefers anything many actions are equal."""
     tree = compile_tree(name)
-    plans = [tree.realisation(p, tree.uniform(p)) for p in range(tree.num_players)]
+    plans = [tree.realization(p, tree.uniform(p)) for p in range(tree.num_players)]
     for player in range(tree.num_players):
         first = tree.best_response(player, plans)[1].argmax(axis=1)
         for noisy in zip(*map(rounded, plans), strict=True):
@@ -91,7 +91,7 @@ def test_what_the_others_hardly_ever_let_happen_is_told_apart_all_the_same() -> 
     """The tolerance is in proportion to the reach: player 1 bets once in 1e12, and who is bet against calls with the king alone."""
     tree = compile_tree("kuhn_poker")
     rare = np.tile([1 - 1e-12, 1e-12], (6, 1))
-    plans = [np.zeros(tree.num_sequences(0)), tree.realisation(1, rare)]
+    plans = [np.zeros(tree.num_sequences(0)), tree.realization(1, rare)]
     for response in responses(tree, 0, plans):
         rows = dict(zip(tree.enumeration.key[:6], response.argmax(axis=1).tolist(), strict=True))
         assert (rows["0pb"], rows["2pb"]) == (0, 1)

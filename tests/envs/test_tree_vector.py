@@ -112,7 +112,7 @@ def test_rewards_between_own_decisions_are_summed() -> None:
     assert rewards == [[(0.0, True), (1.0, False)], [(0.0, True), (1.0, False)]]
     assert [e.reward.tolist() for e in timestep.ended] == [[1.0], [1.5]]
     assert timestep.finished.returns.tolist() == [[2.0, 2.0]]  # player 1's includes the -0.5 before its first decision
-    assert tree.best_response(0, [None, tree.realisation(1, tree.uniform(1))])[0] == 3.0
+    assert tree.best_response(0, [None, tree.realization(1, tree.uniform(1))])[0] == 3.0
 
 
 def test_rock_paper_scissors_asks_both_at_once() -> None:
@@ -135,7 +135,7 @@ def test_mean_returns_of_random_play_match_exact_values(name: str) -> None:
     start = env.reset(np.random.default_rng(1).integers(0, 2**64, 500, dtype=np.uint64), episodes=40)
     returns = np.concatenate([t.finished.returns.copy() for t in play(env, tree, start, 2)])
     assert returns.shape == (20_000, tree.num_players)
-    exact = tree.values([tree.realisation(p, tree.uniform(p)) for p in range(tree.num_players)])
+    exact = tree.values([tree.realization(p, tree.uniform(p)) for p in range(tree.num_players)])
     error = returns.std(axis=0) / np.sqrt(len(returns))
     assert (np.abs(returns.mean(axis=0) - exact) < 4.5 * error).all()
     assert (error < 0.05).all()

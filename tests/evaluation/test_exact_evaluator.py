@@ -75,7 +75,7 @@ def test_exploitability_of_a_mixture_is_pyspiels() -> None:
     exact, _ = filled(tree, (3, 3))
     solution = MetaSolution((np.array([0.2, 0.0, 0.8]), np.array([0.5, 0.5])), 0.0)  # the newest is not weighted yet
     found = exact.exploitability(solution)
-    behaviour = [tree.behaviour(p, plan) for p, plan in enumerate(exact.mixed(solution))]
+    behaviour = [tree.behavior(p, plan) for p, plan in enumerate(exact.mixed(solution))]
     rows = dict(zip(tree.enumeration.key, np.concatenate(behaviour), strict=True))
     tabular = pyspiel.TabularPolicy({key: [(a, float(p)) for a, p in enumerate(row)] for key, row in rows.items()})
     game = pyspiel.load_game("kuhn_poker")

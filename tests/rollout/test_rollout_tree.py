@@ -72,7 +72,7 @@ def test_payoffs_of_tabulated_play_are_the_exact_ones(leduc):
     got = worker.run(RolloutRequest(None, (), mixture, "episodes", 40_000, seed=3)).episodes
     assert got.index.tolist() == list(range(40_000))
     for i, j in np.ndindex(2, 2):
-        plans = [leduc.realisation(0, table(leduc, 0, i)), leduc.realisation(1, table(leduc, 1, j))]
+        plans = [leduc.realization(0, table(leduc, 0, i)), leduc.realization(1, table(leduc, 1, j))]
         mine = got.returns[(got.entry == (i, j)).all(axis=1)]
         error = mine.std(axis=0) / np.sqrt(len(mine))
         assert (np.abs(mine.mean(axis=0) - leduc.values(plans)) < 4.5 * error).all()
@@ -89,7 +89,7 @@ def test_seats_stay_apart_however_often_each_is_drawn(leduc):
     worker = worker_of(TreeVectorEnv(leduc, 999), {me: both, other: both})
     mixture = Mixture.product({0: ([other], [1.0]), 1: ([other], [1.0])})
     got = worker.run(RolloutRequest(me, (0, 0, 1), mixture, "episodes", 39_960, seed=3)).episodes
-    exact = leduc.values([leduc.realisation(p, table(leduc, p, 0)) for p in range(2)])
+    exact = leduc.values([leduc.realization(p, table(leduc, p, 0)) for p in range(2)])
     for seat, count in ((0, 26_640), (1, 13_320)):
         mine = got.returns[got.seat == seat]
         assert len(mine) == count
@@ -184,7 +184,7 @@ def test_tables_networks_and_stacks_mix(leduc):
             probs = ActorCriticPolicy.tabulate(policy, leduc.enumeration, 1)
         else:
             probs = policy.tabulate(leduc.enumeration, 1)
-        exact = leduc.values([leduc.realisation(0, table(leduc, 0, 0)), leduc.realisation(1, probs)])
+        exact = leduc.values([leduc.realization(0, table(leduc, 0, 0)), leduc.realization(1, probs)])
         mine = got.returns[got.entry[:, 0] == k]
         assert (np.abs(mine.mean(axis=0) - exact) < 4.5 * mine.std(axis=0) / np.sqrt(len(mine))).all()
 

@@ -93,7 +93,7 @@ def test_against_a_runs_nash_mixture_and_a_file(old: Path, tmp_path: Path) -> No
     shares = run.solution.strategies[1]
     kept = [(record, share) for record, share in zip(run.members[1], shares, strict=False) if share > 0]
     assert len(kept) > 2
-    plans = {r.ref.policy: tree.realisation(1, run.policy(r.ref).tabulate(tree.enumeration, 1)) for r, _ in kept}
+    plans = {r.ref.policy: tree.realization(1, run.policy(r.ref).tabulate(tree.enumeration, 1)) for r, _ in kept}
     meta = sum(share * plans[record.ref.policy] for record, share in kept)
     best, _ = tree.best_response(0, [None, meta])
     result = train(tmp_path / "run", str(old / "one"))
@@ -101,7 +101,7 @@ def test_against_a_runs_nash_mixture_and_a_file(old: Path, tmp_path: Path) -> No
     assert names(result)[1] == ["1-0", "one.1-1", "one.1-2"]  # 1-3 is 1-2 again, and joins once
 
     enumeration = tree.enumeration
-    bets = tree.realisation(1, load_policy(old / "bet.safetensors").tabulate(enumeration, 1))
+    bets = tree.realization(1, load_policy(old / "bet.safetensors").tabulate(enumeration, 1))
     best, _ = tree.best_response(0, [None, 0.25 * meta + 0.75 * bets])
     entries = [str(old / "one"), {"policy": str(old / "bet.safetensors"), "weight": 3}]
     result = train(tmp_path / "both", *entries)
@@ -189,8 +189,8 @@ def test_three_players(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.generations[-1].marginals[1], [0.5, 0.5])
     np.testing.assert_allclose(result.generations[-1].marginals[2], [1.0])
     tree = compile_tree("kuhn_poker(players=3)")
-    uniform = [tree.realisation(p, tree.uniform(p)) for p in range(3)]
-    mine = tree.realisation(1, load_policy(tmp_path / "old/policies/1/1-1.safetensors").tabulate(tree.enumeration, 1))
+    uniform = [tree.realization(p, tree.uniform(p)) for p in range(3)]
+    mine = tree.realization(1, load_policy(tmp_path / "old/policies/1/1-1.safetensors").tabulate(tree.enumeration, 1))
     best, _ = tree.best_response(0, [None, 0.5 * uniform[1] + 0.5 * mine, uniform[2]])
     assert result.generations[-1].responses[0] == pytest.approx(best)
 

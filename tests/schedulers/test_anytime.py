@@ -150,7 +150,7 @@ class _ExactResponses:
 
     def __init__(self, rounds: int) -> None:
         self.tree, self.rounds = compile_tree(pyspiel.load_game("kuhn_poker")), rounds
-        self.plans = [{f"{p}-0": self.tree.realisation(p, self.tree.uniform(p))} for p in range(2)]
+        self.plans = [{f"{p}-0": self.tree.realization(p, self.tree.uniform(p))} for p in range(2)]
 
     def view(self) -> View:
         refs = tuple(tuple(PolicyRef(p, name) for name in plans) for p, plans in enumerate(self.plans))
@@ -169,7 +169,7 @@ class _ExactResponses:
             probs = rule.probs(state)
             total += probs
             plans = [probs @ own, probs @ own]
-            plans[mine] = self.tree.realisation(mine, self.tree.best_response(mine, plans)[1])
+            plans[mine] = self.tree.realization(mine, self.tree.best_response(mine, plans)[1])
             value = self.tree.payoffs([own, plans[mine][None]] if other == 0 else [plans[mine][None], own])[
                 other
             ].ravel()

@@ -27,7 +27,7 @@ from ludus.core.types import (
     RestrictedSolution,
 )
 from ludus.envs.tree.game_tree import GameTree
-from ludus.envs.tree.restricted_game import choices_of, solve_restricted
+from ludus.envs.tree.restricted_game import distinct_choices, solve_restricted
 from ludus.policies.specs import covered, tabular_spec
 
 PlanWeights = NDArray[np.float64]
@@ -78,7 +78,7 @@ class ExactBestResponse(Config):
 
     def solve(self, tree: GameTree, game: RestrictedGame, tables: Tables) -> RestrictedSolution:
         """As `SolvesRestricted.solve`, by CFR+. Raises ScenarioError for other than two players."""
-        choices = [choices_of(tables(player, members)) for player, members in enumerate(game.members)]
+        choices = [distinct_choices(tables(player, members)) for player, members in enumerate(game.members)]
         return solve_restricted(tree, choices, gap=game.gap, iterations=game.iterations)
 
     def part(self, tree: GameTree, seats: tuple[int, ...], solution: RestrictedSolution) -> Response:

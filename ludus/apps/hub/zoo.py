@@ -30,7 +30,7 @@ from ludus.core.types import Curve, EnvSpec, Match, MetaSolution, NamedStatistic
 from ludus.core.user_code import code_in
 from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
-from ludus.envs.game_facts import GameFacts, contents_of, difference, players_of
+from ludus.envs.game_facts import GameFacts, difference, file_digests, player_facts
 from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
 from ludus.evaluation.run_ratings import rate_run
 from ludus.metagame.population.base import Lineage, PolicyRecord, populations_of, seats_in
@@ -430,11 +430,11 @@ def _described(settings: Environment, spec: EnvSpec, population: Sequence[int]) 
         id=settings.id,
         options=settings.options,
         wrappers=settings.wrappers,
-        players=players_of(spec, population),
+        players=player_facts(spec, population),
         states="" if tree is None else hashlib.sha256("\n".join(tree.key).encode()).hexdigest(),
         package=package,
         packages=_versions(package),
-        files=contents_of(settings.id),
+        files=file_digests(settings.id),
     )
 
 

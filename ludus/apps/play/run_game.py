@@ -18,7 +18,7 @@ from ludus.apps.play.controls import action_names_of, keys_of
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.envs.tree.game_tree import tree_of
+from ludus.envs.tree.game_tree import find_tree
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import BEST, META, NEWEST, STRONGEST, NamedPlayers
 from ludus.metagame.population.base import seats_in
@@ -84,7 +84,7 @@ class RunGame:
         self.name = name or folder.name
         self._settings = self.run.env.played
         env = self._make()
-        self.tree = None if self._settings.wrappers else tree_of(env)
+        self.tree = None if self._settings.wrappers else find_tree(env)
         played = wrap(env, self._settings.wrappers)
         self.spec: EnvSpec = played.spec
         played.close()

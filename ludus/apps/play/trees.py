@@ -105,7 +105,7 @@ def analyse(tree: GameTree, tables: Sequence[NDArray[np.float64]]) -> Analysis:
     _down(nodes.player, nodes.info, nodes.child, nodes.degree, nodes.cumulative, legal, policy, prob, reach)
     _up(nodes.child, nodes.degree, nodes.terminal, tree.arrays.returns, prob, value, leaves)
     _regrets(nodes.player, nodes.info, nodes.child, nodes.degree, legal, reach, value, regret)
-    plans = [tree.realisation(p, table) for p, table in enumerate(tables)]
+    plans = [tree.realization(p, table) for p, table in enumerate(tables)]
     return Analysis(prob, reach, value, regret, leaves, tree.exploitability(plans).gain)
 
 
@@ -326,6 +326,6 @@ def tables_of(game: RunGame, who: Sequence[str]) -> list[NDArray[np.float64]]:
                 raise ScenarioError(
                     f"{one.name} remembers, searches or follows a script, and has no table of probabilities. Name another."
                 )
-            plan += one.prob * tree.realisation(player, table)
-        tables.append(tree.behaviour(player, plan))
+            plan += one.prob * tree.realization(player, table)
+        tables.append(tree.behavior(player, plan))
     return tables

@@ -54,7 +54,7 @@ def make(
     usual = {
         option: None if p.default is p.empty else p.default for option, p in parameters.items() if option not in _OURS
     }
-    check_options(id, usual, options, ours=OPTIONS)
+    check_options(id, usual, options, adapter_options=OPTIONS)
     batch, workers = batch_and_threads(id, num_envs, batch_size=batch_size, threads=threads)
     whole = batch == num_envs
     if not whole and options.get("life_loss_info"):

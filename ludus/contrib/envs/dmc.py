@@ -210,8 +210,8 @@ def _suite() -> Any:
         from dm_control import suite
         from dm_control.mujoco.wrapper.mjbindings import sizes
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
-    for struct, there in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
+    for struct, instance in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
         listed = sizes.array_sizes[struct]
-        for gone in [name for name in listed if not hasattr(there, name)]:
-            del listed[gone]
+        for missing_name in [name for name in listed if not hasattr(instance, name)]:
+            del listed[missing_name]
     return suite

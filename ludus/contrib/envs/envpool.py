@@ -367,7 +367,7 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
             id,
             {key: getattr(usual.config, key, None) for key in known},
             options,
-            ours=(*OPTIONS, "render"),
+            adapter_options=(*OPTIONS, "render"),
             counts=("noop_max",),
         )
         if "max_episode_steps" in options and not _heeds_limits(name, usual):

@@ -197,16 +197,16 @@ def _by_name(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(chosen := out.get("scenario"), str):
         from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
 
-        out["scenario"] = _one_of("map", chosen, MAP_NAME_TO_SCENARIO)
+        out["scenario"] = _look_up("map", chosen, MAP_NAME_TO_SCENARIO)
     if name == "overcooked" and isinstance(chosen := out.get("layout"), str):
         from jaxmarl.environments.overcooked import overcooked_layouts
 
-        out["layout"] = _one_of("kitchen", chosen, overcooked_layouts)
+        out["layout"] = _look_up("kitchen", chosen, overcooked_layouts)
     _check_options(name, out)
     return out
 
 
-def _one_of(what: str, name: str, known: Mapping[str, Any]) -> Any:
+def _look_up(what: str, name: str, known: Mapping[str, Any]) -> Any:
     if name not in known:
         raise UnknownName(what, name, list(known))
     return known[name]

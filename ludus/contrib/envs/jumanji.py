@@ -124,8 +124,8 @@ def _connector_planes(grid: Value, agent: int) -> Value:
     """Return float32[6, rows, columns]: own path, head and goal, then those of all others. Jumanji numbers them 1, 2, 3 for the first
     agent, 4, 5, 6 for the next one …"""
     whose, what = (grid - 1) // 3, (grid - 1) % 3
-    own, others = (grid > 0) & (whose == agent), (grid > 0) & (whose != agent)
-    return jnp.stack([side & (what == kind) for side in (own, others) for kind in range(3)]).astype(jnp.float32)
+    own, other_agents = (grid > 0) & (whose == agent), (grid > 0) & (whose != agent)
+    return jnp.stack([side & (what == kind) for side in (own, other_agents) for kind in range(3)]).astype(jnp.float32)
 
 
 def _cleaner_planes(grid: Value, locations: Value, agent: int) -> Value:

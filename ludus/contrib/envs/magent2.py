@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
-from ludus.envs.adapters.agent_seats import check_limit, players_of, seat_agents, split_options
+from ludus.envs.adapters.agent_seats import check_limit, group_agents, seat_agents, split_options
 from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher_kernels import episode_seed
 
@@ -446,7 +446,7 @@ def _armies(sizes: dict[str, int]) -> dict[str, list[str]]:
     """Group kinds of one colour into one army: redmelee and redranged are red."""
     teams: dict[str, list[str]] = {}
     for kind, count in sizes.items():
-        army = next((colour for colour in ("red", "blue") if kind.startswith(colour)), kind)
+        army = next((color for color in ("red", "blue") if kind.startswith(color)), kind)
         teams.setdefault(army, []).extend(f"{kind}_{i}" for i in range(count))
     return teams
 
@@ -455,7 +455,7 @@ def _whole(name: str, teams: Any, sizes: dict[str, int]) -> dict[str, list[str]]
     """Return the given teams, each with whole kinds, in the engine's order. Raises ConfigError if a kind is parted."""
     agents = [f"{kind}_{i}" for kind, count in sizes.items() for i in range(count)]
     out: dict[str, list[str]] = {}
-    for player, members in enumerate(players_of(agents, teams)):
+    for player, members in enumerate(group_agents(agents, teams)):
         of = set(map(str, members))
         kinds = {member.rsplit("_", 1)[0] for member in of}
         if len(of) != sum(sizes[kind] for kind in kinds):

@@ -17,7 +17,7 @@ import numpy as np
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.packages import missing_package
 from ludus.core.types import Array, Timestep
-from ludus.envs.adapters.agent_seats import AgentName, Teams, players_of, split_options
+from ludus.envs.adapters.agent_seats import AgentName, Teams, group_agents, split_options
 from ludus.envs.adapters.pettingzoo_vector import render_options, zoo_vector
 from ludus.envs.adapters.single import quiet
 from ludus.envs.base import VectorEnv
@@ -114,7 +114,7 @@ def _build(id: str, body: str, partition: str, options: Mapping[str, Any], teams
         raise ConfigError(f"{id} has no option {wrong[1]!r}{nearest(wrong[1], known)}") from error
     except Exception as error:
         raise EnvError(f"{id} cannot be made: {type(error).__name__}: {one_line(error)}.") from error
-    return SharedBodyEnv(env, players_of(env.possible_agents, teams), options.get("render_mode"))
+    return SharedBodyEnv(env, group_agents(env.possible_agents, teams), options.get("render_mode"))
 
 
 @contextmanager

@@ -81,9 +81,13 @@ def make(
         spec, seats, masked = seat_agents(
             id,
             agents,
-            {name: (each.observation, each.action) for each in behaviors for name in each.agents},
+            {
+                name: (behavior_spec.observation, behavior_spec.action)
+                for behavior_spec in behaviors
+                for name in behavior_spec.agents
+            },
             sides=sides,
-            masked=any(each.branches for each in behaviors),
+            masked=any(behavior_spec.branches for behavior_spec in behaviors),
             clip=True,
             state=None,
         )
@@ -141,12 +145,12 @@ class Build:
         self._env.reset()
         self._alive.clear()
         for b, behavior in enumerate(self._behaviors):
-            there = sorted(int(i) for i in self._env.get_steps(behavior.name)[0].agent_id)
-            if len(there) > len(behavior.agents):
+            agent_ids = sorted(int(i) for i in self._env.get_steps(behavior.name)[0].agent_id)
+            if len(agent_ids) > len(behavior.agents):
                 raise ContractViolation(
-                    f"has {len(there)} agents of {behavior.name} after a reset; there were {len(behavior.agents)} after its first"
+                    f"has {len(agent_ids)} agents of {behavior.name} after a reset; there were {len(behavior.agents)} after its first"
                 )
-            self._alive |= {(b, i): self._seats[name] for i, name in zip(there, behavior.agents, strict=False)}
+            self._alive |= {(b, i): self._seats[name] for i, name in zip(agent_ids, behavior.agents, strict=False)}
         result = self._until_due(EnvStepResult())
         result.reward.clear()  # earned before the first decision
         return result
@@ -286,9 +290,9 @@ def _start_unity(
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
 
 
 def _behaviors(id: str, env: Any) -> list[Behavior]:

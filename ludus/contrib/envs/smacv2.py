@@ -81,14 +81,14 @@ def make(name: str, *, num_envs: int, restarts: int = 0, **options: Any) -> Vect
 
 def names() -> list[str]:
     """Return the published scenarios, sorted."""
-    return sorted(f"{race}_{own}_vs_{others}" for race in _UNITS for own, others in _SIZES)
+    return sorted(f"{race}_{own}_vs_{enemies}" for race in _UNITS for own, enemies in _SIZES)
 
 
-def _capability_config(race: str, own: int, others: int) -> dict[str, Any]:
+def _capability_config(race: str, own: int, enemies: int) -> dict[str, Any]:
     """Return what is drawn for each battle, as published."""
     return {
         "n_units": own,
-        "n_enemies": others,
+        "n_enemies": enemies,
         "team_gen": {"dist_type": "weighted_teams", **_UNITS[race], "observe": True},
         "start_positions": {"dist_type": "surrounded_and_reflect", "p": 0.5, "map_x": 32, "map_y": 32},
     }

@@ -472,8 +472,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         f"vmas/{name}", agents, spaces_of, sides=sides, masked=False, clip=False, state=None
     )
     masks = [
-        np.stack([_legal(seats[agent.name].legal, agent.action) for agent in spec.agents_of(p)]) if some else None
-        for p, some in enumerate(masked)
+        np.stack([_legal(seats[agent.name].legal, agent.action) for agent in spec.agents_of(p)]) if has_masks else None
+        for p, has_masks in enumerate(masked)
     ]
     order = [agents.index(agent.name) for agent in spec.agents]
     return VmasVectorEnv(make_batch, batch, _Seats(spec, order, masks))

@@ -245,8 +245,8 @@ def _owner(view: SideView) -> PlayerRef:
     return PlayerRef(view.ball_side, view.ball_body)
 
 
-def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    dx, dy, _ = (other - one).tolist()
+def _distance(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
+    dx, dy, _ = (end - start).tolist()
     return hypot(dx * _X, dy * _Y)
 
 
@@ -279,10 +279,10 @@ def _nearest(view: SideView, *, reach: float = np.inf) -> PlayerRef:
         squares = np.where(active, (gap**2).sum(axis=1), np.inf)
         body = int(squares.argmin())
         candidates.append((float(squares[body]), PlayerRef(side, body)))
-    (own, one), (their, other) = candidates
+    (own, own_body), (their, their_body) = candidates
     if own == their or min(own, their) > reach**2:
         return NO_BODY
-    return one if own < their else other
+    return own_body if own < their else their_body
 
 
 def _kick(by: PlayerRef, after: SideView) -> Kick:

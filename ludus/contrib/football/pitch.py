@@ -13,7 +13,7 @@ from ludus.contrib.football.view import GOAL_HALF, LEFT, METRES, Mode, SideView,
 __all__ = ["draw"]
 
 _Picture = NDArray[np.uint8]
-_Colour = tuple[int, int, int]
+_Color = tuple[int, int, int]
 
 # Metres: half a pitch, what is around it, and its markings.
 _HALF_X, _HALF_Y = 55.0, 36.0  # the ball is out a little beyond x = 1 and y = 0.42
@@ -21,13 +21,13 @@ _MARGIN = 5.0
 _BOX, _BOX_HALF, _SMALL, _SMALL_HALF, _SPOT, _CIRCLE = 16.5, 20.16, 5.5, 9.16, 11.0, 9.15
 _GOAL_DEPTH = 2.2
 _BODY, _BALL = 1.6, 0.7
-_LEFT_COLOUR: _Colour = (40, 100, 220)
-_RIGHT_COLOUR: _Colour = (225, 85, 30)
-_LEFT_KEEPER: _Colour = (20, 50, 120)
-_RIGHT_KEEPER: _Colour = (125, 40, 10)
+_LEFT_COLOR: _Color = (40, 100, 220)
+_RIGHT_COLOR: _Color = (225, 85, 30)
+_LEFT_KEEPER: _Color = (20, 50, 120)
+_RIGHT_KEEPER: _Color = (125, 40, 10)
 _WHITE, _BLACK, _YELLOW = (255, 255, 255), (20, 20, 20), (255, 220, 40)
 _GRASS = ((58, 128, 58), (52, 118, 52))
-_HEADER: _Colour = (28, 30, 34)
+_HEADER: _Color = (28, 30, 34)
 
 
 def draw(views: Sequence[SideView], *, scale: int = 6) -> _Picture:
@@ -57,18 +57,18 @@ def draw(views: Sequence[SideView], *, scale: int = 6) -> _Picture:
             if not active[body]:
                 continue
             ring = _WHITE if owner == (side, body) else _YELLOW if body in steered.get(side, ()) else _BLACK
-            centre = _pixel(x, y, scale)
-            _tick(picture, centre, (dx, dy), scale=scale)
-            _disc(picture, centre, _BODY * scale, ring)
+            center = _pixel(x, y, scale)
+            _tick(picture, center, (dx, dy), scale=scale)
+            _disc(picture, center, _BODY * scale, ring)
             keeper = role[body] == 0
-            colours = (_LEFT_KEEPER, _RIGHT_KEEPER) if keeper else (_LEFT_COLOUR, _RIGHT_COLOUR)
-            _disc(picture, centre, _BODY * scale * 0.78, colours[side])
-            _text(picture, str(body), centre, _WHITE, size=max(1, round(scale / 3.5)))
+            colors = (_LEFT_KEEPER, _RIGHT_KEEPER) if keeper else (_LEFT_COLOR, _RIGHT_COLOR)
+            _disc(picture, center, _BODY * scale * 0.78, colors[side])
+            _text(picture, str(body), center, _WHITE, size=max(1, round(scale / 3.5)))
             if yellow[body]:
                 _fill(
                     picture,
-                    centre[0] + int(1.2 * scale),
-                    centre[1] - int(2.4 * scale),
+                    center[0] + int(1.2 * scale),
+                    center[1] - int(2.4 * scale),
                     scale,
                     int(1.4 * scale),
                     _YELLOW,
@@ -110,13 +110,13 @@ def _empty_pitch(scale: int) -> _Picture:
 def _to_markings(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return metres to the nearest marking; x, y: metres from the middle, without signs: the pitch is four equal quarters."""
     post = GOAL_HALF * float(METRES[1])
-    from_centre, from_spot = np.hypot(x, y), np.hypot(x - (_HALF_X - _SPOT), y)
+    from_center, from_spot = np.hypot(x, y), np.hypot(x - (_HALF_X - _SPOT), y)
     arc = np.where(x < _HALF_X - _BOX, np.abs(from_spot - _CIRCLE), np.inf)
     distances = [
         _to_box(x, y, _HALF_X, _HALF_Y),
         np.where(y <= _HALF_Y, x, np.inf),
-        np.abs(from_centre - _CIRCLE),
-        np.maximum(np.minimum(from_centre, from_spot) - 0.2, 0),
+        np.abs(from_center - _CIRCLE),
+        np.maximum(np.minimum(from_center, from_spot) - 0.2, 0),
         arc,
         _to_box(_HALF_X - x, y, _BOX, _BOX_HALF, only=x <= _HALF_X),
         _to_box(_HALF_X - x, y, _SMALL, _SMALL_HALF, only=x <= _HALF_X),
@@ -155,10 +155,10 @@ def _ball(picture: _Picture, view: SideView, scale: int) -> None:
     _disc(picture, (column, above), size, _WHITE)
 
 
-def _tick(picture: _Picture, centre: tuple[int, int], moves: tuple[float, float], *, scale: int) -> None:
+def _tick(picture: _Picture, center: tuple[int, int], moves: tuple[float, float], *, scale: int) -> None:
     """Draw dots from a body to where it will be in half a second."""
     for share in (0.6, 0.8, 1.0):
-        ahead = (centre[0] + round(moves[0] * 5 * share * scale), centre[1] + round(moves[1] * 5 * share * scale))
+        ahead = (center[0] + round(moves[0] * 5 * share * scale), center[1] + round(moves[1] * 5 * share * scale))
         _disc(picture, ahead, 0.35 * scale, _WHITE, strength=0.7)
 
 
@@ -166,14 +166,14 @@ def _header(picture: _Picture, view: SideView, scale: int) -> None:
     width, middle = picture.shape[1], _header_height(scale) // 2
     large, small = max(1, round(scale * 0.7)), max(1, scale // 2)
     _text(picture, f"{view.score[0]}:{view.score[1]}", (width // 2, middle), _WHITE, size=large)
-    for x, way, colour, name, side in (
-        (width * 3 // 8, -1, _LEFT_COLOUR, "LEFT", 0),
-        (width * 5 // 8, 1, _RIGHT_COLOUR, "RIGHT", 1),
+    for x, way, color, name, side in (
+        (width * 3 // 8, -1, _LEFT_COLOR, "LEFT", 0),
+        (width * 5 // 8, 1, _RIGHT_COLOR, "RIGHT", 1),
     ):
         _text(picture, name, (x, middle), _WHITE, size=small)
         beside = (x + way * 15 * small, middle)
         _disc(picture, beside, 1.2 * scale, _WHITE if view.ball_side == side else _HEADER)
-        _disc(picture, beside, 0.9 * scale, colour)
+        _disc(picture, beside, 0.9 * scale, color)
     mode = "" if view.mode == Mode.NORMAL else Mode(view.mode).name.replace("_", " ")
     _text(picture, mode, (width * 7 // 8, middle), _YELLOW, size=small)
     _text(picture, str(view.steps_left), (width // 8, middle), _WHITE, size=small)
@@ -183,18 +183,18 @@ def _header(picture: _Picture, view: SideView, scale: int) -> None:
 # Ink
 
 
-def _disc(picture: _Picture, centre: tuple[int, int], radius: float, colour: _Colour, *, strength: float = 1.0) -> None:
+def _disc(picture: _Picture, center: tuple[int, int], radius: float, color: _Color, *, strength: float = 1.0) -> None:
     """Draw a filled circle with soft edges, cut off at the border."""
     ink = _disc_ink(round(radius * 4))
     reach = ink.shape[0] // 2
-    column, row = centre
+    column, row = center
     top, left = max(row - reach, 0), max(column - reach, 0)
     target = picture[top : max(row + reach + 1, 0), left : max(column + reach + 1, 0)]
     if not target.size:
         return
     down, right = top - row + reach, left - column + reach
     part = ink[down : down + target.shape[0], right : right + target.shape[1], None] * strength
-    target[:] = (target * (1 - part) + np.array(colour) * part).astype(np.uint8)
+    target[:] = (target * (1 - part) + np.array(color) * part).astype(np.uint8)
 
 
 @lru_cache(maxsize=64)
@@ -206,18 +206,18 @@ def _disc_ink(quarters: int) -> NDArray[np.float64]:
     return np.clip(radius + 0.5 - np.hypot(away, away[:, None]), 0, 1)
 
 
-def _fill(picture: _Picture, left: int, top: int, width: int, height: int, colour: _Colour) -> None:
-    picture[max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)] = colour
+def _fill(picture: _Picture, left: int, top: int, width: int, height: int, color: _Color) -> None:
+    picture[max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)] = color
 
 
-def _text(picture: _Picture, text: str, centre: tuple[int, int], colour: _Colour, *, size: int) -> None:
+def _text(picture: _Picture, text: str, center: tuple[int, int], color: _Color, *, size: int) -> None:
     """Draw digits and capitals of 3 by 5 dots, each `size` pixels wide, about a place; cut off at the border."""
     ink = _text_ink(text, size)
-    top, left = centre[1] - ink.shape[0] // 2, centre[0] - ink.shape[1] // 2
+    top, left = center[1] - ink.shape[0] // 2, center[0] - ink.shape[1] // 2
     if top < 0 or left < 0:
         ink, top, left = ink[max(-top, 0) :, max(-left, 0) :], max(top, 0), max(left, 0)
     target = picture[top : top + ink.shape[0], left : left + ink.shape[1]]
-    target[ink[: target.shape[0], : target.shape[1]]] = colour
+    target[ink[: target.shape[0], : target.shape[1]]] = color
 
 
 @lru_cache(maxsize=256)

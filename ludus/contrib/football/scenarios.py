@@ -220,9 +220,9 @@ def controls(
         wanted = [agents, agents]
     else:
         wanted = list(agents)
-    counts = [n if here else 0 for n, here in zip(wanted, steered, strict=True)]
-    for n, bodies, here, side in zip(counts, steerable, steered, ("left", "right"), strict=True):
-        if here and not 1 <= n <= len(bodies):
+    counts = [n if is_steered else 0 for n, is_steered in zip(wanted, steered, strict=True)]
+    for n, bodies, is_steered, side in zip(counts, steerable, steered, ("left", "right"), strict=True):
+        if is_steered and not 1 <= n <= len(bodies):
             more = "" if keepers else ", keepers not counted (keepers: true)"
             raise ConfigError(f"{id}: agents={agents!r} was given; the {side} side has 1 to {len(bodies)}{more}.")
     return Controls((counts[0], counts[1]), (steerable[0], steerable[1]))

@@ -191,32 +191,32 @@ class _Moment:
 
     def _go(self, k: int, body: int, to: Point, *, near: float = 1.0) -> Action:
         """Run there, and stand when it is near."""
-        here = self.own[body]
-        left = _distance(here, to)
+        position = self.own[body]
+        left = _distance(position, to)
         if left < near:
             if self.held[k][8]:
                 return Action.RELEASE_SPRINT
             return Action.RELEASE_DIRECTION if self._direction(k) else Action.IDLE
-        return self._turn(k, _way(here, to), fast=left > 3 * near)
+        return self._turn(k, _way(position, to), fast=left > 3 * near)
 
     # ---------------------------------------------------------------------------------------- without the ball
 
     def _chase(self, body: int) -> _Chase:
-        here = self.own[body]
+        position = self.own[body]
         if self.view.ball_side == THEIR:
             x, y = (self.view.their_velocity[self.view.ball_body] * METRES).tolist()
-            steps = min(_distance(here, self.ball) / _SPEED, 25.0)
+            steps = min(_distance(position, self.ball) / _SPEED, 25.0)
             at = (self.ball[0] + 0.7 * steps * x - self.tactics.behind, self.ball[1] + 0.7 * steps * y)
-            late = 5.0 if here[0] > self.ball[0] + 1.5 else 0.0  # who has been passed has to turn
-            return _Chase((_distance(here, at) + late) / _SPEED, at)
+            late = 5.0 if position[0] > self.ball[0] + 1.5 else 0.0  # who has been passed has to turn
+            return _Chase((_distance(position, at) + late) / _SPEED, at)
         x, y = (self.view.ball_velocity[:2] * METRES).tolist()
         at = self.ball
         for steps in range(0, 60, 2):
             at = (self.ball[0] + 0.98 * steps * x, self.ball[1] + 0.98 * steps * y)
             low = self.view.ball[2] < _HEAD or steps > 15
-            if low and _distance(here, at) <= _SPEED * steps + _REACH:
+            if low and _distance(position, at) <= _SPEED * steps + _REACH:
                 return _Chase(steps, at)
-        return _Chase(60 + _distance(here, at) / _SPEED, at)
+        return _Chase(60 + _distance(position, at) / _SPEED, at)
 
     def _tackle(self, k: int, body: int, at: Point) -> Action:
         """Go for the ball, and slide at who has it when that is near."""
@@ -232,11 +232,11 @@ class _Moment:
 
     def _offer(self, body: int) -> Point:
         """Return where to run while the side has the ball: one in three stays behind it, the others run ahead in lanes, on side."""
-        others = [b for b in self.field if b != self.holder]
-        behind = sorted(others, key=lambda b: self.own[b])[: len(others) // 3]
+        mates = [b for b in self.field if b != self.holder]
+        behind = sorted(mates, key=lambda b: self.own[b])[: len(mates) // 3]
         if body in behind:
             return min(self.ball[0] - self.tactics.ahead, 0.4 * _GOAL), 0.3 * self.ball[1]
-        ahead = [b for b in others if b not in behind]
+        ahead = [b for b in mates if b not in behind]
         y = self._lanes(ahead, body, self.tactics.width) if len(ahead) > 1 else (-8.0 if self.ball[1] > 0 else 8.0)
         line = sorted(x for x, _ in self.opponents)[-2] if len(self.opponents) > 1 else _GOAL
         x = min(self.ball[0] + self.tactics.ahead, max(line, self.ball[0]) - 1.0, 0.85 * _GOAL)
@@ -256,12 +256,12 @@ class _Moment:
     # ---------------------------------------------------------------------------------------- with the ball
 
     def _holds(self, k: int, body: int) -> Action:
-        here = self.own[body]
+        position = self.own[body]
         if self.view.mode == Mode.PENALTY:
             return Action.SHOT
         if self.view.mode != Mode.NORMAL or self._keeps(body):
             return self._passes(k, body, back=30.0) or Action.SHORT_PASS
-        opening = _opening(here)
+        opening = _opening(position)
         if opening > self.tactics.shot and self.view.own_velocity[body, 0] >= 0:
             return Action.SHOT
         way, room = self._dribble(k, body)
@@ -274,48 +274,55 @@ class _Moment:
 
     def _passes(self, k: int, body: int, *, back: float) -> Action | None:
         """Pass to the mate that is furthest ahead and free; None if there is none. The passer turns there first."""
-        here, best, target = self.own[body], -math.inf, None
-        for mate, there in enumerate(self.own):
-            length = _distance(here, there)
-            if mate == body or mate not in self.field or not 4.0 < length < 30.0 or there[0] < here[0] - back:
+        position, best, target = self.own[body], -math.inf, None
+        for mate, mate_position in enumerate(self.own):
+            length = _distance(position, mate_position)
+            if (
+                mate == body
+                or mate not in self.field
+                or not 4.0 < length < 30.0
+                or mate_position[0] < position[0] - back
+            ):
                 continue
-            gap = _gap(here, there, self.foes)
-            value = there[0] + 2.0 * min(gap, 6.0) - 0.3 * abs(length - 12.0)
+            gap = _gap(position, mate_position, self.foes)
+            value = mate_position[0] + 2.0 * min(gap, 6.0) - 0.3 * abs(length - 12.0)
             if gap > self.tactics.lane and value > best:
-                best, target = value, there
+                best, target = value, mate_position
         if target is None:
             return None
-        way = _way(here, target)
+        way = _way(position, target)
         if self._direction(k) != way:
             return way
-        return Action.SHORT_PASS if _distance(here, target) < 22.0 else Action.HIGH_PASS
+        return Action.SHORT_PASS if _distance(position, target) < 22.0 else Action.HIGH_PASS
 
     def _dribble(self, k: int, body: int) -> tuple[Action, float]:
         """Return the way with most room and progress, and its room: metres that are left, on the next steps of the run, between who runs
         and the opponents, who run on as they do now and turn towards the ball."""
-        here = self.own[body]
-        goal = (_GOAL - 2.0, 0.0) if here[0] > 0.4 * _GOAL else (here[0] + 20.0, 0.7 * here[1])
-        wanted = math.atan2(goal[1] - here[1], goal[0] - here[0])
+        position = self.own[body]
+        goal = (_GOAL - 2.0, 0.0) if position[0] > 0.4 * _GOAL else (position[0] + 20.0, 0.7 * position[1])
+        wanted = math.atan2(goal[1] - position[1], goal[0] - position[0])
         best, way, left = -math.inf, Action.RIGHT, 0.0
         for eighth, candidate in enumerate(_WAYS):
             angle = eighth * _EIGHTH
             x, y = math.cos(angle), math.sin(angle)
-            end = (here[0] + self.tactics.dribble * x, here[1] + self.tactics.dribble * y)
+            end = (position[0] + self.tactics.dribble * x, position[1] + self.tactics.dribble * y)
             if abs(end[1]) > _SIDE - 1.0 or end[0] > _GOAL:
                 continue
-            room = self._room(here, (x, y))
+            room = self._room(position, (x, y))
             value = min(room, self.tactics.room) + self.tactics.straight * math.cos(angle - wanted)
             value += self.tactics.keep * (candidate == self._direction(k))
             if value > best:
                 best, way, left = value, candidate, room
         return way, left
 
-    def _room(self, here: Point, way: Point) -> float:
+    def _room(self, position: Point, way: Point) -> float:
         room = math.inf
         turn = 3.0 if way[0] * self.pace[0] + way[1] * self.pace[1] < 0.2 else 0.0  # steps that it takes to turn round
         for (x, y), (u, v) in zip(self.foes, self.foes_pace, strict=True):
             for steps in _LOOK_AHEAD:
                 run = _DRIBBLE * max(steps - turn, 0.0)
-                nearest = math.hypot(here[0] + run * way[0] - x - steps * u, here[1] + run * way[1] - y - steps * v)
+                nearest = math.hypot(
+                    position[0] + run * way[0] - x - steps * u, position[1] + run * way[1] - y - steps * v
+                )
                 room = min(room, nearest - self.tactics.reach * steps)
         return room

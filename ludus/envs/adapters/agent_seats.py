@@ -244,12 +244,12 @@ def check_limit(name: str, value: Any, *, unit: str = "steps", whole: bool = Tru
         raise ConfigError(f"{name}={value!r} was given; expected {least}{', or null' if none else ''}.")
 
 
-def role_of(name: AgentName) -> str:
+def agent_role(name: AgentName) -> str:
     """Return what stands before the number at the end of an agent's name: "adversary" of "adversary_0"; "default" if nothing does."""
     return re.sub(r"[_\-. ]?\d+$", "", str(name)) or "default"
 
 
-def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName]]:
+def group_agents(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName]]:
     """Return the agents of each player, in the players' order: as listed, by their numbers where a function gives numbers, otherwise in
     the order of their first agents. Raises ConfigError for teams that are not a partition of the agents."""
     if teams is None:
@@ -259,7 +259,7 @@ def players_of(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentName
     if teams == "prefix":
         groups: dict[str, list[AgentName]] = {}
         for agent in agents:
-            groups.setdefault(role_of(agent), []).append(agent)
+            groups.setdefault(agent_role(agent), []).append(agent)
         return list(groups.values())
     if isinstance(teams, Mapping):
         return _teams_from_mapping(agents, teams)
@@ -342,7 +342,7 @@ def seat_agents(
     """
     if sides.statistics and not counts:
         raise ConfigError(f"{id} counts nothing by name; leave out statistics.")
-    groups = players_of(agents, sides.teams)
+    groups = group_agents(agents, sides.teams)
     seats: dict[AgentName, AgentSeat] = {}
     specs: list[AgentSpec] = []
     has_masks = []
@@ -353,7 +353,7 @@ def seat_agents(
         for agent, seat in zip(members, team, strict=True):
             seat.index = len(specs)
             seats[agent] = seat
-            specs.append(AgentSpec(str(agent), player, observation, action, role=role_of(agent)))
+            specs.append(AgentSpec(str(agent), player, observation, action, role=agent_role(agent)))
         has_masks.append(any(seat.masked or seat.legal is not None for seat in team))
     spec = EnvSpec(
         id=id,

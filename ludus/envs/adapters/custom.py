@@ -93,11 +93,11 @@ def _vectorize(
     kind = _interface(name, first)
     several = kind == "Gymnasium" and isinstance(first.action_space, spaces.Tuple)
     alone = kind == "Gymnasium" and not several
-    if (others := [key for key in side_options if key != "statistics" or not alone]) and not (
+    if (unsupported := [key for key in side_options if key != "statistics" or not alone]) and not (
         several or kind.startswith("PettingZoo")
     ):
         raise ConfigError(
-            f"{name} does not take {', '.join(others)}; Ludus takes them itself for environments of several agents only."
+            f"{name} does not take {', '.join(unsupported)}; Ludus takes them itself for environments of several agents only."
         )
     if kind in _VECTORS:
         return _vector(name, kind, first, num_envs=num_envs, restarts=restarts)

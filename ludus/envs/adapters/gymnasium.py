@@ -167,15 +167,15 @@ def _own(entry: Registered) -> bool:
     """Whether it is made without options, by a package that is installed."""
     if callable(entry.entry_point) or entry.entry_point is None:
         return False  # stand-ins for what has moved to other packages, and functions that need options
-    needed = _package_of(entry)
+    needed = _needed_package(entry)
     return not needed or importlib.util.find_spec(needed) is not None
 
 
-def package_of(name: str) -> str:
+def needed_package(name: str) -> str:
     """Return the module that one of Gymnasium's own environments needs besides Gymnasium; "" without. Raises UnknownName."""
-    return _package_of(registered(name))
+    return _needed_package(registered(name))
 
 
-def _package_of(entry: Registered) -> str:
+def _needed_package(entry: Registered) -> str:
     group = re.match(r"gymnasium\.envs\.(\w+)", str(entry.entry_point))
     return _NEEDS.get(group[1], "") if group else ""

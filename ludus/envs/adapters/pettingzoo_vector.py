@@ -291,7 +291,7 @@ class ParallelEnv:
         agent_actions = {agent: (seat := seats[agent]).act(actions[seat.index]) for agent in self._present}
         answer = self._env.step(agent_actions)
         try:
-            return self._result_of(answer)
+            return self._read_result(answer)
         except (AttributeError, TypeError, ValueError):
             check_mappings("step", answer, STEP_ALL)
             raise
@@ -309,7 +309,7 @@ class ParallelEnv:
         """Close the environment."""
         self._env.close()
 
-    def _result_of(self, answer: Any) -> EnvStepResult:
+    def _read_result(self, answer: Any) -> EnvStepResult:
         """Return what a step's answer says."""
         observations, rewards, terminations, truncations, infos = answer
         seats, result = self._seats, EnvStepResult()

@@ -20,7 +20,7 @@ def check_options(
     usual: Mapping[str, Any],
     options: Mapping[str, Any],
     *,
-    ours: tuple[str, ...],
+    adapter_options: tuple[str, ...],
     counts: tuple[str, ...] = (),
 ) -> None:
     """Raise ConfigError for options of an environment that it does not have, or of the wrong type: the pools' own messages about types
@@ -31,7 +31,7 @@ def check_options(
     """
     for option, value in options.items():
         if option not in usual:
-            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*usual, *ours})}")
+            raise ConfigError(f"unknown option {option!r} for {id}{nearest(option, {*usual, *adapter_options})}")
         default = usual[option]
         allowed: Any = (int, float) if type(default) is float else type(default)
         if isinstance(default, bool | int | float | str) and (

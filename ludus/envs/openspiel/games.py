@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, observer
-from ludus.envs.tree.walk import display_name, import_games, module_of, split
+from ludus.envs.tree.walk import display_name, import_games, split, user_module
 
 __all__ = ["check_playable", "describe", "load_game", "names", "replay"]
 
@@ -95,7 +95,7 @@ def _unknown(name: str, module: str) -> UnknownName:
     return UnknownName("OpenSpiel game", name, known, hint=hint)
 
 
-def id_of(game: Any) -> str:
+def game_id(game: Any) -> str:
     """Return the id by which every process makes an equal game. game: a `pyspiel.Game`. Raises ConfigError where there is none: it was
     made in memory, or its class is the script's own."""
     id = _PREFIX + display_name(game)
@@ -128,7 +128,7 @@ def registered_here(id: str) -> str:
             game = pyspiel.load_game(text)
     except Exception:  # noqa: BLE001  what is wrong with it is said where it is made
         return id
-    module = module_of(game)
+    module = user_module(game)
     return f"{_PREFIX}{module}:{text}" if module else id
 
 

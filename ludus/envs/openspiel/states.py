@@ -35,11 +35,11 @@ def observer(game: Any, observation: str) -> Tensor:
     kind = game.get_type()
     offered = [
         name
-        for name, there in (
+        for name, provided in (
             ("information_state", kind.provides_information_state_tensor),
             ("observation", kind.provides_observation_tensor),
         )
-        if there
+        if provided
     ]
     chosen = offered[0] if observation == "auto" and offered else observation
     if chosen not in offered:
@@ -166,8 +166,8 @@ class OpenSpielGame:
         return self._root(chance)
 
     def moves_before(self, chance: ChanceStream) -> int:
-        """Return how many of `moves_of` a state belong to the opening of the present episode."""
-        return len(moves_of(self.new_state(ChanceStream(chance.seed, chance.episode)))) if self._openings else 0
+        """Return how many of `player_moves` a state belong to the opening of the present episode."""
+        return len(player_moves(self.new_state(ChanceStream(chance.seed, chance.episode)))) if self._openings else 0
 
     def _move_at_random(self, state: Any, draws: Iterator[float]) -> None:
         simultaneous = state.is_simultaneous_node()
@@ -192,7 +192,7 @@ class OpenSpielGame:
         return [mover] if mover >= 0 else [p for p in range(self.players) if state.legal_actions(p)]
 
 
-def moves_of(state: Any) -> list[int]:
+def player_moves(state: Any) -> list[int]:
     """Return the players' moves so far; of a simultaneous node one for each player, INVALID_ACTION of those who were not to move."""
     return [move.action for move in state.full_history() if move.player >= 0]
 
@@ -209,7 +209,8 @@ class Resumed:
 
 
 def resume(game: OpenSpielGame, chance: ChanceStream, moves: list[int]) -> Resumed:
-    """Play the moves, in the form of `moves_of`, with chance events from `chance`. Raises IndexError or SpielError if they do not fit."""
+    """Play the moves, in the form of `player_moves`, with chance events from `chance`. Raises IndexError or SpielError if they do not
+    fit."""
     state = game.new_state(chance)
     opened, base, length = [False] * game.players, [0.0] * game.players, 0
     at = 0

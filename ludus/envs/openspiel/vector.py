@@ -19,7 +19,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
-from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, moves_of, observer, resume
+from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, observer, player_moves, resume
 from ludus.envs.publisher import TERMINATED, Publisher
 from ludus.envs.tree.walk import display_name, load
 
@@ -219,7 +219,7 @@ class OpenSpielVectorEnv:
             "quota": self._pub.quota.tolist(),
             "idle": self._pub.idle.tolist(),
             "games": [
-                [str(k.seed), k.episode, moves_of(s)[self._game.moves_before(k) :]]
+                [str(k.seed), k.episode, player_moves(s)[self._game.moves_before(k) :]]
                 for k, s in zip(self._chance, self._states, strict=True)
             ],
             "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
@@ -274,7 +274,7 @@ class OpenSpielVectorEnv:
         """Return the episode of one environment so far, or all of it if the environment is idle, as text; see `games.replay`."""
         state = self._state(environment)
         chance = self._chance[environment]
-        return replay(self._loaded, moves_of(state), seed=chance.seed, episode=chance.episode)
+        return replay(self._loaded, player_moves(state), seed=chance.seed, episode=chance.episode)
 
     def close(self) -> None:
         """Forget all states."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, EnvSpec, Timestep
 from ludus.envs.base import SupportsRender, VectorEnv
-from ludus.envs.game_facts import difference, players_of
+from ludus.envs.game_facts import difference, player_facts
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows
 
 RowCounts: TypeAlias = tuple[int, bool, int, bool]
@@ -80,11 +80,13 @@ class EnvironmentWorker:
     def _agree(self, spec: EnvSpec) -> None:
         """List the agents as `spec` does: names may come in another order in each process, as those of a set do."""
         assert self._make is not None
-        names, own = ([agent.name for agent in each.agents] for each in (spec, self._get_env().spec))
+        names, own = ([agent.name for agent in described.agents] for described in (spec, self._get_env().spec))
         if names != own and sorted(names) == sorted(own):
             self.close()
             self._make = partial(self._make, agent_order=names)
-        if wrong := difference(players_of(spec), players_of(self._get_env().spec), "the first subprocess", bounds=True):
+        if wrong := difference(
+            player_facts(spec), player_facts(self._get_env().spec), "the first subprocess", bounds=True
+        ):
             raise EnvError(
                 f"{spec.id} is another game in this subprocess than in the first one: {wrong} It has to be the same whenever it is made."
             )

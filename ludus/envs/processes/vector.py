@@ -285,14 +285,14 @@ class RowConcatenator:
     ) -> tuple[_Pieces, NDArray[np.bool_] | None]:
         """Return where the rows are, and the masks if a subprocess has some: everything is legal in the rows of those without."""
         pieces = []
-        some = mask is not None and any(masked for _, masked in rows)
+        with_masks = mask is not None and any(masked for _, masked in rows)
         for share, (n, masked) in zip(self._shares, rows, strict=True):
             if n:
                 base = share.first * views.agents
                 pieces.append(slice(base, base + n))
-                if some and not masked and mask is not None:
+                if with_masks and not masked and mask is not None:
                     mask[base : base + n] = True
-        return pieces, mask if some else None
+        return pieces, mask if with_masks else None
 
 
 def _copied(column: Array, pieces: _Pieces) -> Array:
@@ -369,9 +369,9 @@ class SubprocessVectorEnv:
 
     def _probe(self) -> VectorEnv:
         """Return a vector like those of the subprocesses, closed."""
-        here = self._make(num_envs=1)
-        here.close()
-        return here
+        probe = self._make(num_envs=1)
+        probe.close()
+        return probe
 
     def seed_and_episode(self, environment: int) -> tuple[int, int]:
         """Return (seed, number): the present episode of an environment is this episode of an undisturbed one with this seed."""
@@ -590,11 +590,13 @@ class SubprocessVectorEnv:
     def _error(self, share: Share, fault: Fault) -> EnvError | ConfigError:
         record, at = self._record, slice(share.first, share.first + share.count)
         facts = {"seeds": record.seeds[at], "episodes": (record.episode - record.began)[at], "steps": record.length[at]}
-        where = ", ".join(f"{what} {_some(those)}" for what, those in facts.items())
+        where = ", ".join(f"{what} {_some(values)}" for what, values in facts.items())
         after = f" (after {self.restarts} restarts)" if self.restarts else ""
         error = as_error(f"{self.spec.id}{after}, {share} of {self.num_envs}, {where}", share, fault)
         if share.count > _NAMED:
-            error.add_note("Of all of them: " + ", ".join(f"{what} {those.tolist()}" for what, those in facts.items()))
+            error.add_note(
+                "Of all of them: " + ", ".join(f"{what} {values.tolist()}" for what, values in facts.items())
+            )
         return error
 
 

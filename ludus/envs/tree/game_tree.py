@@ -10,6 +10,7 @@ the root of the game is mixing their plans.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError, PolicyError
 from ludus.core.packages import require
 from ludus.core.types import AgentSpec, Enumeration, EnvSpec, Exploitability
-from ludus.envs.game_facts import contents_of
+from ludus.envs.game_facts import file_digests
 from ludus.envs.tree import sweeps
 from ludus.envs.tree.sweeps import Contraction, expand, plan_contraction
 from ludus.envs.tree.tree_arrays import Arrays, Nodes, build
@@ -125,8 +126,8 @@ def _mirror(enumeration: Enumeration, arrays: Arrays, swap: list[int], x: int, y
     if arrays.so_far is not None and not np.array_equal(arrays.so_far[x], arrays.so_far[y][swap]):
         return None
     if kind == TERMINAL:
-        here, there = arrays.returns[nodes.terminal[x]], arrays.returns[nodes.terminal[y]]
-        return [] if np.array_equal(here, there[swap]) else None
+        returns_x, returns_y = arrays.returns[nodes.terminal[x]], arrays.returns[nodes.terminal[y]]
+        return [] if np.array_equal(returns_x, returns_y[swap]) else None
     if kind == CHANCE:
         children, mirror_children = _children(nodes, x), _children(nodes, y)
         same = np.array_equal(nodes.cumulative[children], nodes.cumulative[mirror_children])
@@ -142,20 +143,20 @@ def _mirror_block(
     for chain in chains:
         while len(chain) < nodes.width[x]:
             chain.append(int(nodes.child[chain[-1]]))
-    here, there = ({int(nodes.player[n]): n for n in chain} for chain in chains)
-    if {swap[p] for p in here} != set(there):
+    nodes_x, nodes_y = ({int(nodes.player[n]): n for n in chain} for chain in chains)
+    if {swap[p] for p in nodes_x} != set(nodes_y):
         return None
-    for p, node in here.items():
+    for p, node in nodes_x.items():
         local_id, mirror_id = (
             nodes.info[node] - enumeration.offset[p],
-            nodes.info[there[swap[p]]] - enumeration.offset[swap[p]],
+            nodes.info[nodes_y[swap[p]]] - enumeration.offset[swap[p]],
         )
         if local_id != mirror_id:
             return None
     pairs = []
     for moves in itertools.product(*(range(nodes.degree[n]) for n in chains[0])):
-        by_player = {swap[p]: move for p, move in zip(here, moves, strict=True)}
-        pairs.append((_after(nodes, x, moves), _after(nodes, y, tuple(by_player[q] for q in there))))
+        by_player = {swap[p]: move for p, move in zip(nodes_x, moves, strict=True)}
+        pairs.append((_after(nodes, x, moves), _after(nodes, y, tuple(by_player[q] for q in nodes_y))))
     return pairs
 
 
@@ -197,7 +198,7 @@ def compile_tree(game: Any, *, node_limit: int = 1_000_000, observation: str = "
     if not isinstance(game, str):
         return _build(game, display_name(game), node_limit, observation)
     pyspiel = require("pyspiel", f"openspiel/{game}")
-    contents = tuple(contents_of(f"openspiel/{game}").items())
+    contents = tuple(file_digests(f"openspiel/{game}").items())
     try:
         loaded = load(game)
     except pyspiel.SpielError as error:
@@ -283,7 +284,7 @@ class GameTree:
         table: Table = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
         return table
 
-    def realisation(self, player: int, table: Table) -> Plan:
+    def realization(self, player: int, table: Table) -> Plan:
         """Convert a table to a plan.
 
         Args:
@@ -304,7 +305,7 @@ class GameTree:
                 f"a table of player {player} of {self.spec.id} has shape {table.shape}; expected {expected}."
             )
         plan = np.empty(form.count)
-        bad = int(sweeps.realise(form.parent, form.start, form.action, table, plan))
+        bad = int(sweeps.realize(form.parent, form.start, form.action, table, plan))
         if bad >= 0:
             key = self.enumeration.key[self.enumeration.offset[player] + bad]
             raise PolicyError(
@@ -313,7 +314,7 @@ class GameTree:
             )
         return plan
 
-    def behaviour(self, player: int, plan: Plan) -> Table:
+    def behavior(self, player: int, plan: Plan) -> Table:
         """Convert a plan to a table.
 
         Args:
@@ -327,6 +328,16 @@ class GameTree:
         table = np.zeros((len(form.parent), self.num_actions))
         sweeps.behave(form.start, form.action, self._plan(player, plan), table)
         return table
+
+    def realisation(self, player: int, table: Table) -> Plan:
+        """Return `realization`; a former name."""
+        warnings.warn("GameTree.realisation is called realization now.", DeprecationWarning, stacklevel=2)
+        return self.realization(player, table)
+
+    def behaviour(self, player: int, plan: Plan) -> Table:
+        """Return `behavior`; a former name."""
+        warnings.warn("GameTree.behaviour is called behavior now.", DeprecationWarning, stacklevel=2)
+        return self.behavior(player, plan)
 
     def _plan(self, player: int, plan: Plan | None) -> Plan:
         checked = np.ascontiguousarray([] if plan is None else plan, dtype=np.float64)
@@ -489,7 +500,7 @@ class GameTree:
         return Exploitability(gain=best - value, value=value)
 
 
-def tree_of(env: object) -> GameTree | None:
+def find_tree(env: object) -> GameTree | None:
     """Return the compiled tree of the game that a vector of environments plays; None where it has none."""
     tree = getattr(env, "tree", None)
     return tree if isinstance(tree, GameTree) else None

@@ -45,7 +45,7 @@ class Choices:
         return len(self.rows)
 
 
-def choices_of(tables: NDArray[np.float64]) -> Choices:
+def distinct_choices(tables: NDArray[np.float64]) -> Choices:
     """Return the distinct rows of K members' tables float64[K, I_p, A], at each information state in the order of the members."""
     tables = np.ascontiguousarray(tables, np.float64)
     new = np.zeros(tables.shape[:2], np.bool_)
@@ -102,7 +102,7 @@ class _RestrictedSolver:
         self._gradient = tuple(np.empty(form.count) for form in forms)
         self.iterations, self._actions = 0, tree.num_actions
         for p in range(2):
-            _realise(*self._forms[p], *self._choices[p], self._sigma[p], self._plan[p])
+            _realize(*self._forms[p], *self._choices[p], self._sigma[p], self._plan[p])
 
     def run(self, count: int) -> None:
         """Run `count` more iterations."""
@@ -190,7 +190,7 @@ def _learn(parent, start, action, first, rows, gradient, sigma, regret):  # type
 
 
 @kernel
-def _realise(parent, start, action, first, rows, sigma, plan):  # type: ignore[no-untyped-def]
+def _realize(parent, start, action, first, rows, sigma, plan):  # type: ignore[no-untyped-def]
     """Write the plan of playing sigma."""
     plan[0] = 1.0
     for i in range(len(parent)):
@@ -213,7 +213,7 @@ def _cfr_plus(forms, choices, sides, sigma, regret, plan, total, gradient, done,
             gradient[p].fill(0.0)
             gradient_two(own, other, weight, plan[1 - p], 1.0, gradient[p])
             _learn(parent, start, action, first, rows, gradient[p], sigma[p], regret[p])
-            _realise(parent, start, action, first, rows, sigma[p], plan[p])
+            _realize(parent, start, action, first, rows, sigma[p], plan[p])
             for s in range(len(plan[p])):
                 total[p][s] += (t + 1) * plan[p][s]
 

@@ -286,10 +286,10 @@ class TreeGames:
         mover = nodes.width > 0
         at = np.arange(count)
         for further in range(int(nodes.width.max())):
-            here = np.flatnonzero(mover & (nodes.width > further))
-            due[here, nodes.player[at[here]]] = True
-            ids[here, nodes.player[at[here]]] = nodes.info[at[here]]
-            at[here] = nodes.child[at[here]]
+            rows = np.flatnonzero(mover & (nodes.width > further))
+            due[rows, nodes.player[at[rows]]] = True
+            ids[rows, nodes.player[at[rows]]] = nodes.info[at[rows]]
+            at[rows] = nodes.child[at[rows]]
         return _Board(
             child=self._put(np.where(ends, np.arange(count), nodes.child), np.int32),
             width=self._put(np.where(ends, 1, nodes.degree), np.int32),

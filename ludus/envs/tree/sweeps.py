@@ -20,7 +20,7 @@ _TOLERANCE = 1e-5  # rows of float32 softmaxes pass, forgotten actions do not
 
 
 @kernel
-def realise(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
+def realize(parent, start, action, table, plan):  # type: ignore[no-untyped-def]
     """Write plan[s], the product of the player's own probabilities along s. Returns the first row that is no distribution, or -1."""
     plan[0] = 1.0
     for i in range(len(parent)):

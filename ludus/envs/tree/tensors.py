@@ -5,13 +5,14 @@
 Everything goes level by level: a player's information states by how many own decisions lead to them (von Stengel, "Efficient
 computation of behavior strategies", 1996). A level is array work for all policies together; only the
 number of levels, which the game fixes, is counted in Python. Nothing is read back from the device, so what the compiled sweeps refuse as
-no distribution is not found out here: check a table by `GameTree.realisation`, or make it by a softmax.
+no distribution is not found out here: check a table by `GameTree.realization`, or make it by a softmax.
 
 Sums over outcomes are taken segment by segment in one order, not by atomic adds: the same call on the same GPU is bitwise reproducible.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,7 +109,7 @@ class TreeTensors:
 
     # ---------------------------------------------------------------------------------- tables, plans, values
 
-    def realisation(self, player: int, tables: Tensor) -> Tensor:
+    def realization(self, player: int, tables: Tensor) -> Tensor:
         """Convert tables float64[B, I_p, A] to plans float64[B, S_p]. Raises PolicyError for tensors of another shape."""
         self._expect(player, tables, (self._states(player), self.tree.num_actions), "tables")
         side = self._sides[player]
@@ -118,6 +119,11 @@ class TreeTensors:
         for level, chance in zip(side.levels, torch.split(chances, list(side.sizes[1:])), strict=True):
             blocks.append(blocks[-1].index_select(0, level.above) * chance)
         return torch.cat(blocks).index_select(0, side.place).t()
+
+    def realisation(self, player: int, tables: Tensor) -> Tensor:
+        """Return `realization`; a former name."""
+        warnings.warn("TreeTensors.realisation is called realization now.", DeprecationWarning, stacklevel=2)
+        return self.realization(player, tables)
 
     def values(self, plans: Sequence[Tensor]) -> Tensor:
         """Compute the expected returns float64[B, P] of B profiles; plans[p] float64[B, S_p]."""
@@ -284,21 +290,21 @@ class TreeTensors:
         levels, level_states = [], []
         for k in range(1, int(depth.max()) + 1):
             level_sequences = np.flatnonzero(depth == k)
-            here = np.unique(state[level_sequences - 1])
-            here = here[np.argsort(local[form.parent[here]], kind="stable")]
-            width = np.diff(form.start)[here]
+            state_ids = np.unique(state[level_sequences - 1])
+            state_ids = state_ids[np.argsort(local[form.parent[state_ids]], kind="stable")]
+            width = np.diff(form.start)[state_ids]
             column = np.arange(width.max())
             legal = column < width[:, None]
-            sequence = np.where(legal, form.start[here][:, None] + column, 0)
+            sequence = np.where(legal, form.start[state_ids][:, None] + column, 0)
             levels.append(
                 _Level(
                     above=self._put(local[form.parent[state[level_sequences - 1]]]),
                     choices=self._put(np.where(legal, local[sequence], len(level_sequences))),
                     action=self._put(form.action[sequence]),
-                    under=self._segments(local[form.parent[here]], int((depth == k - 1).sum())),
+                    under=self._segments(local[form.parent[state_ids]], int((depth == k - 1).sum())),
                 )
             )
-            level_states.append(here)
+            level_states.append(state_ids)
         by = np.argsort(outcomes.sequence[player], kind="stable")
         return _Side(
             levels=tuple(levels),

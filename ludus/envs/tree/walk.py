@@ -70,7 +70,7 @@ def display_name(game: Any, loaded_by: str = "") -> str:
     module of the user's registers, with that: `my_module:python_game`. The text that it was loaded by, if that says more: OpenSpiel's
     own lacks the file of `nfg_game`, say, and what `restricted_nash_response` restricts."""
     module, text = split(loaded_by)
-    module = module or module_of(game)
+    module = module or user_module(game)
     name = str(game).removesuffix("()")
     if text:
         import pyspiel  # trees are made and used without OpenSpiel; a game of its needs it
@@ -88,7 +88,7 @@ def split(text: str) -> tuple[str, str]:
     return module, f"{name}{bracket}{rest}"
 
 
-def module_of(game: Any) -> str:
+def user_module(game: Any) -> str:
     """Return which module of the user's a game's class is from; "" of OpenSpiel's own, and of what no other process can import."""
     module = type(game).__module__
     if module.partition(".")[0] in ("pyspiel", "open_spiel", "__main__"):
@@ -361,9 +361,9 @@ def _observer(game: Any, observation: str) -> tuple[Any, int]:
         "one_hot": True,
     }
     if observation != "auto" and not offered.get(observation, False):
-        allowed = ", ".join(["auto", *(name for name, there in offered.items() if there)])
+        allowed = ", ".join(["auto", *(name for name, provided in offered.items() if provided)])
         raise EnvError(f"{display_name(game)} has no observation {observation!r}; choose one of: {allowed}.")
-    chosen = observation if observation != "auto" else next(name for name, there in offered.items() if there)
+    chosen = observation if observation != "auto" else next(name for name, provided in offered.items() if provided)
     if chosen == "information_state":
         return lambda state, player: state.information_state_tensor(player), game.information_state_tensor_size()
     if chosen == "observation":
