@@ -17,6 +17,13 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch or numpy
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
+CACHE = Path(__file__).parents[1] / "build" / "jax"
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(CACHE)
+)  # what JAX compiled is there for the next run, and for other processes
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
 if SET := os.environ.get("ATEN_CPU_CAPABILITY"):  # torch would take what it compiled for another instruction set
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}_{SET}")
 

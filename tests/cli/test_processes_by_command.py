@@ -74,7 +74,7 @@ def weights(run_dir: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run_dir)): file.read_bytes() for file in files}
 
 
-def test_stopped_killed_and_resumed(tmp_path: Path) -> None:
+def test_run_of_processes_is_stopped_killed_and_resumed(tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text(_SCENARIO)
     shm, run_dir = set(os.listdir("/dev/shm")), tmp_path / "runs" / "a"
     where = ["--runtime", "processes", "--workers", "2"]

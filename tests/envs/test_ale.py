@@ -37,7 +37,7 @@ def vector(name: str, n: int, **options: Any) -> VectorEnv:
         {"episodic_life": True, "threads": 2},
     ],
 )
-def test_contract(options: dict[str, Any]) -> None:
+def test_ale_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: vector("breakout", n, **options), num_envs=2, steps=12)
 
 

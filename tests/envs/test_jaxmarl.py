@@ -142,6 +142,10 @@ def test_time_is_up() -> None:
     assert timestep.ended[0].slot.tolist() == list(range(6))
 
 
+def long(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "options"),
@@ -149,14 +153,14 @@ def test_time_is_up() -> None:
         ("jaxmarl/MPE_simple_speaker_listener_v4", {"teams": "one"}),  # spaces that differ
         (TAG, SHORT_TAG),
         (BATTLE, SHORT_BATTLE),
-        ("jaxmarl/SMAX", {"scenario": "5m_vs_6m", "max_steps": 20}),  # sides that differ
+        long("jaxmarl/SMAX", {"scenario": "5m_vs_6m", "max_steps": 20}),  # sides that differ
         ("jaxmarl/overcooked", KITCHEN),
-        ("jaxmarl/hanabi", {"teams": "one"}),
-        ("jaxmarl/switch_riddle", {"teams": "one"}),
-        ("jaxmarl/coin_game", {}),
+        long("jaxmarl/hanabi", {"teams": "one"}),
+        long("jaxmarl/switch_riddle", {"teams": "one"}),
+        long("jaxmarl/coin_game", {}),
     ],
 )
-def test_contract(id: str, options: dict[str, Any]) -> None:
+def test_jaxmarl_environments_satisfy_vector_env_contract(id: str, options: dict[str, Any]) -> None:
     early = "hanabi" in id  # all are paid for what the first one does
     num_envs = 1 if id in ALONE else 2
     check_env(lambda n: made(id, n, **options), num_envs=num_envs, steps=32, team="split", early_rewards=early)
@@ -183,7 +187,7 @@ def test_steps_on_the_way_may_be_paid() -> None:
     assert (total[1] - total[0]) % 0.5 == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hanabis_agents_take_turns() -> None:
     env = made("jaxmarl/hanabi", num_envs=1, teams="one")
     timestep = env.reset(SEEDS[:1])

@@ -67,14 +67,19 @@ def test_refusals() -> None:
     assert "jumanji/Sokoban-v0" not in list_envs("jumanji")
 
 
+def long(*values: object) -> object:
+    """Compiled for five to ten seconds."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "options"),
     [
-        (WAREHOUSE, {"time_limit": 10, "generator": {"num_agents": 2}}),
+        long(WAREHOUSE, {"time_limit": 10, "generator": {"num_agents": 2}}),
         ("jumanji/Connector-v2", CONNECTOR),
-        ("jumanji/Cleaner-v0", {"time_limit": 10}),
-        (
+        long("jumanji/Cleaner-v0", {"time_limit": 10}),
+        long(
             "jumanji/MMST-v0",  # who is connected is not due any more
             {
                 "generator": {
@@ -88,10 +93,10 @@ def test_refusals() -> None:
         ),
         ("jumanji/TSP-v1", {}),  # the same only in a vector of the same size
         ("jumanji/JobShop-v0", {}),  # several numbers, with masks
-        ("jumanji/RubiksCube-partly-scrambled-v0", {}),  # and without
+        long("jumanji/RubiksCube-partly-scrambled-v0", {}),  # and without
     ],
 )
-def test_contract(id: str, options: dict[str, Any]) -> None:
+def test_jumanji_environments_satisfy_vector_env_contract(id: str, options: dict[str, Any]) -> None:
     num_envs = 1 if id.startswith(ALONE) else 2
     check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=num_envs, steps=30)
 

@@ -31,11 +31,12 @@ ID, E = "pgx/connect_four", 16
     [
         ("tic_tac_toe", {}),
         ("kuhn_poker", {}),
-        ("backgammon", {}),  # with chance; more than one point can be won
-        ("minatar-breakout", {"max_steps": 40}),  # one player
+        # With chance, more than one point can be won; and one player.
+        pytest.param("backgammon", {}, marks=pytest.mark.long),
+        pytest.param("minatar-breakout", {"max_steps": 40}, marks=pytest.mark.long),
     ],
 )
-def test_contract(id: str, options: dict[str, Any]) -> None:
+def test_pgx_games_satisfy_vector_env_contract(id: str, options: dict[str, Any]) -> None:
     num_envs = 1 if id in ("backgammon", "minatar-breakout") else 2  # compiling them for neighbours, too, takes long
     check_env(lambda n: make_env(f"pgx/{id}", num_envs=n, **options), num_envs=num_envs, steps=60)
 

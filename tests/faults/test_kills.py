@@ -33,7 +33,7 @@ SHOWN = {
     "last-node": "test_ray_cluster: what is said where nobody has room; a run that ends so is gone on with after raylet and gcs",
     "node-large": "test_weights: what is lost with a node is played again, equal to the bit; a run's, in async-node-large",
     "driver": "test_ray_drivers: killed, and ended by abort; a run goes on with Ray after raylet and gcs",
-    "driver-of-processes": "test_stopped_killed_and_resumed, by command",
+    "driver-of-processes": "test_run_of_processes_is_stopped_killed_and_resumed, by command",
 }
 """Victims that are left to the long form, and what shows the same."""
 WORDS = {

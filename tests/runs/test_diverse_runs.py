@@ -78,7 +78,10 @@ def test_a_weight_of_zero_changes_nothing_to_the_bit(game: str, how: str, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("game", "how"), [("kuhn", BEHAVIOURAL), ("leduc", RESPONSE), ("efficient", BEHAVIOURAL)])
+@pytest.mark.parametrize(
+    ("game", "how"),
+    [("kuhn", BEHAVIOURAL), ("leduc", RESPONSE), pytest.param("efficient", BEHAVIOURAL, marks=pytest.mark.long)],
+)
 def test_killed_and_resumed(game: str, how: str, tmp_path: Path) -> None:
     tools.Whole(tmp_path, how).check_kills(game, tmp_path, kills=1)
 

@@ -247,7 +247,7 @@ def test_killed_at_the_beginning_and_resumed(old: Path, tmp_path: Path) -> None:
         tools.assert_same_run(whole, run_dir)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_elsewhere_give_the_same_numbers(old: Path, tmp_path: Path) -> None:
     learns(tmp_path / "here", old, "runtime.shards=2")
     learns(tmp_path / "apart", old, "runtime=processes", "runtime.shards=2", "runtime.workers=2", "runtime.tasks=1")

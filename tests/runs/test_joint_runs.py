@@ -55,7 +55,7 @@ def test_elsewhere_the_same_numbers_come_out(whole: Path, tmp_path: Path) -> Non
     assert policies(tmp_path / "apart", "runtime.kind=processes", "runtime.workers=2") == tools.policies_of(whole)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_answers_whole_teams(whole: Path, tmp_path: Path) -> None:
     changes = ("runtime=processes", "runtime.workers=2", "runtime.inference.kind=server", "generations=1")
     assert len(policies(tmp_path / "served", *changes)) == 4

@@ -171,8 +171,8 @@ SLOW_DOWN = ["generations=3", "response.decisions=2000", "checkpoints.iterations
 KILLS = 2
 
 
-@pytest.mark.slow
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_run_killed_at_random_moments_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     rng = random.Random("kill dqn")
     (tmp_path / "mine.yaml").write_text(tools.SCENARIOS["dqn"])
     begun = time.monotonic()

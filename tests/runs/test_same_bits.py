@@ -85,7 +85,7 @@ def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_torch")
-@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 def test_a_cpu_has_the_same_bits_anyway(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for or not; and a run that is killed and resumed has them, too."""
     seen, real = [], torch.autograd.backward
@@ -104,7 +104,7 @@ def test_a_cpu_has_the_same_bits_anyway(name: str, tmp_path: Path, monkeypatch: 
     assert tools.policies_of(run_dir) == policies[0]
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 def test_a_run_goes_on_by_the_other_road_within_a_tolerance(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -166,7 +166,7 @@ def test_every_schedule_has_them_among_its_members(kind: str, tmp_path: Path, mo
     assert result.stopped_by == "the schedule is complete"
 
 
-@pytest.mark.parametrize("kind", ["psro", pytest.param("league", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["psro", pytest.param("league", marks=pytest.mark.long)])
 def test_a_resumed_run_is_equal_to_the_bit(kind: str, tmp_path: Path) -> None:
     """Learners whose episodes go on from request to request, stopped within a response."""
     carried = ["algorithm.batch_unit=decisions", "response={decisions: 150}"]

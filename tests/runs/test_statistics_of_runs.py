@@ -95,7 +95,7 @@ def test_a_resumed_run_has_the_same_to_the_bit(whole: Result, tmp_path: Path) ->
     assert same_log(log(tmp_path / "cut"), log(whole.run_dir))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_subprocesses_bring_the_same(whole: Result, tmp_path: Path) -> None:
     assert same_log(log(play(tmp_path / "apart", "env.workers=2").run_dir), log(whole.run_dir))
 
