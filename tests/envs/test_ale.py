@@ -31,9 +31,9 @@ def vector(name: str, n: int, **options: Any) -> VectorEnv:
     "options",
     [
         {},
-        {"batch_size": 1},
-        {"grayscale": False, "stack_num": 1},
-        {"continuous": True},
+        pytest.param({"batch_size": 1}, marks=pytest.mark.long),
+        pytest.param({"grayscale": False, "stack_num": 1}, marks=pytest.mark.long),
+        pytest.param({"continuous": True}, marks=pytest.mark.long),
         {"episodic_life": True, "threads": 2},
     ],
 )

@@ -52,7 +52,12 @@ def test_asynchronous_contract(batch_size: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("Pong-v5", {}), ("Pong-v5", {"batch_size": 2}), ("Ant-v5", {"threads": 2}), ("MiniGrid-Empty-5x5-v0", {})],
+    [
+        ("Pong-v5", {}),
+        pytest.param("Pong-v5", {"batch_size": 2}, marks=pytest.mark.long),
+        ("Ant-v5", {"threads": 2}),
+        ("MiniGrid-Empty-5x5-v0", {}),
+    ],
 )
 def test_contract_of_heavy_ones(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: vector(name, n, **{k: min(v, n) for k, v in options.items()}), num_envs=3, steps=12)

@@ -297,7 +297,7 @@ def test_a_match_turned_twice_is_itself() -> None:
 
 
 @slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=long)])
 def test_a_lost_engine_ends_its_episode_and_not_the_run(number: signal.Signals) -> None:
     """Killed, and hung. The other subprocess's match goes on."""
     env = make_env("football/5_vs_5", num_envs=2, workers=2, deadline=5.0, restarts=1, duration=60)
@@ -318,7 +318,7 @@ def test_a_lost_engine_ends_its_episode_and_not_the_run(number: signal.Signals) 
     env.close()
 
 
-@slow
+@long
 def test_an_engine_that_has_played_much_plays_as_a_new_one() -> None:
     """Forty matches, of which some have two engines by turns; then the same match as in a process that has played none."""
     first = played_alone(11)
@@ -345,7 +345,7 @@ def played_alone(seed: int) -> str:
     return digest.hexdigest()
 
 
-@slow
+@long
 def test_memory_does_not_grow() -> None:
     """300 matches and 3,300 steps, after 100 matches."""
     env = make_env("football/5_vs_5", num_envs=1, sides="both", duration=10)

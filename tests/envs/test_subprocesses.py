@@ -35,8 +35,8 @@ def shared() -> Iterator[SubprocessVectorEnv]:
 
 
 @Slow
-@pytest.mark.parametrize("make", [games.teams, games.turns])
-def test_contract(make: Callable[[int], VectorEnv], made: Made) -> None:
+@pytest.mark.parametrize("make", [games.teams, pytest.param(games.turns, marks=pytest.mark.long)])
+def test_vector_in_subprocesses_satisfies_vector_env_contract(make: Callable[[int], VectorEnv], made: Made) -> None:
     check_env(lambda n: made(make, n, workers=min(n, 2)), num_envs=3, steps=40, team="split", early_rewards=True)
 
 

@@ -148,8 +148,8 @@ def test_a_seed_decides_the_games() -> None:
 # ---------------------------------------------------------------------------------------------- one kernel
 
 
-@pytest.mark.slow
-def test_what_is_fused_is_the_same() -> None:
+@pytest.mark.long
+def test_fused_steps_equal_single_operations() -> None:
     if missing := missing_compiler("cpu"):
         pytest.skip(missing)
     tree = compile_tree("kuhn_poker")

@@ -305,9 +305,16 @@ ENDS = {
     "tic-tac-toe": (1e-6, 40),
 }
 """The NashConv that a preset stops at, and generations at most."""
-LONG = {"leduc-xdo", "leduc-exact", "tic-tac-toe"}
-ELSEWHERE = {"football-5v5", "football-5v5-script", "pong-vmpo"}
-"""Seconds each: those of football are run by test_football_roads; of the last, the game by `pong` and the algorithm by `cartpole-vmpo`."""
+MARKS = {"leduc-xdo": pytest.mark.slow, "leduc-exact": pytest.mark.slow, "tic-tac-toe": pytest.mark.long}
+"""Of those that take longest to their ends."""
+ELSEWHERE = {
+    *("football-5v5", "football-5v5-script"),  # by test_football_roads
+    "football-5v5-league",  # the game there, too; the schedule by `leduc-league`
+    "pong-vmpo",  # by `pong` and `cartpole-vmpo`
+    "cartpole-muzero",  # by `cartpole` and `tic-tac-toe-muzero`
+    *("smax-2s3z", "smax-2s3z-qmix"),  # by `smax-3m` and `smax-3m-qmix`
+}
+"""Whose game and algorithm other slow tests run. They take five to ten seconds each."""
 
 
 def train(name: str, folder: Path, *changes: str) -> Result:
@@ -366,7 +373,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
     return cache(lambda name: train(name, tmp_path_factory.mktemp(name) / "run"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in ENDS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in ENDS])
 def test_to_the_end(name: str, ended: Callable[[str], Result]) -> None:
     result, (most, generations) = ended(name), ENDS[name]
     assert result.nash_conv[-1] <= most
