@@ -44,7 +44,13 @@ def test_a_team_learns_what_only_the_state_tells(share, episodes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, {"share_weights": False, "memory": "gru", "memory_size": 8}], ids=["shared", "separate"]
+    "options",
+    [
+        pytest.param({}, id="shared"),
+        pytest.param(
+            {"share_weights": False, "memory": "gru", "memory_size": 8}, id="separate", marks=pytest.mark.long
+        ),
+    ],
 )
 def test_a_team_answers_a_population_of_teams(options, tmp_path):
     """One population plays both seats of `Coins`: a team that repeats its coins wins by 2 against one that guesses, and two are even."""

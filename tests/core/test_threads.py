@@ -55,7 +55,7 @@ def printed(program: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_products_of_compiled_code_use_one_thread_and_torch_its_own(threads: int) -> None:
     inside, libraries, after = printed(LIMITED.replace("THREADS", str(threads)))
     assert (inside, after) == (threads, 3)

@@ -195,7 +195,7 @@ _ALL = (  # of PettingZoo 1.27; more, or others, are to be looked at
 )
 ALL = _ALL.split()
 ATARI = [id.removeprefix("atari/") for id in ALL if id.startswith("atari/")]
-CHECKED_ATARI = {"pong_v3", "warlords_v3"}
+CHECKED_ATARI = {"pong_v3"}
 
 
 def test_what_there_is() -> None:

@@ -169,7 +169,7 @@ def test_ctrl_c_stops_a_run_cleanly(tmp_path: Path) -> None:
 
 
 @Slow
-@pytest.mark.parametrize("slow", ["reset", "step"])
+@pytest.mark.parametrize("slow", [pytest.param("reset", marks=pytest.mark.long), "step"])
 def test_a_second_ctrl_c_ends_a_run_that_hangs(slow: str, tmp_path: Path) -> None:
     program, pids = at_work(training(slow, 1000), tmp_path)
     os.killpg(program.pid, signal.SIGINT)

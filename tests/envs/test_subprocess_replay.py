@@ -158,6 +158,7 @@ def test_in_the_reset_within_a_step_the_episode_that_ended_unheard_is_cut(tmp_pa
     assert run(deaths, restarts=5) == ([[], [], [], [], [1]], 3)
 
 
+@pytest.mark.long
 def test_several_at_once(tmp_path: Path) -> None:
     cut, restarts = run(games.Deaths(str(tmp_path), at=tuple((seed(e, 0), 1) for e in range(ENVS))), restarts=5)
     assert (cut, restarts) == ([[0]] * 5, 3)
@@ -176,7 +177,7 @@ def test_while_it_writes(column: tuple[str, str], tmp_path: Path) -> None:
     assert [len(numbers) for numbers in cut] == [1] * ENVS
 
 
-@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("read", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_after_it_answered(read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the answer is read, or after that: it counts, and the next step is the one that is lost."""
     env = SubprocessVectorEnv(
