@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,3 +88,10 @@ def opened(browser: Any, server: Server, to: str = "#/", **options: Any) -> Iter
 def run_ids(page: Any) -> dict[str, str]:
     """Name -> id of the runs that the server shows."""
     return {run["name"]: run["id"] for run in page.evaluate("fetch('api/runs').then(r => r.json())")["runs"]}
+
+
+def remove_run(folder: Path) -> None:
+    """Remove a run that a server reads. SQLite creates files next to a database that it reads, even while they are deleted."""
+    aside = folder.parent.with_name(f"removed-{folder.name}")
+    folder.rename(aside)
+    shutil.rmtree(aside)

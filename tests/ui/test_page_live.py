@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 import synthetic_run as synthetic
-from page_tools import Server, opened, run_ids
+from page_tools import Server, opened, remove_run, run_ids
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +48,7 @@ def test_a_run_appears_grows_and_ends_while_the_page_is_open(browser: Any, root:
         page.wait_for_selector("main >> text=finished", timeout=20_000)
         other.wait_for_selector("tr:has-text('grows') >> text=finished")
         assert page.messages == other.messages == []
-    shutil.rmtree(root / "grows")
+    remove_run(root / "grows")
 
 
 def test_a_server_that_many_ask_is_asked_again(browser: Any, server: Server) -> None:
@@ -81,7 +80,7 @@ def test_a_server_that_dies_and_comes_back(browser: Any, root: Path, tmp_path: P
         page.wait_for_selector("text=later", timeout=60_000)
         page.wait_for_selector("text=does not answer", state="hidden", timeout=30_000)
         assert all("Failed to load resource" in message for message in page.messages)  # the browser's own word for it
-    shutil.rmtree(root / "later")
+    remove_run(root / "later")
 
 
 def test_a_run_that_is_deleted_under_the_page(browser: Any, root: Path, server: Server) -> None:
@@ -89,7 +88,7 @@ def test_a_run_that_is_deleted_under_the_page(browser: Any, root: Path, server: 
     with opened(browser, server) as page:
         page.get_by_role("link", name="doomed").click(timeout=30_000)
         page.wait_for_selector("h1:has-text('doomed')")
-        shutil.rmtree(root / "doomed")
+        remove_run(root / "doomed")
         page.wait_for_selector("text=/is gone|not there any more|was removed|no run/i", timeout=30_000)
         page.get_by_role("link", name="Runs").first.click()
         page.wait_for_selector("text=two")
