@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ludus.core.errors import RunError
+from ludus.metagame.analysis.clusters import Clusters, cluster_rows
 from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
 from ludus.storage.payoff_log import PayoffLog
@@ -24,6 +25,8 @@ PARTS = ("policies", "matches", "payoffs", "generations")
 """Of a `Position`, what a meta-game is made of."""
 CONFIDENCE = 0.95
 """Of each interval by itself, at all times at once."""
+ALIKE = 0.01
+"""Distance, as a share of the payoffs' range, within which policies are alike, however clear the clusters are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,3 +212,25 @@ def _different(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArra
         code = back.astype(np.int64)
     _, first, back = np.unique(code, return_index=True, return_inverse=True)
     return first, back
+
+
+def payoff_rows(game: MetaGame, population: int) -> Floats:
+    """float64[n, m]: what each policy of a population earns, for each player that draws from it, against each policy of each other player,
+    where those who are left mix by the last meta-strategies. NaN where that is unknown."""
+    blocks = []
+    for own in game.players_of(population):
+        for other in (player for player in range(game.players) if player != own):
+            block = game.expected(game.mean[own], *sorted((own, other)))
+            blocks.append(block if own < other else block.T)
+        if game.players == 1:
+            blocks.append(game.mean[own][:, None])
+        if game.symmetric:
+            break  # the other seat says the same, up to luck
+    return np.concatenate(blocks, axis=1)
+
+
+def clusters_of(game: MetaGame, population: int) -> Clusters:
+    """Of a population, by how far apart what they earn is."""
+    rows = payoff_rows(game, population)
+    known = rows[np.isfinite(rows)]
+    return cluster_rows(rows, alike=ALIKE * float(np.ptp(known)) if len(known) else 0.0)

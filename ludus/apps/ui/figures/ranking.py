@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin
-from ludus.apps.ui.figures.clusters import Clusters, clusters_of, payoff_rows
-from ludus.apps.ui.figures.meta_game import PARTS, Floats, MetaGame, meta_game
+from ludus.apps.ui.figures.meta_game import PARTS, Floats, MetaGame, clusters_of, meta_game, payoff_rows
 from ludus.core.errors import DataError
+from ludus.metagame.analysis.clusters import Clusters
+from ludus.metagame.analysis.diversity import effective_diversity, effective_number, expected_cardinality
 from ludus.metagame.population.base import Lineage
 from ludus.metagame.population.ratings.base import RatingTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
@@ -196,15 +197,9 @@ def diversity(reader: Reader, **query: str) -> Diversity:
     )
 
 
-def effective_number(marginal: Floats) -> float:
-    """exp of the entropy of probabilities float64[n] (Hill 1973, order 1): n for n equal ones, 1 for a single one."""
-    kept = marginal[marginal > 0]
-    return float(np.exp(-(kept * np.log(kept)).sum()))
-
-
 def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
     marginal = np.mean([game.marginals[p] for p in game.players_of(population)], axis=0)
-    some = bool(marginal.any())
+    some, defined = bool(marginal.any()), game.symmetric and game.info.zero_sum
     rows = payoff_rows(game, population) if len(marginal) else np.empty((0, 0))
     return PopulationDiversity(
         population=population,
@@ -212,40 +207,9 @@ def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
         effective=finite(effective_number(marginal)) if some else None,
         support=int(np.count_nonzero(marginal)),
         clusters=clusters(game, population).count,
-        effective_diversity=finite(effective_diversity(game, marginal)) if some else None,
+        effective_diversity=finite(effective_diversity(game.mean, marginal)) if some and defined else None,
         expected_cardinality=finite(expected_cardinality(rows)),
     )
-
-
-def effective_diversity(game: MetaGame, marginal: Floats) -> float:
-    """See `PopulationDiversity`; NaN where it is not defined, or where payoffs are missing that matter."""
-    if not (game.symmetric and game.info.zero_sum):
-        return float("nan")
-    played = np.flatnonzero(marginal)
-    payoff = antisymmetric(game)[np.ix_(played, played)]
-    known = game.mean[np.isfinite(game.mean)]
-    half = float(np.ptp(known)) / 2 if len(known) else 0.0
-    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half else 0.0
-
-
-def antisymmetric(game: MetaGame) -> Floats:
-    """float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met."""
-    own = (game.mean[0] + game.mean[1].T) / 2
-    return np.asarray((own - own.T) / 2)
-
-
-def expected_cardinality(rows: Floats) -> float:
-    """tr(I - (L + I)^-1), L = M M' of the payoff rows M float64[n, m], each row scaled to length 1; what is not known counts as 0, the
-    mean of its column having been taken away."""
-    if not rows.size:
-        return float("nan")
-    known = np.isfinite(rows)
-    middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    centred = np.where(known, rows - middle, 0.0)
-    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
-    values = np.linalg.eigvalsh(unit @ unit.T)
-    return float((values.clip(0) / (values.clip(0) + 1.0)).sum())
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,27 +8,31 @@ stay in are the sinks: strongly connected components that no edge leaves.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial.distance import squareform
 
 from ludus.apps.ui.figures.base import Number, finite, require_known
-from ludus.apps.ui.figures.clusters import distances, payoff_rows
 from ludus.apps.ui.figures.embedding import placed
-from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
-from ludus.core.errors import SolverError
-from ludus.core.ties import TIE
+from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game, payoff_rows
+from ludus.metagame.analysis.clusters import group_rows
+from ludus.metagame.analysis.response_graph import (
+    Components,
+    Places,
+    alpha_rank_masses,
+    better_replies,
+    dominance,
+    gains_between,
+    mean_between_groups,
+    shortest_cycle,
+    single_population_gains,
+    strong_components,
+    tie_within,
+)
 from ludus.metagame.solvers.normal_form import pooled_seats
 from ludus.storage.reader import Reader
-
-Places = NDArray[np.int64]
 
 MAX_PROFILES = 100_000
 """That are looked at one by one."""
@@ -38,10 +42,6 @@ MAX_EDGES = 5000
 MAX_COMPONENTS = 100
 MAX_MEMBERS = 24
 """Names of a node."""
-MAX_STATES = 2000
-"""Of a Markov chain whose stationary distribution is asked for: about a second."""
-LONGEST = 8
-"""Edges of a cycle that is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,108 +123,6 @@ def _responses(game: MetaGame) -> Responses:
 # Graphs.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Connected:
-    """label: int64[n] component of each vertex. sink: bool[components], that no edge leaves."""
-
-    label: Places
-    sink: NDArray[np.bool_]
-
-    @property
-    def size(self) -> Places:
-        """int64[components]"""
-        return np.bincount(self.label, minlength=len(self.sink)).astype(np.int64)
-
-
-def connected(source: Places, target: Places, n: int) -> Connected:
-    """Strongly connected components of n vertices."""
-    graph = coo_array((np.ones(len(source), np.bool_), (source, target)), shape=(n, n)).tocsr()
-    count, label = connected_components(graph, directed=True, connection="strong")
-    sink = np.ones(count, np.bool_)
-    sink[label[source[label[source] != label[target]]]] = False
-    return Connected(label.astype(np.int64), sink)
-
-
-def better_replies(mean: Floats, tie: float) -> tuple[Places, Places]:
-    """source, target int64[E] over the profiles of mean float64[P, n_0, …] in C order: few edges by which just those are reached that all
-    weakly better replies reach. Payoffs of a player's replies to one and the same are in an order, so an edge from each to the next better
-    one is enough, and one back between equals. Unknown ones (NaN) have no edges."""
-    index = np.arange(mean[0].size).reshape(mean.shape[1:])
-    sources, targets = [], []
-    for player, table in enumerate(mean):
-        payoff = np.moveaxis(table, player, 0).reshape(table.shape[player], -1)
-        state = np.moveaxis(index, player, 0).reshape(payoff.shape)
-        order = np.argsort(payoff, axis=0, kind="stable")
-        payoff, state = np.take_along_axis(payoff, order, 0), np.take_along_axis(state, order, 0)
-        step = np.diff(payoff, axis=0)
-        known = ~np.isnan(step)
-        equal = known & (step <= tie)
-        lower, upper = state[:-1], state[1:]
-        sources += [lower[known], upper[equal]]
-        targets += [upper[known], lower[equal]]
-    return np.concatenate(sources), np.concatenate(targets)
-
-
-def gains_between(places: Places, payoff: Floats) -> Floats:
-    """float64[k, k]: what the one player gains in which profiles differ by going from one to the other; NaN where they differ in several.
-    places: int64[k, P] profiles. payoff: float64[k, P] what each player earns in them."""
-    differ = places[:, None, :] != places[None, :, :]
-    gain = payoff[None, :, :] - payoff[:, None, :]
-    return np.where(differ.sum(axis=2) == 1, np.where(differ, gain, 0.0).sum(axis=2), np.nan)
-
-
-def shortest_cycle(adjacent: NDArray[np.bool_]) -> list[int]:
-    """Vertices of a shortest cycle of at most `LONGEST` edges; empty if there is none. adjacent: bool[n, n], from row to column."""
-    if not adjacent.any():
-        return []
-    step = adjacent.astype(np.float32)
-    reached = step
-    for _ in range(2, LONGEST + 1):
-        reached = ((reached @ step) > 0).astype(np.float32)
-        closed = np.flatnonzero(reached.diagonal())
-        if len(closed):
-            return _around(adjacent, int(closed[0]))
-    return []
-
-
-def _around(adjacent: NDArray[np.bool_], start: int) -> list[int]:
-    """A shortest way from a vertex back to it."""
-    before = {start: start}
-    waiting = deque([start])
-    while waiting:
-        at = waiting.popleft()
-        if adjacent[at, start]:
-            way = [at]
-            while way[-1] != start:
-                way.append(before[way[-1]])
-            return way[::-1]
-        for found in np.flatnonzero(adjacent[at]).tolist():
-            if found not in before:
-                before[found] = at
-                waiting.append(found)
-    return []
-
-
-def masses(gain: Floats, tie: float) -> Floats | None:
-    """float64[n]: the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take over half
-    the time), over the vertices between which gain float64[n, n] is known. None where it is too large, or floating point cannot tell."""
-    from ludus.metagame.solvers.alpha_rank import SMALL, response, stationary  # compiles when it is imported
-
-    if len(gain) > MAX_STATES:
-        return None
-    known = np.isfinite(gain)
-    np.fill_diagonal(known, False)
-    source, target = np.nonzero(known)
-    for epsilon in (0.0, SMALL):  # several sinks: the limit of small noise decides between them
-        try:
-            found = stationary(source, target, response(gain[known], epsilon, tie=tie), len(gain))
-        except SolverError:
-            return None
-        if found is not None:
-            return found
-    return None
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # From a meta-game to a graph that can be shown.
 
@@ -248,7 +146,7 @@ class Vertices:
     at: Floats
     gain: Floats
     component: Places
-    whole: Connected
+    whole: Components
     mass: Floats | None
     tie: float
     cut: str
@@ -304,28 +202,14 @@ def _edges(gain: Floats, pays: NDArray[np.bool_], components: Sequence[Component
     return [(a, b, float(f"{v:.4g}")) for a, b, v in zip(source.tolist(), target.tolist(), value.tolist(), strict=True)]
 
 
-def _tie(mean: Floats) -> float:
-    known = mean[np.isfinite(mean)]
-    return TIE * float(np.ptp(known)) if len(known) else 0.0
-
-
 def _of_policies(game: MetaGame) -> Shown:
-    gain = single_population_gains(game)
+    gain = single_population_gains(game.mean)
     names = game.names(0)
-    at = placed(game, 0).at
+    at = placed(game, 0)
     missing = int(np.isnan(gain).sum() - len(gain)) // 2
     pairs = "pairs of policies have" if missing > 1 else "pair of policies has"
     cut = f"{missing:,} {pairs} not met: no edge joins them." if missing else ""
-    return _symmetric(gain, names, [[name] for name in names], [1] * len(names), at, _tie(game.mean), cut)
-
-
-def single_population_gains(game: MetaGame) -> Floats:
-    """float64[n, n]: by how much the column's policy earns more than the row's when they meet; NaN on the diagonal, and where they have
-    not."""
-    own = (game.mean[0] + game.mean[1].T) / 2
-    gain = np.asarray(own.T - own)
-    np.fill_diagonal(gain, np.nan)
-    return gain
+    return _symmetric(gain, names, [[name] for name in names], [1] * len(names), at, tie_within(game.mean), cut)
 
 
 def _symmetric(
@@ -338,26 +222,24 @@ def _symmetric(
     cut: str,
 ) -> Shown:
     source, target = np.nonzero(np.nan_to_num(gain, nan=-np.inf) >= -tie)
-    whole = connected(source, target, len(gain))
+    whole = strong_components(source, target, len(gain))
     whole.sink[whole.label[np.isnan(gain).all(axis=1)]] = len(gain) == 1  # who has met nobody says nothing
     complete = np.isfinite(gain).sum() == gain.size - len(gain)
-    mass = masses(gain, tie) if complete else None
+    mass = alpha_rank_masses(gain, tie) if complete else None
     return _shown(Vertices(labels, members, size, at, gain, whole.label, whole, mass, tie, cut))
 
 
 def _of_policy_clusters(game: MetaGame) -> Shown:
-    groups = _grouped(game, 0, count=MAX_NODES // 5)
-    mean = _mean_between(game.mean, [groups, groups])
-    own = (mean[0] + mean[1].T) / 2
-    gain = own.T - own
-    np.fill_diagonal(gain, np.nan)
-    names, points = game.names(0), placed(game, 0).at
+    groups = group_rows(payoff_rows(game, 0), MAX_NODES // 5)
+    mean = mean_between_groups(game.mean, [groups, groups])
+    gain = single_population_gains(mean)
+    names, points = game.names(0), placed(game, 0)
     first = game.sizes[0] - len(points)  # of those that are placed
     at = np.array([points[np.maximum(group - first, 0)].mean(axis=0) for group in groups])
     members = [[names[k] for k in group.tolist()] for group in groups]
     cut = f"{game.sizes[0]:,} policies are shown as {len(groups)} clusters of those that earn alike."
     labels = [_cluster_label(names, group, game.marginals[0]) for group in groups]
-    return _symmetric(gain, labels, members, [len(group) for group in groups], at, _tie(mean), cut)
+    return _symmetric(gain, labels, members, [len(group) for group in groups], at, tie_within(mean), cut)
 
 
 def _of_profiles(game: MetaGame) -> Shown:
@@ -370,9 +252,9 @@ def _of_profiles(game: MetaGame) -> Shown:
 
 def _of_profile_clusters(game: MetaGame) -> Shown:
     count = max(2, int(MAX_NODES ** (1 / game.players)))
-    by_population = {which: _grouped(game, which, count=count) for which in set(game.info.population)}
+    by_population = {which: group_rows(payoff_rows(game, which), count) for which in set(game.info.population)}
     groups = [by_population[which] for which in game.info.population]
-    mean = _mean_between(_pooled_seats(game), groups)
+    mean = mean_between_groups(_pooled_seats(game), groups)
     names = [game.names(player) for player in range(game.players)]
     labels = [
         [_cluster_label(own, group, marginal) for group in mine]
@@ -397,10 +279,10 @@ def _profiles(
     cut: str,
 ) -> Shown:
     """labels, members, weights: [P][n_p] of what each player may do: its name, the policies in it, how often the meta-strategy does it."""
-    sizes, tie = mean.shape[1:], _tie(mean)
+    sizes, tie = mean.shape[1:], tie_within(mean)
     source, target = better_replies(mean, tie)
     known = np.flatnonzero(np.isfinite(mean).all(axis=0).ravel())
-    whole = connected(source, target, mean[0].size)
+    whole = strong_components(source, target, mean[0].size)
     whole = _restricted(whole, known)
     kept = _most_telling(whole, known, sizes, weights)
     places = np.stack(np.unravel_index(known[kept], sizes), axis=1)
@@ -432,13 +314,13 @@ def _profiles(
     )
 
 
-def _restricted(whole: Connected, kept: Places) -> Connected:
+def _restricted(whole: Components, kept: Places) -> Components:
     """Of some vertices alone, that no edge joins with the others."""
     old, label = np.unique(whole.label[kept], return_inverse=True)
-    return Connected(label.astype(np.int64), whole.sink[old])
+    return Components(label.astype(np.int64), whole.sink[old])
 
 
-def _most_telling(whole: Connected, known: Places, sizes: Sequence[int], weights: Sequence[Floats]) -> Places:
+def _most_telling(whole: Components, known: Places, sizes: Sequence[int], weights: Sequence[Floats]) -> Places:
     """At most `MAX_NODES` places in `known`: those of small sinks first, then those that the meta-strategies play most."""
     if len(known) <= MAX_NODES:
         return np.arange(len(known))
@@ -449,7 +331,7 @@ def _most_telling(whole: Connected, known: Places, sizes: Sequence[int], weights
     return np.sort(rank[:MAX_NODES])
 
 
-def _mass_of(gain: Floats, whole: Connected, kept: Places, tie: float) -> Floats | None:
+def _mass_of(gain: Floats, whole: Components, kept: Places, tie: float) -> Floats | None:
     """Of the vertices that are shown. Only sinks have any; it is known if all of them are shown, or all vertices."""
     shown_sink = whole.sink[whole.label[kept]]
     every = len(kept) == len(whole.label)
@@ -457,7 +339,7 @@ def _mass_of(gain: Floats, whole: Connected, kept: Places, tie: float) -> Floats
     if not (every or one):
         return None
     inside = np.flatnonzero(shown_sink) if one else np.arange(len(kept))
-    found = masses(gain[np.ix_(inside, inside)], tie)
+    found = alpha_rank_masses(gain[np.ix_(inside, inside)], tie)
     if found is None:
         return None
     out = np.zeros(len(kept))
@@ -483,29 +365,6 @@ def _pooled_seats(game: MetaGame) -> Floats:
         return np.where(count > 0, pooled_seats(np.nan_to_num(game.mean), population) / count, np.nan)
 
 
-def _grouped(game: MetaGame, population: int, *, count: int) -> list[Places]:
-    """Its policies in at most so many groups that earn alike, by average linkage; oldest first."""
-    rows = payoff_rows(game, population)
-    if len(rows) <= count:
-        return [np.array([k]) for k in range(len(rows))]
-    tree = linkage(squareform(distances(rows), checks=False), "average")
-    label = fcluster(tree, count, "maxclust")
-    groups = [np.flatnonzero(label == one) for one in np.unique(label)]
-    return sorted(groups, key=lambda group: int(group[0]))
-
-
-def _mean_between(mean: Floats, groups: Sequence[Sequence[Places]]) -> Floats:
-    """float64[P, groups of player 0, …]: over the members of groups, those that are known."""
-    total, known = np.nan_to_num(mean), np.isfinite(mean).astype(np.float64)
-    for axis, mine in enumerate(groups, start=1):
-        total, known = (
-            np.stack([values.take(group, axis=axis).sum(axis=axis) for group in mine], axis=axis)
-            for values in (total, known)
-        )
-    with np.errstate(invalid="ignore"):
-        return np.where(known > 0, total / known, np.nan)
-
-
 def _cluster_label(names: Sequence[str], group: Places, marginal: Floats) -> str:
     """By the one that is played most, the newest of equals."""
     first = max(group.tolist(), key=lambda k: (marginal[k], k))
@@ -514,8 +373,6 @@ def _cluster_label(names: Sequence[str], group: Places, marginal: Floats) -> str
 
 # --------------------------------------------------------------------------------------------------------------------
 # Dominance.
-
-_FEW = 64  # opponents by which most pairs are told apart
 
 
 def dominated_in(game: MetaGame, population: int) -> Iterator[Dominated]:
@@ -528,34 +385,5 @@ def dominated_in(game: MetaGame, population: int) -> Iterator[Dominated]:
         tables = [np.moveaxis(game.mean[p], p, 0) for p in game.players_of(population)]
         rows = np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
     names = [stored.record.ref.policy for stored in game.members[population]]
-    for k, by, strictly in dominance(rows, _tie(rows)):
+    for k, by, strictly in dominance(rows, tie_within(rows)):
         yield Dominated(population, names[k], names[by], strictly)
-
-
-def dominance(rows: Floats, tie: float) -> list[tuple[int, int, bool]]:
-    """(k, by, strictly) for each row of float64[n, m] that another one weakly dominates, by one with the largest mean of these. NaN: not
-    known; only what is known of both is compared, and all that is known of the dominated one must be known of the other."""
-    n = len(rows)
-    known = np.isfinite(rows)
-    if not known.any():
-        return []
-    values = np.where(known, rows, -np.inf)  # unknown of the other: nobody is dominated by it
-    worth = np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    asked = np.where(known, rows, -np.inf)
-    possible = ~np.eye(n, dtype=np.bool_)  # [by, k]
-    for column in np.unique(np.linspace(0, rows.shape[1] - 1, _FEW).round().astype(int)).tolist():
-        possible &= values[:, column, None] >= asked[:, column] - tie
-    possible &= known.any(axis=1)
-    out, open_rows = [], np.ones(n, np.bool_)
-    for by in np.argsort(-worth, kind="stable").tolist():
-        left = np.flatnonzero(possible[by] & open_rows)
-        if not len(left):
-            continue
-        compared = known[left]
-        ahead = np.where(compared, values[by] - np.where(compared, rows[left], 0.0), 0.0)
-        ahead = np.where(compared & ~known[by], -np.inf, ahead)
-        weak = (ahead >= -tie).all(axis=1) & (ahead > tie).any(axis=1)
-        for at in np.flatnonzero(weak).tolist():
-            out.append((int(left[at]), by, bool((ahead[at] > tie)[compared[at]].all())))
-        open_rows[left[weak]] = False
-    return sorted(out)

@@ -1,4 +1,4 @@
-"""Which policies earn alike: clusters of their rows of the payoff table."""
+"""Which policies earn alike: clusters of rows of the payoff table."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from ludus.apps.ui.figures.meta_game import Floats, MetaGame
+Floats = NDArray[np.float64]
 
 MOST = 12
 """Clusters that are looked for."""
 LEAST_SILHOUETTE = 0.25
 """Below it nothing tells the best clusters from chance (Kaufman and Rousseeuw 1990, table 4), and all policies are one."""
-ALIKE = 0.01
-"""Distance, as a share of the payoffs' range, within which policies are alike, however clear the clusters are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """label: int64[n] from 0. order: int64[n] policies, so that those alike stand together; labels rise along it."""
+    """Clusters of n rows. label: int64[n] from 0. order: int64[n] rows, so that those alike stand together; labels rise along it."""
 
     label: NDArray[np.int64]
     order: NDArray[np.int64]
@@ -31,44 +29,27 @@ class Clusters:
         return int(self.label.max(initial=-1)) + 1
 
 
-def payoff_rows(game: MetaGame, population: int) -> Floats:
-    """float64[n, m]: what each policy of a population earns, for each player that draws from it, against each policy of each other player,
-    where those who are left mix by the last meta-strategies. NaN where that is unknown."""
-    blocks = []
-    for own in game.players_of(population):
-        for other in (player for player in range(game.players) if player != own):
-            block = game.expected(game.mean[own], *sorted((own, other)))
-            blocks.append(block if own < other else block.T)
-        if game.players == 1:
-            blocks.append(game.mean[own][:, None])
-        if game.symmetric:
-            break  # the other seat says the same, up to luck
-    return np.concatenate(blocks, axis=1)
+def cluster_rows(rows: Floats, *, alike: float) -> Clusters:
+    """Cluster rows by average linkage of their distances. The number of clusters is the one with the largest mean silhouette (Rousseeuw
+    1987).
 
-
-def clusters_of(game: MetaGame, population: int) -> Clusters:
-    """Of a population, by how far apart what they earn is."""
-    rows = payoff_rows(game, population)
-    known = rows[np.isfinite(rows)]
-    return clustered(rows, alike=ALIKE * float(np.ptp(known)) if len(known) else 0.0)
-
-
-def clustered(rows: Floats, *, alike: float) -> Clusters:
-    """Of n rows float64[n, m], by average linkage of their root mean square distances over what is known of both (NaN: not known). How many
-    there are is what makes the mean silhouette (Rousseeuw 1987) largest. alike: within this distance rows are one cluster."""
+    Args:
+        rows: float64[n, m]; NaN: not known.
+        alike: Within this distance rows are one cluster.
+    """
     n = len(rows)
     if n < 3:
         return Clusters(np.zeros(n, np.int64), np.arange(n))
-    apart = distances(rows)
+    apart = row_distances(rows)
     tree = linkage(squareform(apart, checks=False), "average", optimal_ordering=n <= 300)
     best, label = LEAST_SILHOUETTE, np.zeros(n, np.int64)
     for count in range(2, min(MOST, n - 1) + 1):
         if tree[n - count, 2] <= alike:  # what would be the next to be told apart
             break
-        found = fcluster(tree, count, "maxclust") - 1
-        score = silhouette(apart, found)
+        candidate = fcluster(tree, count, "maxclust") - 1
+        score = silhouette(apart, candidate)
         if score > best + 1e-9:
-            best, label = score, found
+            best, label = score, candidate
     order = leaves_list(tree).astype(np.int64)
     if np.argmin(order) * 2 > n:  # the oldest policy first
         order = order[::-1].copy()
@@ -78,8 +59,9 @@ def clustered(rows: Floats, *, alike: float) -> Clusters:
     return Clusters(place[label], order)
 
 
-def distances(rows: Floats) -> Floats:
-    """float64[n, n] root mean square differences over the columns that are known of both; of those that share none the mean of all."""
+def row_distances(rows: Floats) -> Floats:
+    """Return float64[n, n], the root mean square differences of rows over the columns that are known (not NaN) of both; of rows that share
+    none, the mean of all."""
     known = np.isfinite(rows)
     values = np.where(known, rows, 0.0)
     if known.all():
@@ -98,8 +80,13 @@ def distances(rows: Floats) -> Floats:
 
 
 def silhouette(apart: Floats, label: NDArray[np.int64]) -> float:
-    """The mean over all of (b - a) / max(a, b): a, the mean distance from others of the same cluster; b, from those of the nearest other
-    one. 0 for one that is alone in its cluster."""
+    """Return the mean silhouette (Rousseeuw 1987) of clusters: of (b - a) / max(a, b), where a is the mean distance from others of the same
+    cluster, and b from those of the nearest other one; 0 for one that is alone in its cluster.
+
+    Args:
+        apart: float64[n, n] distances.
+        label: int64[n] clusters from 0.
+    """
     n, count = len(label), int(label.max()) + 1
     member = np.zeros((n, count))
     member[np.arange(n), label] = 1.0
@@ -114,3 +101,21 @@ def silhouette(apart: Floats, label: NDArray[np.int64]) -> float:
     widest = np.maximum(own, nearest)
     score = np.where((size[label] > 1) & (widest > 0), (nearest - own) / np.where(widest > 0, widest, 1.0), 0.0)
     return float(score.mean())
+
+
+def group_rows(rows: Floats, count: int) -> list[NDArray[np.int64]]:
+    """Group rows by average linkage of their distances.
+
+    Args:
+        rows: float64[n, m]; NaN: not known.
+        count: Most groups.
+
+    Returns:
+        int64 indices of each group's rows; the group with the first row first.
+    """
+    if len(rows) <= count:
+        return [np.array([k]) for k in range(len(rows))]
+    tree = linkage(squareform(row_distances(rows), checks=False), "average")
+    label = fcluster(tree, count, "maxclust")
+    groups = [np.flatnonzero(label == one) for one in np.unique(label)]
+    return sorted(groups, key=lambda group: int(group[0]))

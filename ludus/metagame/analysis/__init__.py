@@ -1,0 +1,1 @@
+"""Numbers about a meta-game as arrays: clusters of policies, embeddings in a plane, the response graph, diversity."""

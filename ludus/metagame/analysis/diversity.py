@@ -1,0 +1,53 @@
+"""How different the policies of a population are, in one number."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def effective_number(marginal: Floats) -> float:
+    """Return exp of the entropy of probabilities float64[n] (Hill 1973, order 1): n for n equal ones, 1 for a single one."""
+    kept = marginal[marginal > 0]
+    return float(np.exp(-(kept * np.log(kept)).sum()))
+
+
+def antisymmetric(mean: Floats) -> Floats:
+    """Return float64[n, n]: half of what i earns more than j when they meet, over both seat orders; -A' = A. NaN where they have not met.
+
+    Args:
+        mean: float64[2, n, n], the payoffs of two players who draw from one population.
+    """
+    own = (mean[0] + mean[1].T) / 2
+    return np.asarray((own - own.T) / 2)
+
+
+def effective_diversity(mean: Floats, marginal: Floats) -> float:
+    """Return p' max(A, 0) p of a symmetric zero-sum game (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games",
+    definition 4), as a share of half of what payoffs range over; NaN where payoffs are missing that matter.
+
+    Args:
+        mean: float64[2, n, n], as `antisymmetric` takes it.
+        marginal: float64[n], how often each is played.
+    """
+    played = np.flatnonzero(marginal)
+    payoff = antisymmetric(mean)[np.ix_(played, played)]
+    known = mean[np.isfinite(mean)]
+    half = float(np.ptp(known)) / 2 if len(known) else 0.0
+    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half else 0.0
+
+
+def expected_cardinality(rows: Floats) -> float:
+    """Return tr(I - (L + I)^-1), L = M M' of the payoff rows M float64[n, m], each row scaled to length 1; what is not known counts as 0,
+    the mean of its column having been taken away."""
+    if not rows.size:
+        return float("nan")
+    known = np.isfinite(rows)
+    middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, rows - middle, 0.0)
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    values = np.linalg.eigvalsh(unit @ unit.T)
+    return float((values.clip(0) / (values.clip(0) + 1.0)).sum())
