@@ -10,8 +10,8 @@ Floats = NDArray[np.float64]
 
 def effective_number(marginal: Floats) -> float:
     """Return exp of the entropy of probabilities float64[n] (Hill 1973, order 1): n for n equal ones, 1 for a single one."""
-    kept = marginal[marginal > 0]
-    return float(np.exp(-(kept * np.log(kept)).sum()))
+    positive = marginal[marginal > 0]
+    return float(np.exp(-(positive * np.log(positive)).sum()))
 
 
 def antisymmetric(mean: Floats) -> Floats:

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 MAX_STATES = 2000
-"""Of a Markov chain whose stationary distribution is asked for: about a second."""
+"""Of a Markov chain whose stationary distribution is required for: about a second."""
 LONGEST = 8
 """Edges of a cycle that is looked for."""
 _FEW = 64  # opponents by which most pairs are told apart
@@ -173,10 +173,10 @@ def dominance(rows: Floats, tie: float) -> list[tuple[int, int, bool]]:
         return []
     values = np.where(known, rows, -np.inf)  # unknown of the other: nobody is dominated by it
     worth = np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    asked = np.where(known, rows, -np.inf)
+    required = np.where(known, rows, -np.inf)
     possible = ~np.eye(n, dtype=np.bool_)  # [by, k]
     for column in np.unique(np.linspace(0, rows.shape[1] - 1, _FEW).round().astype(int)).tolist():
-        possible &= values[:, column, None] >= asked[:, column] - tie
+        possible &= values[:, column, None] >= required[:, column] - tie
     possible &= known.any(axis=1)
     out, open_rows = [], np.ones(n, np.bool_)
     for by in np.argsort(-worth, kind="stable").tolist():
