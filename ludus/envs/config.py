@@ -74,7 +74,7 @@ def _known_wrappers(value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], 
 def _refuse_own_fields(value: dict[str, Any]) -> dict[str, Any]:
     """Raise ConfigError for a field of `Environment` among the options."""
     if own := sorted(Environment.model_fields.keys() & value.keys()):
-        raise ConfigError(f"env.options.{own[0]} was given, and that stands beside the options. Give env.{own[0]}.")
+        raise ConfigError(f"env.options.{own[0]} was given, and that is no option. Give env.{own[0]}.")
     return value
 
 
@@ -146,7 +146,7 @@ class Environment(Config):
         known = SIDES if isinstance(values, Mapping) else ()
         if beside := [name for name in known if name in values and name not in cls.model_fields]:
             raise ConfigError(
-                f"{beside[0]} was given beside the options of the environment; it is one of them. Give env.options.{beside[0]}."
+                f"{beside[0]} was given outside the options of the environment; it is one of them. Give env.options.{beside[0]}."
             )
         return values
 

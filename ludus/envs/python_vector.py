@@ -113,7 +113,7 @@ class RowWriter:
             pub.gone[p][slot] = how
             if observation is None:
                 raise self._violation(
-                    i, "no final observation (None); expected one, since what is truncated goes on from there"
+                    i, "no final observation (None); expected one, since truncated episodes are bootstrapped from it"
                 )
             pub.final[p][slot] = self.check_observation(i, observation)
             final_mask = pub.final_mask[p]
@@ -163,9 +163,7 @@ class RowWriter:
             for p, agents in enumerate(pub.agents):
                 pub.due[p][e * agents : (e + 1) * agents] = False
         elif not result.due:
-            raise ContractViolation(
-                "listed nobody as having to act, and its episode is not over; expected at least one agent"
-            )
+            raise ContractViolation("listed no agent as due, and its episode is not over; expected at least one agent")
         if pub.state is not None and pub.final_state is not None and result.state is not None:
             if not np.isfinite(result.state).all():
                 raise ContractViolation("gave a state that is not finite; expected numbers")
@@ -183,7 +181,7 @@ class RowWriter:
         if np.isinf(totals).any():
             name = names[int(np.argwhere(np.isinf(totals))[0, 1])]
             raise ContractViolation(
-                f"gave an infinite {name!r} among its statistics; expected numbers, or NaN where nobody knows"
+                f"gave an infinite {name!r} among its statistics; expected numbers, or NaN where it is not known"
             )
         dense[e] = totals
 
@@ -455,7 +453,7 @@ class PythonVectorEnv(NoSnapshotMixin):
                     occupy(self, e, env)
                 result = env.reset(self._pub.seed(e, ahead=ahead))
                 if not result.due:
-                    raise ContractViolation("listed nobody as having to act after a reset; expected at least one agent")
+                    raise ContractViolation("listed no agent as due after a reset; expected at least one agent")
                 self._rows.put(e, result)
                 return
             except ContractViolation as violation:

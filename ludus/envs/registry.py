@@ -181,8 +181,8 @@ def _check_source(id: str, source: Any, *, workers: int) -> None:
     """Raise ConfigError without it, or if subprocesses are to have it and it cannot be sent to them."""
     if source is None:
         raise ConfigError(
-            f"the environment {id} was given as a Python object, which no file holds. Go on with ludus.resume(run, env=…), given the same "
-            "object or function. A function in a module, named module:function, is found by every command."
+            f"the environment {id} was given as a Python object, which no file holds. Continue with ludus.resume(run, env=…), given the "
+            "same object or function. A function in a module, named module:function, is found by every command."
         )
     if workers == 0:
         return
@@ -248,7 +248,7 @@ def _in_workers(
             )
         return make(num_envs=num_envs)
     if entry is not None and entry.threads:
-        raise ConfigError(f"workers={workers} was given; {id} brings threads of its own. Leave workers out.")
+        raise ConfigError(f"workers={workers} was given; {id} has threads of its own. Leave workers out.")
     from ludus.envs.processes.vector import SubprocessVectorEnv
 
     return SubprocessVectorEnv(make, num_envs, workers=workers, deadline=deadline, restarts=restarts)

@@ -235,7 +235,7 @@ class MaskedObservation:
             return None
         rest = {name: part for name, part in space.spaces.items() if name != MASK}
         if not rest:
-            raise EnvError(f"observations of {what} hold nothing but {MASK!r}; expected what it sees beside it.")
+            raise EnvError(f"observations of {what} hold nothing but {MASK!r}; expected other entries too.")
         if isinstance(action, spaces.Box):
             raise EnvError(f"{what} has action masks and the action space {action}; masks go with whole numbers only.")
         key = next(iter(rest)) if len(rest) == 1 else None
@@ -331,7 +331,7 @@ class Choices:
     def _wanted(self) -> str:
         counts = self.counts.tolist()
         return (
-            f"it has {counts[0]} actions" if len(counts) == 1 else f"it has numbers with {counts} values, side by side"
+            f"it has {counts[0]} actions" if len(counts) == 1 else f"it has numbers with {counts} values, concatenated"
         )
 
     def says_nothing(self, mask: Any) -> bool:

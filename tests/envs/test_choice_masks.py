@@ -73,7 +73,7 @@ def test_a_mask_may_come_in_parts_and_parts_of_other_lengths_are_none() -> None:
         assert choices.flat(mask).tolist() == [1, 0, 1, 0, 1]
         assert not choices.says_nothing(mask)
     wrong: dict[str, Any] = {
-        r"^a mask \(\[0, 1\], \[1, 0, 1\]\); it has numbers with \[3, 2\] values, side by side$": ([0, 1], [1, 0, 1]),
+        r"^a mask \(\[0, 1\], \[1, 0, 1\]\); it has numbers with \[3, 2\] values, concatenated$": ([0, 1], [1, 0, 1]),
         "^a mask .*None.*; it has numbers": ([1, 0, 1], None),
         r"^a mask of shape \(2, 3\); it has numbers": np.ones((2, 3)),
         "^a mask 1; it has numbers": 1,
@@ -173,7 +173,7 @@ def play_one(env: VectorEnv) -> None:
     ("kind", "message"),
     [
         ("none of the second", "a mask without a legal action"),
-        ("one too few", r"a mask of shape \(4,\); it has numbers with \[3, 2\] values, side by side"),
+        ("one too few", r"a mask of shape \(4,\); it has numbers with \[3, 2\] values, concatenated"),
     ],
 )
 def test_masks_that_are_none(kind: str, message: str) -> None:

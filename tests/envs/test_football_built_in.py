@@ -109,5 +109,5 @@ def test_what_is_refused(env: VectorEnv) -> None:
         build_policy(PolicySpec("football_built_in", {"level": "hard"}), {})
     third = build_policy(PolicySpec("football_built_in", {"level": 2}), {})
     step = env.reset(SEEDS, episodes=1)
-    with pytest.raises(PolicyError, match="asked for level 2, and the environment has not so many"):
+    with pytest.raises(PolicyError, match="asked for level 2, and the environment has fewer difficulties"):
         third.act(step.due[0].observation, step.due[0].mask, None, np.zeros((4, 1), np.float32))

@@ -93,7 +93,7 @@ def test_drawing_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
         env.render(0)  # type: ignore[attr-defined]
     assert str(caught.value) == (
         'lbf/Foraging-8x8-2p-3f-v3 cannot be drawn: OSError: Cannot connect to display "None". '
-        "Without a screen, run the command under `xvfb-run -a`, which brings a virtual one."
+        "Without a screen, run the command under `xvfb-run -a`, which starts a virtual one."
     )
 
 

@@ -124,7 +124,7 @@ def test_a_game_that_is_refused_is_closed(monkeypatch: pytest.MonkeyPatch) -> No
         games.append(self)
 
     monkeypatch.setattr(FakeUnity, "__init__", started)
-    with pytest.raises(ConfigError, match="nobody plays"):
+    with pytest.raises(ConfigError, match="no player has"):
         make_env(ID, num_envs=1, teams={"a": ["A_0_0"]})
     assert [game.closed for game in games] == [True]
 

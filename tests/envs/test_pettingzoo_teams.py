@@ -54,7 +54,7 @@ def test_players(teams: Any, players: list[list[str]]) -> None:
             {"wolf_0": 0, "wolf_1": 0, "sheep_0": "prey"}.get,
             "answered the players 0, 'prey'; expected names, or the numbers 0 to 1",
         ),
-        ({"pack": ["wolf_0", "wolf_1"]}, "nobody plays sheep_0"),
+        ({"pack": ["wolf_0", "wolf_1"]}, "no player has sheep_0"),
         ({"pack": WOLVES, "prey": ["sheep_0"]}, "'sheep_0' is listed twice"),
         ({"pack": ["wolf_9"]}, "unknown agent 'wolf_9'; did you mean 'wolf_"),
         ({"pack": "wolf_0"}, "expected a list of its agents"),

@@ -113,7 +113,7 @@ REFUSED: list[Refusal] = [
     (ID, {"max_step": 3}, ConfigError, "unknown option 'max_step'.*did you mean 'max_steps'"),
     (ID, {"max_steps": 0}, ConfigError, "max_steps=0 was given"),
     (ID, {"state": True}, ConfigError, "no common state.*joint_state"),
-    (ID, {"workers": 2}, ConfigError, "brings threads of its own"),
+    (ID, {"workers": 2}, ConfigError, "has threads of its own"),
 ]
 
 

@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Callable[[EnvStepResult], EnvStepResult], str]] = {
     ),
     "mask": (seen(np.zeros(2, np.float32), np.zeros(3, bool)), "gave agent 'agent_1' a mask without a legal action"),
     "mask shape": (seen(np.zeros(2, np.float32), np.ones(2, bool)), r"a mask of shape \(2,\); it has 3 actions"),
-    "nobody": (lambda happened: EnvStepResult(), "listed nobody as having to act"),
+    "nobody": (lambda happened: EnvStepResult(), "listed no agent as due"),
 }
 
 

@@ -148,7 +148,7 @@ REFUSED: list[Refusal] = [
     ("smacv2/terran_5_vs_5", {"map_name": "3m"}, ConfigError, "the option map_name"),
     ("smacv2/teran_5_vs_5", {}, UnknownName, "did you mean 'terran_5_vs_5'"),
     ("smacv2/terran_0_vs_5", {}, UnknownName, "other numbers of units may be given"),
-    (ID, {"teams": {"a": ["unit_0"]}}, ConfigError, "nobody plays unit_1, unit_2"),
+    (ID, {"teams": {"a": ["unit_0"]}}, ConfigError, "no player has unit_1, unit_2"),
 ]
 
 

@@ -262,7 +262,7 @@ def test_an_interrupted_step_is_not_taken_up_again(made: Made, monkeypatch: pyte
     monkeypatch.setattr(env._processes[1], "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         env.step((np.zeros(2, np.int64), np.zeros(0, np.int64)))
-    with pytest.raises(EnvError, match="was interrupted while its subprocesses were at work; make it anew"):
+    with pytest.raises(EnvError, match="was interrupted while its subprocesses were at work; make a new one"):
         env.reset(SEEDS[:2])
     assert len(timestep.due[0].slot) == 2
     env.close()

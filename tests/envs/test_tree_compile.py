@@ -224,7 +224,7 @@ def of_file(folder: Path, text: str) -> str:
 def test_a_game_that_chance_decides_alone_is_refused(tmp_path: Path) -> None:
     tree, why = try_compile(of_file(tmp_path, ALONE))
     assert tree is None
-    assert "nobody ever moves" in why
+    assert "no player ever moves" in why
 
 
 def test_an_end_that_cannot_come_is_no_empty_episode(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_a_lambda_is_told_of_and_given_again(tmp_path: Path) -> None:
         assert [event.level for event in reader.events() if event.kind == "environment"] == ["warning"]
         assert not reader.summary().complete  # type: ignore[union-attr]
     with pytest.raises(
-        ludus.LudusError, match=r"Go on with ludus\.resume\(run, env=…\), given the same object or function"
+        ludus.LudusError, match=r"Continue with ludus\.resume\(run, env=…\), given the same object or function"
     ):
         ludus.resume(run_dir, report=False)
     with pytest.raises(

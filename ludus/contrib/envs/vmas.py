@@ -218,7 +218,7 @@ class VmasDeviceEnv:
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
         """Reset as `DeviceVectorEnv.reset` describes. Raises EnvError for what the scenario raises."""
         if episodes is not None and episodes < 1:
-            raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
+            raise EnvError(f"episodes is {episodes}; expected at least 1, or None for no limit.")
         observations = self._stack_observations(self._batch.begin(seed & 0x7FFFFFFF))
         self._quota = episodes
         self._num_finished = self._length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)

@@ -103,7 +103,7 @@ class FootballBuiltIn(_Side):
         check_mode(self, mode)
         if mask is None or mask.shape[1] <= self._action or not mask[:, self._action].all():
             raise PolicyError(
-                f"football_built_in was asked for level {self._action - len(Action)}, and the environment has not so many difficulties; "
+                f"football_built_in was asked for level {self._action - len(Action)}, and the environment has fewer difficulties; "
                 "name them in its options: built_in: [0.05, 0.6]."
             )
         return PolicyOutput(np.full(len(observation), self._action, np.int32), np.zeros(len(observation), np.float32))

@@ -317,7 +317,7 @@ def _teams_from_mapping(agents: Sequence[AgentName], teams: Mapping[Any, Sequenc
             listed_names.add(member)
         out.append([by_name[str(member)] for member in members])
     if left := [name for name in by_name if name not in listed_names]:
-        raise ConfigError(f"teams: nobody plays {', '.join(left)}; list every agent.")
+        raise ConfigError(f"teams: no player has {', '.join(left)}; list every agent.")
     return out
 
 

@@ -330,7 +330,7 @@ class NativeBase(NoSnapshotMixin):
         masks = self._mask_array(masks, present)
         if masks.shape != legal.shape:
             raise self._broken(
-                f"gave masks of shape {masks.shape}; expected {legal.shape}, an entry for each value of each number, side by side"
+                f"gave masks of shape {masks.shape}; expected {legal.shape}, an entry for each value of each number, concatenated"
             )
         np.copyto(legal, masks, where=True if present is None else present[:, None])
 

@@ -154,7 +154,7 @@ class AecEnv:
             if self._last_reward is not None:
                 agent, reward = self._last_reward
                 raise ContractViolation(
-                    f"paid the agent {agent!r} {reward} by last(), and nobody anything by rewards; set rewards of all agents in each step, "
+                    f"paid the agent {agent!r} {reward} by last(), and no agent by rewards; set rewards of all agents in each step, "
                     "and let self._accumulate_rewards() add them up"
                 )
 

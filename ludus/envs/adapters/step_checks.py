@@ -99,7 +99,7 @@ def _short(value: Any) -> str:
 # What is said where an environment cannot draw itself.
 
 _SCREEN = re.compile(r"display|screen|window|opengl|egl|glx|x server|gl context", re.IGNORECASE)
-_VIRTUAL = " Without a screen, run the command under `xvfb-run -a`, which brings a virtual one."
+_VIRTUAL = " Without a screen, run the command under `xvfb-run -a`, which starts a virtual one."
 _MUJOCO = " Without a screen, MuJoCo draws with MUJOCO_GL=egl in the environment of the command."
 
 

@@ -132,7 +132,7 @@ class JaxDeviceEnv:
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
         """Reset as `DeviceVectorEnv.reset` describes."""
         if episodes is not None and episodes < 1:
-            raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
+            raise EnvError(f"episodes is {episodes}; expected at least 1, or None for no limit.")
         seeds = np.array([seeding.key(seed, e) for e in range(self.num_envs)], np.uint64)
         with jax.default_device(self._place):
             self._carry, batch = self._program.begin(split_seeds(seeds))
@@ -219,6 +219,6 @@ def _jax_device(device: torch.device) -> Any:
         return devices[device.index or 0]
     except (RuntimeError, IndexError) as error:
         raise EnvError(
-            f"JAX {jax.__version__} sees no device {device}, where torch computes; `pip install 'jax[cuda12]'` brings one that sees cards "
+            f"JAX {jax.__version__} sees no device {device}, where torch computes; `pip install 'jax[cuda12]'` installs one that sees GPUs "
             "(its CUDA must fit the driver). Or collect on the CPU."
         ) from error

@@ -314,7 +314,7 @@ class OpenSpielVectorEnv:
         mover = self._chance[environment].play(self._states[environment])
         if mover == TERMINAL:
             raise EnvError(
-                f"{self.spec.id} ended in environment {environment} before anybody could move; it cannot be played."
+                f"{self.spec.id} ended in environment {environment} before a player could move; it cannot be played."
             )
         return mover
 

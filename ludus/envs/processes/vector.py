@@ -452,7 +452,7 @@ class SubprocessVectorEnv:
         for."""
         if not self._end.alive or self._busy:
             why = "was interrupted while its subprocesses were at work" if self._end.alive else "is closed"
-            raise EnvError(f"{self.spec.id} {why}; make it anew.")
+            raise EnvError(f"{self.spec.id} {why}; make a new one.")
         self._busy = True
         self._last = None
         try:

@@ -239,7 +239,7 @@ def _build(game: Any, name: str, node_limit: int, observation: str) -> GameTree:
         )
     enumerated = enumerate_game(game, node_limit=node_limit, observation=observation)
     if not any(enumerated.legal):
-        raise EnvError(f"nobody ever moves in {name}, which is decided by chance alone; choose a game with players.")
+        raise EnvError(f"no player ever moves in {name}, which is decided by chance only; choose a game with players.")
     arrays = build(enumerated, num_actions=game.num_distinct_actions(), name=name)
     return GameTree(arrays, describe(game, name, walked=enumerated, arrays=arrays))
 

@@ -462,7 +462,7 @@ class TreeDeviceEnv:
     def reset(self, seed: int, *, episodes: int | None = None) -> DeviceTimestep:
         """Reset as `DeviceVectorEnv.reset` describes."""
         if episodes is not None and episodes < 1:
-            raise EnvError(f"episodes is {episodes}; expected at least 1, or None: for ever.")
+            raise EnvError(f"episodes is {episodes}; expected at least 1, or None for no limit.")
         self._quota = torch.full((), _FOR_EVER if episodes is None else episodes, device=self.device)
         self._state = state = self.games.begin(self.seeds(seed))
         board, nothing = self.games.board, torch.zeros_like(state.paid)

@@ -285,7 +285,7 @@ class TreeVectorEnv:
                 f"episodes is {episodes!r}; expected a number, one per environment ({self.num_envs}), or None."
             )
         if episodes is not None and quota.min() < 0:
-            raise EnvError(f"episodes has {quota.min()}; expected none below 0. None plays for ever.")
+            raise EnvError(f"episodes has {quota.min()}; expected none below 0. None is no limit.")
         self._games.seed[:] = seeds
         self._games.quota[:] = quota
         self._started = True

@@ -277,7 +277,7 @@ class _Walker:
         legal = [state.legal_actions(p) for p in range(self.players)]
         players = [p for p in range(self.players) if legal[p]]
         if not players:
-            raise EnvError(f"{self.name} has a simultaneous node at which nobody can move; use tree=off.")
+            raise EnvError(f"{self.name} has a simultaneous node at which no player can move; use tree=off.")
         info = [self._information(state, p, legal[p]) for p in players]
         return _Block(players, [legal[p] for p in players], info, [self.no_move] * self.players)
 

@@ -64,7 +64,7 @@ def _constant(allowed: object, choices: Choices) -> MaskFunction:
     if len(choices.counts) > 1:
         raise ConfigError(
             f"mask_actions: allowed={allowed!r} was given for actions of {len(choices.counts)} numbers; a function of the observations "
-            f"that gives bool[n, {count}], the values of each number side by side, is needed."
+            f"that gives bool[n, {count}], the values of each number concatenated, is needed."
         )
     if not actions or not all(isinstance(a, int) and 0 <= a < count for a in actions):
         raise ConfigError(

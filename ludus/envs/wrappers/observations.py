@@ -162,7 +162,7 @@ def agent_ids(env: VectorEnv, *, players: Sequence[int] | None = None) -> Vector
             )
         if box.dtype == np.uint8 and int(box.high.max(initial=0)) > 1:
             raise ConfigError(
-                f"agent_ids puts ones beside what agents see; player {p} of {env.spec.id} sees bytes up to {box.high.max()}, which "
+                f"agent_ids appends ones to what agents see; player {p} of {env.spec.id} sees bytes up to {box.high.max()}, which "
                 "networks scale by 1/255, ids with them. Put scale_observation before it."
             )
     agents = {p: len(env.spec.agents_of(p)) for p in old}
