@@ -20,7 +20,7 @@ from ludus.envs.base import VectorEnv
 
 
 class Adapter(Protocol):
-    """What the module of a family offers, such as those of `ludus.envs.adapters`."""
+    """The interface of a family's module, such as those of `ludus.envs.adapters`."""
 
     def make(self, name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         """Make the vector that `family/name` stands for.

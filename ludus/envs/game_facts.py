@@ -30,7 +30,13 @@ class AgentFacts(Config):
 
 
 class PlayerFacts(Config):
-    """population: whose policies play it. states: its information states, where the game is compiled into a tree."""
+    """A player of a game.
+
+    Attributes:
+        population: Whose policies play it.
+        agents: Its agents.
+        states: Number of its information states, where the game is compiled into a tree.
+    """
 
     population: int
     agents: tuple[AgentFacts, ...]
@@ -38,9 +44,17 @@ class PlayerFacts(Config):
 
 
 class GameFacts(Config):
-    """What is played. states: SHA-256 of the names of all information states; "" where the game is not compiled, or that was not
-    requested. package: the environment's own, "" if that is not known. packages: versions that were there when it was pushed. files:
-    SHA-256 of what the files hold that its id names. there: where it is so, in messages."""
+    """What is played, as runs and zoos store it.
+
+    Attributes:
+        id: Of the environment; options and wrappers likewise.
+        players: In their order.
+        states: SHA-256 of the names of all information states; "" where the game is not compiled, or that was not requested.
+        package: The environment's own, "" if that is not known.
+        packages: Versions that were installed when it was pushed.
+        files: SHA-256 of the files that its id names.
+        there: Where it is so, in messages.
+    """
 
     id: str
     options: dict[str, Any] = Field(default_factory=dict)

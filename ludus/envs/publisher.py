@@ -192,25 +192,31 @@ _NONE = np.empty(0, np.int64)
 
 
 class Publisher:
-    """Dense arrays that an adapter fills by slot (S = E × agents of the player), and the timesteps made of them. Per player p:
+    """Dense arrays that an adapter fills by slot (S = E × agents of the player), and the timesteps made of them.
 
-    observation[p]: [S, *shape], read where `due`; mask[p]: bool[S, A] or None, likewise, A as in `Choices`. An adapter may put another
-    array of that shape and dtype in their place, if it leaves it unchanged until the second-next step.
-    due[p]: bool[S], must act now. reward[p]: float64[S], earned in this step; taken and set to 0. gone[p]: uint8[S], GOES_ON, or how the
-    slot's agent left; taken and set to 0. final[p]: [S, *shape], final observations, read where slots close; final_mask[p] likewise.
-    over: uint8[E], GOES_ON, or how the environment's episode ended; that closes all of its slots.
-    statistics: float64[E, P, S], totals of the present episodes, taken by `begin_next` where they end, and set to NaN; None if the spec
-    names none.
+    A player's return is the sum of its agents' rewards, those of agents without an open decision included.
 
-    A player's return is the sum of its agents' rewards, those of agents without an open decision included. `masked[p]`: whether player p
-    has masks.
+    Args:
+        spec: What is played.
+        num_envs: E.
+        masked: masked[p]: whether player p has masks.
+        compact: For libraries that can be trusted, with players that have equal spaces and masks. Row k of observation[p] and mask[p] then
+            belongs to the k-th slot that is due, and is published as it is; rows are not checked; final observations are zeros, and
+            `truncate` and `cut` cannot be used.
 
-    compact: for libraries that can be trusted, with players that have equal spaces and masks. Row k of observation[p] and mask[p]
-    then belongs to the k-th slot that is due, and is published as it is; nothing is searched for a `find_violation`; final observations are
-    zeros, and `truncate` and `cut` cannot be used.
-
-    all_due, all_rewards: the arrays that `due` and `reward` are views of, the players concatenated; compact: also `all_observations`
-    and `all_masks`, of one side.
+    Attributes:
+        observation: By player, [S, *shape], read where due. An adapter may put another array of that shape and dtype in its place, if it
+            does not change that array until the second-next step.
+        mask: By player, bool[S, A] or None, likewise; A as in `Choices`.
+        due: By player, bool[S], slots that must act now.
+        reward: By player, float64[S], earned in this step; read and set to 0.
+        gone: By player, uint8[S], GOES_ON, or how the slot's agent left; read and set to 0.
+        final: By player, [S, *shape], final observations, read where slots close; final_mask likewise.
+        over: uint8[E], GOES_ON, or how the environment's episode ended, which closes all of its slots.
+        statistics: float64[E, P, S], totals of the present episodes, read by `begin_next` where they end, and set to NaN; None if the spec
+            names none.
+        all_due: The array that `due` are views of, the players concatenated; all_rewards likewise, and with `compact` also all_observations
+            and all_masks, of one side.
     """
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, masked: Sequence[bool], compact: bool = False) -> None:

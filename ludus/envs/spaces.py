@@ -221,8 +221,12 @@ MASK = "action_mask"  # what holds an agent's legal actions, in its observation 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedObservation:
-    """Observations that are mappings with "action_mask". space: of the other entries. key: the one other entry, which is used as it
-    is; None: there are several."""
+    """Observations that are mappings with "action_mask".
+
+    Attributes:
+        space: Of the other entries.
+        key: The one other entry, which is used as it is; None: there are several.
+    """
 
     space: Space[Any]
     key: str | None

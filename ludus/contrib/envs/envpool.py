@@ -54,7 +54,7 @@ def board_spec(id: str, observation: Space[Any], action: Discrete, players: int)
 
 
 class SeveralVectorEnv(NoSnapshotMixin):
-    """What vectors over a pool whose environments have several agents have in common. Ended environments rest for a step."""
+    """The common part of vectors over a pool whose environments have several agents. Ended environments rest for a step."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, *, observation: Space[Any], start: Start, masked: bool) -> None:
         self.spec = spec

@@ -88,8 +88,12 @@ def engine() -> ctypes.CDLL:
 
 
 class GroupRows:
-    """One player's rows of one side, and the addresses that the engine writes them to. at: rows so far. ended: (slot, reward, terminated,
-    observation) of those that are closed."""
+    """One player's rows of one side, and the addresses that the engine writes them to.
+
+    Attributes:
+        at: Number of rows so far.
+        ended: (slot, reward, terminated, observation) of those that are closed.
+    """
 
     def __init__(self, slots: int, shape: tuple[int, ...]) -> None:
         self.observation = np.zeros((slots, *shape), np.float32)

@@ -105,9 +105,16 @@ def names() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """What agents of one behaviour see and do. name: as Unity calls it, such as "Striker?team=0". team: Unity's team id. agents: Ludus's
-    names of those that there are after a reset, in the order of Unity's ids. branches: how many choices each discrete number has; ():
-    actions are continuous."""
+    """What agents of one behavior see and do.
+
+    Attributes:
+        name: As Unity calls it, such as "Striker?team=0".
+        team: Unity's team id.
+        agents: Ludus's names of the agents after a reset, in the order of Unity's ids.
+        observation: Their space.
+        action: Their space.
+        branches: Number of choices of each discrete number; (): actions are continuous.
+    """
 
     name: str
     team: int

@@ -38,17 +38,24 @@ Level = float | tuple[float, float]
 
 
 class FootballOptions(Config):
-    """sides: whose agents there are: of the `left` side, of the `right`, of `both` (two players), or of the scenario's left side, which
-    plays from left to right or from right to left by a fair draw for each match (`random`). agents: how many a side has, or (left, right);
-    None: one for each body. keepers: whether goalkeepers are steered too. roles: what agents' roles are: all the same (`one`), `keeper`
-    or `field` (`keeper`), their positions (`position`).
+    """Options of the environments `football/…`. Rules that are None are the scenario's own.
 
-    observation, masks, rewards: see `ludus.contrib.football`. state: whether timesteps carry the whole pitch, as player 0's side sees it.
-    built_in: difficulties at which the policy `football_built_in` leaves a side to the engine, an action more for each.
-    statistics: what is counted, of `COUNTED`; None: all. render: what pictures are: the pitch, drawn from above, or the engine's own.
-
-    The others are rules; None: the scenario's own. difficulty: how well the engine plays, 0 to 1: of sides without agents, or of (left,
-    right), which tells of bodies without agents too."""
+    Attributes:
+        sides: Whose agents there are: of the `left` side, of the `right`, of `both` (two players), or of the scenario's left side, which
+            plays from left to right or from right to left by a fair draw for each match (`random`).
+        agents: Number of agents of a side, or (left, right); None: one for each body.
+        keepers: Whether goalkeepers are steered too.
+        roles: Agents' roles: all the same (`one`), `keeper` or `field` (`keeper`), their positions (`position`).
+        observation: A name of `ludus.contrib.football.encoders.ENCODERS`, or pixels.
+        masks: Rules of `ludus.contrib.football.encoders.legal`; None: no masks.
+        rewards: Weights of terms of `ludus.contrib.football.shaping.TERMS`.
+        state: Whether timesteps carry the whole pitch, as player 0's side sees it.
+        built_in: Difficulties at which the policy `football_built_in` leaves a side to the engine, one more action for each.
+        statistics: What is counted, of `COUNTED`; None: all.
+        render: What draws pictures: the pitch, from above, or the engine.
+        difficulty: How well the engine plays, 0 to 1: of sides without agents, or of (left, right), which also holds for bodies without
+            agents.
+    """
 
     sides: Literal["left", "right", "both", "random"] = "left"
     agents: int | tuple[int, int] | None = None

@@ -19,7 +19,7 @@ __all__ = ["FootballBuiltIn", "FootballScript"]
 
 
 class _Side:
-    """What does not learn: without weights, and the same in both modes."""
+    """A policy that does not learn: without weights, and the same in both modes."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
     noise_width = 1

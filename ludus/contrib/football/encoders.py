@@ -32,7 +32,9 @@ _Rows = NDArray[np.float32]
 class Encoder(NamedTuple):
     """How a side's agents observe.
 
-    names: one for each of the F columns. encode: the sight now, and at the step before (None at the first) -> float32[k, F].
+    Attributes:
+        names: One for each of the F columns.
+        encode: (the view now, the view at the step before or None) -> float32[k, F].
     """
 
     names: tuple[str, ...]
@@ -289,14 +291,18 @@ _SHOT_X, _SHOT_Y = 0.64, 0.27  # Light-MALib's shooting range
 
 
 def legal(view: SideView, rules: str = "meaningful") -> NDArray[np.bool_]:
-    """Return bool[k, 19]: which actions make sense for each agent; idle always does. For a body that was sent off, nothing else does.
+    """Return which actions make sense for each agent. IDLE always does; for a body that was sent off, nothing else does.
 
-    meaningful: kicks and dribbling only with the ball (one's own, or a ball without an owner or of one's side within 2 metres); sliding
-        only within 2
-    metres of a ball that the own side does not have, and not while dribbling; releases only of what is held. Directions and sprint always.
-    tactical (the rules of Light-MALib's feature encoder): besides, no shot from outside x > 0.64, |y| < 0.27, no long or high pass from
-    inside; no sliding at a ball without an owner; who takes the own side's goal kick or corner may only pass, who takes its penalty only
-    shoot.
+    Args:
+        view: What the side sees.
+        rules: "meaningful": kicks and dribbling only with the ball (one's own, or a ball without an owner or of one's side within 2
+            metres); sliding only within 2 metres of a ball that the own side does not have, and not while dribbling; releases only of what
+            is held; directions and sprint always. "tactical" (the rules of Light-MALib's feature encoder): in addition, no shot from
+            outside x > 0.64, |y| < 0.27, no long or high pass from inside; no sliding at a ball without an owner; who takes the own side's
+            goal kick or corner may only pass, who takes its penalty may only shoot.
+
+    Returns:
+        bool[k, 19].
     """
     mask = np.empty((len(view.controlled), len(Action)), np.bool_)
     write_mask(mask, _own(view), view.ball, view.ball_side, view.controlled, view.sticky)

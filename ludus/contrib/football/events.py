@@ -58,8 +58,14 @@ NO_BODY = PlayerRef(NOBODY, -1)
 
 
 class Kick(NamedTuple):
-    """The ball leaves a body's feet. on_target: a shot whose line without drag ends between the posts and under the bar. stopped: a shot
-    that a keeper has parried."""
+    """The ball leaves a body's feet.
+
+    Attributes:
+        by: Who kicks.
+        shot: Whether it is a shot.
+        on_target: A shot whose line without drag ends between the posts and under the bar.
+        stopped: A shot that a keeper has parried.
+    """
 
     by: PlayerRef
     shot: bool
@@ -71,12 +77,21 @@ class Kick(NamedTuple):
 class Events:
     """The events of one step; sides are OWN or THEIR, NOBODY where it did not happen.
 
-    goal: the side that is given the goal. own_goal: whether the other side put it there. shot: a kick at the goal. on_target: the side of a
-    shot that was found on target now: when it is kicked, or when it goes in. saved: the side whose keeper stopped a shot.
-    passed: the side whose pass came to its end, completed or not. completed: passer and receiver. intercepted: who took the opponents'
-    pass. tackled: who took the ball from the opponents without a pass between. lost: who had the ball when the opponents took it by
-    either. carried: who had the ball before and has it now, and the metres that it moved meanwhile.
-    out: the side that put the ball out of play. restart: the mode that was called. foul, off_side: the side that gave a free kick away.
+    Attributes:
+        goal: The side that is given the goal.
+        own_goal: Whether the other side put it there.
+        shot: A kick at the goal.
+        on_target: The side of a shot that is recognised as on target now: when it is kicked, or when it goes in.
+        saved: The side whose keeper stopped a shot.
+        passed: The side whose pass came to its end, completed or not.
+        completed: Passer and receiver.
+        intercepted: Who took the opponents' pass.
+        tackled: Who took the ball from the opponents without a pass between.
+        lost: Who had the ball when the opponents took it by either.
+        carried: Who had the ball before and has it now; metres: how far it moved meanwhile.
+        out: The side that put the ball out of play.
+        restart: The mode that was called.
+        foul: The side that gave a free kick away; off_side likewise.
     """
 
     goal: int = NOBODY

@@ -65,7 +65,7 @@ class Frames:
 
 
 class FrameWorker:
-    """What the subprocess serves."""
+    """What runs in the subprocess."""
 
     def __init__(self) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)

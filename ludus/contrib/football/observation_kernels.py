@@ -41,7 +41,13 @@ class PlayerArrays(NamedTuple):
 
 
 class MatchMoment(NamedTuple):
-    """The rest of a `SideView`. was: the side that had the ball at the step before. duration: steps of a whole match."""
+    """The rest of a `SideView`.
+
+    Attributes:
+        ball: float64[3]; velocity and rotation likewise.
+        was: The side that had the ball at the step before.
+        duration: Steps of a whole match.
+    """
 
     ball: NDArray[np.float64]  # [3]
     velocity: NDArray[np.float64]  # [3]

@@ -78,8 +78,14 @@ def _file(name: str) -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class StartingPlayer:
-    """A footballer at kick-off. x, y: in its own side's sight, whose goal is at x = -1. role: an index into `ROLES`. lazy: one that the
-    engine leaves standing. controllable: whether an agent may steer it."""
+    """A footballer at kick-off.
+
+    Attributes:
+        x: From its own side's view, whose goal is at x = -1; y likewise.
+        role: An index into `ROLES`.
+        lazy: Whether the engine leaves it standing.
+        controllable: Whether an agent may steer it.
+    """
 
     x: float
     y: float
@@ -90,9 +96,17 @@ class StartingPlayer:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """What is agreed about a match. difficulty: how well the engine plays the left side's bodies that no agent steers, and the right's,
-    0 to 1. duration: in steps. second_half: the step at which sides kick off again. magnet: whether the engine draws a steered body to a
-    ball nearby. deterministic: the engine has the same random numbers in every match. end_on_…: what ends it early."""
+    """The rules of a match.
+
+    Attributes:
+        difficulty: How well the engine plays the left side's bodies without agents, and the right's, 0 to 1.
+        duration: In steps.
+        second_half: The step at which sides kick off again.
+        offsides: Whether off-side is called.
+        magnet: Whether the engine draws a steered body to a ball nearby.
+        deterministic: Whether the engine has the same random numbers in every match.
+        end_on_score: Whether a goal ends it; end_on_out_of_play and end_on_possession_change likewise.
+    """
 
     difficulty: tuple[float, float]
     duration: int
@@ -141,7 +155,7 @@ class Formation:
 
 
 class _Builder:
-    """What the function in a scenario file is given."""
+    """The builder that the function in a scenario file is called with."""
 
     def __init__(self, kick_off: int) -> None:
         self._config = engine().ScenarioConfig.make()
@@ -191,8 +205,12 @@ Steers: TypeAlias = Literal["left", "right", "both", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """agents: how many the left and the right side have; controllable: how many bodies they may steer, of the left and the right.
-    steerable: for each side, which of its bodies these are."""
+    """Which bodies agents steer.
+
+    Attributes:
+        agents: Number of agents of the left and the right side.
+        steerable: For each side, the bodies that they may steer.
+    """
 
     agents: tuple[int, int]
     steerable: tuple[tuple[int, ...], tuple[int, ...]]

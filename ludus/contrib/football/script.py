@@ -27,14 +27,23 @@ Point = tuple[float, float]
 class Tactics:
     """The numbers of the rules; lengths in metres, angles in radians.
 
-    shot: he shoots from where the goal is seen under this angle; hurried_shot: the same for one who has no room and sees no mate to pass
-        to.
-    room: free space ahead that is as good as any more; pressed: less than this is no room, and he passes; back: so far behind him a pass
-    may go; lane: of a pass to the nearest opponent. dribble: how far a run must stay in play. straight: what a run straight at the goal is
-    worth in metres of room; keep: and one in the present direction. reach: by how much opponents close in, in metres a step.
-    chasers: how many go for an opponent who has the ball; behind: so far behind it they aim; slide: from so near they slide at him, unless
-    they have a card. cover: how far behind the ball the others stand; ahead: how far before it those stand who offer themselves; width: of
-    their lanes to each side.
+    Attributes:
+        shot: The owner of the ball shoots where it sees the goal under this angle.
+        hurried_shot: The same without room and without a mate to pass to.
+        room: Free space ahead that is as good as any more.
+        pressed: Less than this is no room, and the owner passes.
+        back: How far behind its passer a pass may go.
+        lane: Least distance of a pass to the nearest opponent.
+        dribble: How far a run must stay in play.
+        straight: The worth in metres of room of a run straight at the goal.
+        keep: The same of one in the present direction.
+        reach: By how much opponents close in, in metres a step.
+        chasers: Number of bodies that go for an opponent who has the ball.
+        slide: From how near they slide, unless they have a card.
+        behind: How far behind the opponent they aim.
+        cover: How far behind the ball the others stand.
+        ahead: How far before it those stand who offer themselves.
+        width: Of their lanes to each side.
     """
 
     shot: float = 0.4

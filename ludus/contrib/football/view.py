@@ -71,7 +71,7 @@ class Action(IntEnum):
 
 
 class Mode(IntEnum):
-    """What the referee has called; all but NORMAL are restarts that must be taken."""
+    """The referee's calls; all but NORMAL are restarts that must be taken."""
 
     NORMAL = 0
     KICK_OFF = 1

@@ -35,13 +35,23 @@ from ludus.envs.spaces import (
 
 @dataclass(slots=True, eq=False)
 class AgentSeat:
-    """observation, action: its own spaces, actions counted from 0. encode: see `spaces.observation_space`.
+    """An agent of an environment: how its observations become rows, and rows' actions become its actions.
 
-    beside: of what it is shown, if that is a mapping with its mask. masked: masks are expected. start: added to actions, if they do not
-    count from 0. bounds: (low, high) that actions are clipped to. pad_to: length of its player's observations, 0 if they are its own.
-    legal: bool[n] over its player's actions, False where it has none such; None: has all. index: among the spec's agents. choices: of its
-    actions, None of a Box. cut: how many numbers its actions have, where its player's have more; 0 if they are its own. form: see
-    `spaces.action_form`.
+    Attributes:
+        name: Of the agent.
+        observation: Its own space.
+        action: Its own space, with actions counted from 0.
+        encode: As of `spaces.observation_space`.
+        beside: Of its observations, if they are mappings with its mask.
+        masked: Whether masks are expected.
+        start: Added to actions, if they do not count from 0.
+        bounds: (low, high) that actions are clipped to.
+        pad_to: Length of its player's observations, 0 if they are its own.
+        legal: bool[n] over its player's actions, False for those that it does not have; None: it has all.
+        index: Among the spec's agents.
+        choices: Of its actions, None of a Box.
+        cut: Number of numbers of its actions, where its player's have more; 0 if they are its own.
+        form: As of `spaces.action_form`.
     """
 
     name: str
@@ -150,11 +160,15 @@ Teams: TypeAlias = Mapping[Any, Sequence[AgentName]] | PlayerOf | str | None
 class Sides:
     """What the user, not the environment, specifies about the game's sides.
 
-    teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are;
-    {player: [agents]}: as listed; a function, or `module:function`: as it says, asked for each agent by name. zero_sum: the players'
-    returns sum to a constant. utility_range: (least, largest) return of every player, or one such pair for each. symmetry: groups of
-    interchangeable players. state: whether timesteps carry `env.state()`. determinism: what the environment promises under a seed.
-    statistics: names of what it counts (`EpisodeStatistics`).
+    Attributes:
+        teams: None: each agent is a player; "prefix": agents whose names agree before the trailing number are one player; "one": all are
+            one player; {player: [agents]}: as listed; a function, or `module:function`: the player of each agent's name.
+        zero_sum: Whether the players' returns sum to a constant.
+        utility_range: (least, largest) return of every player, or one such pair for each.
+        symmetry: Groups of interchangeable players.
+        state: Whether timesteps carry `env.state()`.
+        determinism: What the environment promises under a seed.
+        statistics: Names of what it counts (`EpisodeStatistics`).
     """
 
     teams: Teams = None

@@ -33,8 +33,13 @@ from ludus.envs.spaces import observation_space
 class AecEnv:
     """One AEC environment; `agent_selection` is due.
 
-    with_state: whether to read `env.state()`. prepare: called with the environment before each reset and step, forget:
-    before each reset, where it keeps something that it should not. counted: takes the agents' statistics.
+    Args:
+        env: The environment.
+        seats: Of its agents.
+        with_state: Whether `env.state()` is read.
+        prepare: Called with the environment before each reset and step.
+        forget: Called before each reset, where the environment keeps something that it should not.
+        statistics: Takes the agents' statistics.
     """
 
     def __init__(
@@ -259,9 +264,13 @@ _WAITS = "; agents that sit out some steps need PettingZoo's AEC interface, wher
 
 
 class ParallelEnv:
-    """One parallel environment. An agent that dies without a final observation is closed with the last one it was shown.
+    """One parallel environment. An agent that dies without a final observation is closed with its last observation.
 
-    with_state: whether to read `env.state()`. counted: takes the agents' statistics.
+    Args:
+        env: The environment.
+        seats: Of its agents.
+        with_state: Whether `env.state()` is read.
+        statistics: Takes the agents' statistics.
     """
 
     def __init__(

@@ -140,14 +140,21 @@ _legal, _returns = pyspiel.State.legal_actions, pyspiel.State.returns
 
 
 class OpenSpielVectorEnv:
-    """`VectorEnv` over `num_envs` states of an OpenSpiel game (`pyspiel.Game` or its string).
+    """`VectorEnv` over states of an OpenSpiel game.
 
-    observation: "information_state" or "observation", OpenSpiel's tensors (flat); "auto": the first that the game has. Final observations
-    are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always given.
-    Rewards are differences of OpenSpiel's returns between a player's decisions, so rewards in between are summed.
-    Every end is a termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
-    openings: see `OpenSpielGame`; no decision is made for these moves, and they are no part of an episode's length.
-    Raises EnvError for games that cannot be stepped, or have no such tensor.
+    Final observations are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always
+        given.
+    Rewards are differences of OpenSpiel's returns between a player's decisions, so rewards in between are summed. Every end is a
+    termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
+
+    Args:
+        game: A `pyspiel.Game` or its string.
+        num_envs: Number of states.
+        observation: "information_state" or "observation", OpenSpiel's tensors (flat); "auto": the first that the game has.
+        openings: As in `OpenSpielGame`; no decision is made for these moves, and they are no part of an episode's length.
+
+    Raises:
+        EnvError: The game cannot be stepped, or has no such tensor.
     """
 
     def __init__(self, game: Any, num_envs: int, *, observation: Observation = "auto", openings: int = 0) -> None:

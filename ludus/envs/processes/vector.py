@@ -313,14 +313,21 @@ _START = 60.0  # seconds more than the deadline for a subprocess that still impo
 
 
 class SubprocessVectorEnv:
-    """`VectorEnv` over `workers` subprocesses that each hold a vector of their share of the environments.
+    """`VectorEnv` over subprocesses that each hold a vector of their share of the environments.
 
-    make: `make(num_envs=n)` gives the vector of one subprocess; it is pickled. deadline: seconds after which a subprocess that has not
-    answered is killed (a minute more until its first step is done); None: never. restarts: how many faults (a subprocess that crashed or
-    hung, a vector that raised) are repaired before the next raises EnvError. A repaired fault ends the open episodes of that subprocess's
-    environments as truncated, with the observations of the last decisions as final ones, and begins new ones in the same timestep. The
-    returns of such episodes are the sums of the rewards that were published, their statistics NaN. From number k on, which follows the
-    last truncated one, an environment's episodes are the episodes 0, 1, … of an undisturbed one with seed `episode_seed(seed, k)`.
+    A repaired fault ends the open episodes of that subprocess's environments as truncated, with the observations of the last decisions as
+    final ones, and begins new ones in the same timestep. The returns of such episodes are the sums of the rewards that were published,
+    their statistics NaN. From number k on, which follows the last truncated one, an environment's episodes are the episodes 0, 1, … of an
+    undisturbed one with seed `episode_seed(seed, k)`.
+
+    Args:
+        make: `make(num_envs=n)` returns the vector of one subprocess; it is pickled.
+        num_envs: Number of environments.
+        workers: Number of subprocesses.
+        deadline: Seconds after which a subprocess that has not answered is killed (a minute more until its first step is done); None: no
+            limit.
+        restarts: Number of faults (a subprocess that crashed or hung, a vector that raised) that are repaired before the next raises
+            EnvError.
     """
 
     def __init__(

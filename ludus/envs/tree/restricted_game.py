@@ -33,8 +33,12 @@ _BLOCK = 10  # iterations, at least, from one look at the gap to the next; later
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What one player may pick from. Choices first[i] .. first[i + 1] - 1 are those of its information state i: int64[I_p + 1]. rows:
-    float64[C, A], the action probabilities of each; no two of a state are equal."""
+    """The choices of one player.
+
+    Attributes:
+        first: int64[I_p + 1]; choices first[i] .. first[i + 1] - 1 are those of information state i.
+        rows: float64[C, A], the action probabilities of each; no two of a state are equal.
+    """
 
     first: NDArray[np.int64]
     rows: NDArray[np.float64]

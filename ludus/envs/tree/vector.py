@@ -37,8 +37,16 @@ _CHILD, _INFO, _KIND, _SIZE = 0, 1, 2, 3
 
 
 class Board(NamedTuple):
-    """What the kernels read. node int32[N, 4]: first child (row in `returns` at terminals), information state, player (or
-    -1 chance, -4 terminal), and size (players moving simultaneously; number of children under chance)."""
+    """The arrays that kernels read.
+
+    Attributes:
+        node: int32[N, 4]: first child (row in `returns` at terminals), information state, player (or -1 chance, -4 terminal), and size
+            (players moving simultaneously; number of children under chance).
+        cumulative: float64[N].
+        rank: int16[I, A].
+        returns: float64[T, P].
+        so_far: float64[N, P], or [0, P] if rewards come only at the end.
+    """
 
     node: NDArray[np.int32]
     cumulative: NDArray[np.float64]
@@ -48,9 +56,18 @@ class Board(NamedTuple):
 
 
 class Games(NamedTuple):
-    """The state of E environments. node int32[E] is IDLE when its quota of episodes (-1: none) is played; key and counter
-    name the next chance event's number; opened: players with an open decision; paid: summed reward at each player's last
-    decision."""
+    """The state of E environments.
+
+    Attributes:
+        node: int32[E]; IDLE when the quota of episodes (-1: none) is played.
+        seed: uint64[E]; quota and episode int64[E].
+        key: uint64[E], with the counter the name of the next chance event's number.
+        counter: uint64[E].
+        opened: bool[E, P], players with an open decision.
+        paid: float64[E, P], summed reward at each player's last decision.
+        length: int32[E].
+        landing: int32[E], scratch.
+    """
 
     node: NDArray[np.int32]
     seed: NDArray[np.uint64]
