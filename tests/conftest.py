@@ -4,6 +4,7 @@ few steps, so that compiling it well takes longer than it saves. Tests marked `l
 
 import gc
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -84,6 +85,9 @@ NAMES = {
 }
 """Words by which a file with tests of a mark is known before it is imported. `apart` is a fixture that is slow on Ray."""
 
+ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|long)\b", re.MULTILINE)
+"""How a file says that all of its tests are slow."""
+
 DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
 """With `cpu`, tests of cards run on any machine, to see that they run."""
 
@@ -112,11 +116,20 @@ def names(path: Path, mark: str) -> bool:
     return any(word in text for word in NAMES[mark])
 
 
+@cache
+def is_all_slow(path: Path) -> bool:
+    return ALL_SLOW.search(path.read_text(encoding="utf-8")) is not None
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files without a test that the run is for: importing all takes each process ten seconds."""
-    mark = config.option.markexpr.partition(" ")[0]
-    is_test = collection_path.match("test_*.py")
-    return True if mark in NAMES and is_test and not names(collection_path, mark) else None
+    if not collection_path.match("test_*.py"):
+        return None
+    wanted = config.option.markexpr
+    mark = wanted.partition(" ")[0]
+    if mark in NAMES:
+        return None if names(collection_path, mark) else True
+    return True if wanted.startswith("not slow") and is_all_slow(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

@@ -50,6 +50,7 @@ def test_an_environment_keeps_the_order_that_it_is_given(monkeypatch: pytest.Mon
     assert [agent.name for agent in alone.of_game(game).make(num_envs=1).spec.agents] == ["bob", "carol", "alice"]
 
 
+@pytest.mark.slow
 def test_other_names_in_a_subprocess_are_refused() -> None:
     with pytest.raises(
         EnvError, match=r"is another game in this subprocess than in the first one: its agents are agent \d+, bob"

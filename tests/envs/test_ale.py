@@ -69,6 +69,7 @@ def test_agrees_with_a_plain_loop() -> None:
     assert ends >= 4
 
 
+@pytest.mark.slow
 def test_a_second_reset_while_steps_are_under_way() -> None:
     """All environments begin anew, as those of a vector that was just made do; nothing comes from the old episodes."""
     fresh = vector("breakout", 2).reset(SEEDS).due[0].observation

@@ -134,6 +134,7 @@ def test_masks_are_those_of_the_environment(kind: str) -> None:
     assert plays_locks(locks(2, kind)).finished.returns.tolist() == [[4.0], [4.0]]
 
 
+@pytest.mark.slow
 def test_masks_come_from_subprocesses_too() -> None:
     env = make_env("masked_choices:Lock", num_envs=2, workers=1)
     plays_locks(env)
@@ -217,7 +218,7 @@ def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:
         moves.checked([np.array([3])], mask & (np.arange(5) < 3), ["stubborn"])
 
 
-@pytest.mark.parametrize("memory", ["none", "gru"])
+@pytest.mark.parametrize("memory", ["none", pytest.param("gru", marks=pytest.mark.slow)])
 def test_learning_keeps_to_masks(memory: str, tmp_path: Path) -> None:
     """An illegal action raises. Random play is paid in a quarter of the even steps and in half of the odd ones: 1.5 of 4."""
     short: dict[str, Any] = {"batch_unit": "decisions", "gamma": 0.0, "gae_lambda": 0.0}  # each step is paid for itself

@@ -86,7 +86,7 @@ def test_what_the_next_reset_tells_is_of_the_next_episode() -> None:
 
 def test_subprocesses_bring_the_same() -> None:
     played = [(TAKES, LEAVES), (TAKES, TAKES), (LEAVES, TAKES), (LEAVES, LEAVES)]
-    env = SubprocessVectorEnv(coins, 2, workers=2)
+    env = SubprocessVectorEnv(coins, 2, workers=1)
     try:
         assert env.spec.statistics == COINS
         assert first_ends(env, *played) == first_ends(coins(2), *played)
@@ -113,8 +113,14 @@ def breaks(num_envs: int, *, restarts: int = 1) -> PythonVectorEnv:
 
 @pytest.mark.parametrize(
     "make",
-    [partial(breaks, 1), partial(SubprocessVectorEnv, partial(breaks, restarts=0), 1, workers=1, restarts=1)],
-    ids=["in this process", "in a subprocess"],
+    [
+        pytest.param(partial(breaks, 1), id="in this process"),
+        pytest.param(
+            partial(SubprocessVectorEnv, partial(breaks, restarts=0), 1, workers=1, restarts=1),
+            id="in a subprocess",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_of_a_lost_episode_nothing_is_known(make: Callable[[], VectorEnv]) -> None:
     env = make()

@@ -24,6 +24,7 @@ require("jaxmarl")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:scatter inputs"),
     pytest.mark.filterwarnings("ignore:Explicitly requested dtype"),
 ]
@@ -43,7 +44,6 @@ def made(id: str, num_envs: int = 2, **options: Any) -> JaxVectorEnv:
     return env
 
 
-@pytest.mark.slow
 def test_spread_is_shaped_as_mpe2s() -> None:
     env, other = made(SPREAD, teams="one", max_steps=2), make_env("mpe2/simple_spread_v3", num_envs=2, teams="one")
     ours, theirs = env.spec.agents[0], other.spec.agents[0]
@@ -98,7 +98,6 @@ def test_refusals() -> None:
 # ---------------------------------------------------------------------------------------------- compiled for many seconds
 
 
-@pytest.mark.slow
 def test_a_battle() -> None:
     """Dead units are asked on, and can do nothing. Each unit is paid its third of what the team earns, when it earns it."""
     env = made(BATTLE, num_envs=4, scenario="3m", state=True)
@@ -131,7 +130,6 @@ def test_a_battle() -> None:
     assert won > 0
 
 
-@pytest.mark.slow
 def test_time_is_up() -> None:
     env = made(BATTLE, **SHORT_BATTLE)
     timestep = env.reset(SEEDS)
@@ -146,7 +144,6 @@ def long(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "options"),
     [
@@ -166,12 +163,10 @@ def test_jaxmarl_environments_satisfy_vector_env_contract(id: str, options: dict
     check_env(lambda n: made(id, n, **options), num_envs=num_envs, steps=32, team="split", early_rewards=early)
 
 
-@pytest.mark.slow
 def test_on_a_device_it_is_the_same() -> None:
     assert check_on_a_device(made(TAG, **SHORT_TAG), "cpu", steps=20) >= 4
 
 
-@pytest.mark.slow
 def test_steps_on_the_way_may_be_paid() -> None:
     """A cook who takes an onion and puts it into the pot is paid 3 for that."""
     total = []

@@ -21,6 +21,7 @@ require("jumanji", "Jumanji is installed with --no-deps, as docs/envs/jumanji.md
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:scatter inputs"),
     pytest.mark.filterwarnings("ignore:Explicitly requested dtype"),
 ]
@@ -72,7 +73,6 @@ def long(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "options"),
     [

@@ -77,6 +77,7 @@ def test_import_in_a_scenario_is_the_module_in_the_id() -> None:
         parse_scenario("{import: print(1), env: openspiel/kuhn_poker}")
 
 
+@pytest.mark.slow
 def test_subprocesses_import_it() -> None:
     env = ludus.make_env(_ID, num_envs=2, tree="off", workers=1)
     try:

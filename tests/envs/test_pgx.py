@@ -22,10 +22,11 @@ from ludus.testing.env import check_env
 
 require("pgx")
 
+pytestmark = pytest.mark.slow
+
 ID, E = "pgx/connect_four", 16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "options"),
     [
@@ -80,7 +81,6 @@ def test_connect_four_in_lockstep_with_openspiel() -> None:
     assert games >= 150
 
 
-@pytest.mark.slow
 def test_moves_may_be_limited() -> None:
     env = make_env("pgx/tic_tac_toe", num_envs=2, max_steps=3)
     timestep = env.reset(keys(1, "pgx", count=2))
@@ -97,13 +97,11 @@ def test_moves_may_be_limited() -> None:
             assert mask.sum() == (9 if slot in begins[p] else 6)
 
 
-@pytest.mark.slow
 def test_on_a_device_it_is_the_same() -> None:
     assert check_on_a_device(make_env("pgx/tic_tac_toe", num_envs=2), "cpu", steps=20) >= 4
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 def test_a_game_lives_on_a_card(card: str) -> None:
     assert check_on_a_device(make_env(ID, num_envs=3), card, steps=60) >= 3
 

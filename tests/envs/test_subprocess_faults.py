@@ -57,9 +57,8 @@ SENTENCE = {
 }
 
 
-@pytest.mark.parametrize(
-    "fault", ["hang", *(pytest.param(fault, marks=Slow) for fault in sorted({*SENTENCE} - {"hang"}))]
-)
+@Slow
+@pytest.mark.parametrize("fault", SENTENCE)
 def test_a_lost_subprocess_is_one_clear_error(fault: str, made: Made) -> None:
     env = made(early(fault, [2]), 4, workers=2, deadline=0.5 if fault in ("hang", "deaf") else None)
     with pytest.raises(EnvError, match=SENTENCE[fault]) as caught:
@@ -70,6 +69,7 @@ def test_a_lost_subprocess_is_one_clear_error(fault: str, made: Made) -> None:
         env.step((np.zeros(4, np.int64), np.zeros(0, np.int64)))
 
 
+@Slow
 def test_the_message_of_a_lost_subprocess_names_a_few_of_its_environments(made: Made) -> None:
     seeds = np.arange(6, dtype=np.uint64)
     env = made(partial(games.bad, fault="exit"), 6, workers=1)

@@ -101,6 +101,7 @@ def test_render_snapshot_and_illegal_actions(shared: SubprocessVectorEnv) -> Non
     assert env.render(0) == "move 1"
 
 
+@Slow
 def test_a_compiled_game_has_its_tree() -> None:
     env = make_env("openspiel/kuhn_poker", num_envs=1, workers=1)
     assert isinstance(env, SubprocessVectorEnv)
@@ -113,6 +114,10 @@ def test_wrong_parameters_are_refused(made: Made) -> None:
         made(games.turns, 2, workers=3)
     with pytest.raises(ConfigError, match=r"^size=-1 was given; expected 1 or more.$"):
         made(games.wrong_option, 2, workers=1)
+
+
+@Slow
+def test_what_no_subprocess_can_make_is_refused(made: Made) -> None:
     with pytest.raises(
         EnvError, match="environments 0 to 1 of 2 cannot be made: the subprocess ended with exit code 5"
     ):

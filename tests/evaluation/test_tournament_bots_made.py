@@ -32,7 +32,12 @@ def play(*entrants: str, to: Path, **options: float) -> TournamentReport:
             PolicyError,
             "bot 'own_bots:NeverMade' was not made within 0.4 seconds and was ended; --deadline",
         ),
-        ("DiesMade", PartDied, "ended with exit code 3 while 'own_bots:DiesMade' was made"),
+        pytest.param(
+            "DiesMade",
+            PartDied,
+            "ended with exit code 3 while 'own_bots:DiesMade' was made",
+            marks=pytest.mark.slow,
+        ),
         (
             "LeavesMade",
             PolicyError,
@@ -53,7 +58,12 @@ def test_a_bot_that_cannot_be_made_is_named(
     ("bot", "error", "words"),
     [
         ("Hangs", PolicyError, "bot 'own_bots:Hangs' did not answer within 0.2 seconds and was ended"),
-        ("Dies", PartDied, "ended with exit code 3 while 'own_bots:Dies' was asked"),
+        pytest.param(
+            "Dies",
+            PartDied,
+            "ended with exit code 3 while 'own_bots:Dies' was asked",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_bot_that_does_not_answer_is_named(

@@ -34,10 +34,8 @@ def scenario(iterations: int, **checkpoints: Any) -> ludus.FixedOpponents:
 @pytest.mark.parametrize(
     ("iterations", "at", "episodes"),
     [
-        (1, [10, 20, 30, 40, 50, 60, 70, 80, 90], 20),
         (5, [10, 20, 30, 40, 50, 60, 70, 80, 90], 20),
         (15, [15, 30, 45, 60, 75, 90], 14),
-        (40, [40, 80], 20),
     ],
 )
 def test_a_barrier_waits_for_one_horizon(

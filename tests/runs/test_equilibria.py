@@ -45,6 +45,7 @@ def test_kuhn(solver: object, most: float, tmp_path: Path) -> None:
     assert result.generations[-1].values[1] == pytest.approx(-result.generations[-1].values[0])
 
 
+@pytest.mark.slow
 def test_kuhn_by_one_network_that_plays_a_population(tmp_path: Path) -> None:
     """Random play can be exploited by 11/24. Nobody computes the responses here: NeuPL's rows learn them. Of seeds 0 to 3 these settings
     end at 0.115, 0.204, 0.137 and 0.157; a single row, which answers random play, at 0.348."""

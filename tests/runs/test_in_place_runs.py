@@ -37,6 +37,7 @@ class There(OpenSpielVectorEnv):
         return CopiedEnv(make_env(self.spec.id, num_envs=num_envs, tree="off"), device)
 
 
+@pytest.mark.slow
 def test_a_population_and_self_play_learn_there(tmp_path: Path) -> None:
     psro = run(
         tools.scenario("ppo", *THERE, "response.episodes=400", "algorithm.epochs=10"),

@@ -282,19 +282,7 @@ POPULATIONS = {
     "leduc-mmd": 1,
     "leduc-rnad": 1,
 }
-FAST = {
-    "cartpole",
-    "cartpole-dqn",
-    "kuhn-3p",
-    "kuhn-neupl",
-    "kuhn-xdo",
-    "leduc-exact",
-    "leduc-xdo",
-    "memory",
-    "memory-r2d2",
-    "pendulum",
-    "speaker-listener",
-}
+FAST = {"cartpole", "kuhn-3p", "kuhn-xdo", "leduc-exact", "leduc-xdo"}
 ENDS = {
     "kuhn": (1e-6, 40),
     "goofspiel": (1e-6, 40),

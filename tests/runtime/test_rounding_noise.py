@@ -32,6 +32,7 @@ def floats(digits):
     return np.frombuffer(bytes.fromhex(digits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["processes", pytest.param("ray", marks=pytest.mark.long)])
 def test_all_kinds_of_processes_have_the_same_noise(runtime):
     """A product of torch, an exponential of NumPy and one of a kernel have changed, by one unit, and none is what it is elsewhere."""

@@ -23,6 +23,7 @@ Look = Callable[..., Opened]
 PAGES = ("", "/population", "/policy/0/p0", "/learning", "/log")
 
 
+@pytest.mark.slow
 def test_a_report_opens_from_a_file(tmp_path: Path, look: Look) -> None:
     run_dir = tmp_path / "<b>leduc"
     with Store.create(run_dir, synthetic.info(run_dir)) as store:
