@@ -59,12 +59,12 @@ PASSED = {
 
 
 @pytest.mark.parametrize("kind", REPORTED)
-def test_what_is_reported(kind: str) -> None:
+def test_exact_comparisons_are_reported(kind: str) -> None:
     assert len(linter.findings(REPORTED[kind])) == 1
 
 
 @pytest.mark.parametrize("kind", PASSED)
-def test_what_passes(kind: str) -> None:
+def test_tolerant_comparisons_pass(kind: str) -> None:
     assert linter.findings(PASSED[kind]) == []
 
 

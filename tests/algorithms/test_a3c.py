@@ -207,7 +207,7 @@ def test_a_failure_leaves_the_weights_of_before_all_versions(tensors):
     learn(learner, good)
 
 
-def test_contract_with_a_memory(tensors):
+def test_a3c_satisfies_algorithm_contract_with_a_memory(tensors):
     options = {
         "memory": "gru",
         "memory_size": 5,
@@ -277,6 +277,6 @@ def test_who_learns_for_another_passes_versions_on(tensors):
         ({"minibatches": 2}, "give epochs 1 and minibatches 1"),
     ],
 )
-def test_what_cannot_be(options, said):
+def test_a3c_rejects_unsupported_settings(options, said):
     with pytest.raises(ConfigError, match=said):
         A2C(**{"gradients": "acting", "max_lag": 3, **options})

@@ -115,7 +115,7 @@ def test_masked_choices_have_no_probability():
 
 
 @pytest.mark.parametrize("config", [FREE, CLIPPED, SQUASHED, MULTI, {"kind": "categorical", "actions": 4}], ids=str)
-def test_what_acts_says_the_same(config):
+def test_acting_and_learning_give_equal_log_probabilities(config):
     """Also where tanh saturates, and at the bounds: the recorded log-probability is that of the recorded action."""
     head, n = head_of(config), 4000
     out = np.random.default_rng(0).standard_normal((n, head.outputs)).astype(np.float32) * 2

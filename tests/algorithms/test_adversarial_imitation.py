@@ -167,7 +167,7 @@ def test_whoever_ends_as_the_expert_does_is_paid_for_it(tmp_path, kind):
 
 
 @pytest.mark.parametrize("absorbing", [False, True])
-def test_what_is_not_known_is_no_end(absorbing, enumerated, tmp_path):
+def test_unknown_ends_are_not_terminations(absorbing, enumerated, tmp_path):
     """Two episodes of a game with ids, one of which terminates; the other is cut where its player sees nothing. With g = 0, h = 3 wherever
     it looks and 5 more in the absorbing state, f is 0.5 h(s') - h(s): behind the cut as in between, behind the end 0 or 8 counts."""
     given = {"demonstrations": recorded_in(enumerated, tmp_path), "hidden": (), "form": "shaped", "learning_rate": 1e-9}
@@ -315,7 +315,7 @@ def test_a_learner_does_not_go_on_with_another_file(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "more"), [("gail", {}), ("airl", {"gradient_penalty": 1.0, "spectral": True})])
-def test_what_the_expert_does_earns_more(tmp_path, kind, more):
+def test_expert_actions_earn_more(tmp_path, kind, more):
     """Against a policy of uniform actions, whose log-probabilities are log ⅓."""
     options = {"hidden": (16,), "learning_rate": 0.01, "epochs": 2, "batch": 30, **more}
     config = {"gail": GAIL, "airl": AIRL}[kind](demonstrations=expert_file(tmp_path), **options)
@@ -367,7 +367,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_contract(name, request, tmp_path):
+def test_adversarial_imitation_satisfies_algorithm_contract(name, request, tmp_path):
     """Resume to the bit and the rest; a game whose rewards are NaN is refused even where they do not count."""
     kind, algorithm, options = CASES[name]
     env = request.getfixturevalue(kind) if isinstance(kind, str) else alone(action=kind)

@@ -101,7 +101,7 @@ def test_misses_and_means_by_hand():
     assert mean_of(torch.tensor([3.0, 9.0, 9.0, 9.0]), there, (2, 1, 2)).tolist() == [[3.0], [0.0]]
 
 
-def test_what_is_paid_agent_by_agent():
+def test_intrinsic_rewards_per_agent():
     """In plain NumPy, by the predictors' targets; and what everything loses."""
     config = CDSQMIX(**CDS, diversity=0.7, diversity_actions=0.3, individual_cost=0.4)
     learner = learner_of(config, team_env())
@@ -178,7 +178,7 @@ def test_ranks_learn_what_one_learner_does():
     assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), [batch] * 4)
 
 
-def test_refusals():
+def test_agent_diversity_rejects_unsupported_settings():
     with pytest.raises(ScenarioError, match=r"CDSQMIX with individual=true .* do not end in an agent's id"):
         CDSQMIX().check(team_env(ids=False))
     with pytest.raises(ConfigError, match="it needs individual=true"):

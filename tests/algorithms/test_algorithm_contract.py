@@ -45,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_contract(name, request):
+def test_shipped_algorithms_satisfy_algorithm_contract(name, request):
     """One enumerated game and one with tensors for each."""
     kind, algorithm = CASES[name]
     check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,), rounds=2)

@@ -188,7 +188,7 @@ def test_ranks_search_anew_what_one_learner_does():
 @pytest.mark.parametrize(
     "options", [{}, {"selection": "gumbel", "average": 0.1, "symmetries": False, "reanalyse": 0.5}], ids=str
 )
-def test_contract(options):
+def test_alphazero_satisfies_algorithm_contract(options):
     """Saved, resumed and learned twice, to the bit; from games that its own searches played."""
     check_algorithm(small(**options), spec(), seats=(0, 1), rollouts=played, rounds=2)
 

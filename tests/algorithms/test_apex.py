@@ -29,7 +29,7 @@ SMALL = ApeX(rollout=40, min_size=50, hidden=(8,), batch=32, updates_per_decisio
 
 
 @pytest.mark.parametrize("kind", ["tensors", "enumerated"])
-def test_contract(kind, request):
+def test_apex_satisfies_algorithm_contract(kind, request):
     noisy = kind == "tensors"
     check_algorithm(SMALL.model_copy(update={"noisy": noisy}), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
@@ -131,7 +131,7 @@ def test_rows_of_others_are_refused(tensors):
         learner.items(rows_of(tensors, extras={}))
 
 
-def test_what_goes_without_it(tensors):
+def test_apex_options_default_to_off(tensors):
     """Options that are left out change neither policies nor what is asked of workers."""
     plain = DQN()
     assert "spread" not in plain.policy(tensors, (0,)).config
@@ -152,7 +152,7 @@ BOXED = ApeXDDPG(rollout=40, start_decisions=50, hidden=(8,), batch=32, updates_
 
 
 @pytest.mark.parametrize("twin", [False, True])
-def test_contract_of_boxes(twin, tensors):
+def test_apex_satisfies_algorithm_contract_with_boxes(twin, tensors):
     check_algorithm(BOXED.model_copy(update={"twin": twin}), boxed(tensors), rounds=2)
 
 
@@ -201,7 +201,7 @@ def test_boxes_bring_errors_too(tensors):
     np.testing.assert_allclose(found, columns["priority"], rtol=1e-3, atol=1e-5)
 
 
-def test_what_boxes_refuse():
+def test_continuous_apex_rejects_unsupported_settings():
     with pytest.raises(ConfigError, match=r"noise_spread raises the noise to powers"):
         DDPG(noise=1.5, noise_spread=7.0)
     with pytest.raises(ConfigError, match=r"initial_priority=error is what rows are drawn by"):

@@ -218,7 +218,7 @@ def test_it_computes_where_it_is_asked_to_and_reads_numbers_once_an_epoch(option
     assert [scores.epoch for scores in found.epochs] == [0, 1]
 
 
-def test_what_is_held_out_is_not_learned_from() -> None:
+def test_held_out_episodes_are_not_trained_on() -> None:
     """Whole episodes, and their actions change nothing but the scores."""
     recorded = sides(300)
     found, _ = demonstrations(recorded, THREE)
@@ -293,7 +293,7 @@ def test_without_held_out_episodes_the_last_epoch_counts() -> None:
 # ------------------------------------------------------------------------------------------ what is refused
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_cloning_rejects_mismatched_files() -> None:
     recorded = sides(20)
     with pytest.raises(ConfigError, match=r"are of 'tests/made_up'; the scenario plays 'tests/other'"):
         clone(recorded, game(THREE.agents[0].observation, Discrete(3), "tests/other"), PPO().policy)

@@ -71,7 +71,7 @@ def test_passes_of_action_values_that_are_compiled_take_no_bytes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])
-def test_what_it_plays_depends_on_bytes_over_255(kind: str) -> None:
+def test_policies_scale_byte_observations_by_255(kind: str) -> None:
     env = seeing(255)
     algorithm = build_part("algorithm", kind, ALGORITHMS)
     learner = algorithm.learner(LearnerContext(env=env, seats=(0,), seed=3, total=None))

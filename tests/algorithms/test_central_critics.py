@@ -48,12 +48,12 @@ def make(**options):
     ],
     ids=str,
 )
-def test_contract(action, options):
+def test_central_critics_satisfy_algorithm_contract(action, options):
     check_algorithm(make(**options), team_env(action=action), rounds=2)
 
 
 @pytest.mark.parametrize("kind", [A2C, Reinforce])
-def test_contract_of_the_family(kind):
+def test_on_policy_family_satisfies_algorithm_contract_with_central_critics(kind):
     check_algorithm(kind(batch=20, hidden=(8,), value_network="central"), team_env(players=2), seats=(0, 1), rounds=2)
 
 
@@ -309,7 +309,7 @@ def test_it_asks_for_states():
         learner.items(replace(rollout, state=None, bootstrap_state=None))
 
 
-def test_refusals(enumerated):
+def test_central_critics_reject_unsupported_settings(enumerated):
     with pytest.raises(
         ScenarioError,
         match=r"MAPPO's critic sees .* made up has none\. Ask for it \(env.options.state=true\), or .*joint_state",

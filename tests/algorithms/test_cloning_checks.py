@@ -96,7 +96,7 @@ def test_another_environment_is_refused(theirs: dict[str, Any], ours: dict[str, 
         {"options": {"limits": [1, 2], "symmetry": [[0, 1]], "state": True, "statistics": [], "rewards": {"win": 1}}},
     ],
 )
-def test_what_players_do_not_see_may_differ(ours: dict[str, Any]) -> None:
+def test_unseen_environment_options_may_differ(ours: dict[str, Any]) -> None:
     check(
         recorded_in(wrappers=[STACK], options={"limits": (1, 2)}),
         **{"wrappers": [STACK], "options": {"limits": [1, 2]}, **ours},

@@ -35,7 +35,7 @@ GRU = {"memory": "gru", "memory_size": 4, "sequence": 2}
     ],
     ids=["plain", "gru", "separate"],
 )
-def test_contract(options):
+def test_coma_satisfies_algorithm_contract(options):
     env = team_env()
     check_algorithm(COMA(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=2)
 
@@ -60,7 +60,7 @@ def test_advantages_by_hand():
     assert counterfactual(q, probability, torch.tensor([1, 2])).tolist() == [2.75, -0.25]
 
 
-def test_what_the_others_do_by_hand():
+def test_other_agents_actions_by_hand():
     """Agents 1 and 0 of two decide together, and then agent 1 by itself."""
     assert same(np.array([7, 7, 7]), np.array([0, 0, 1])).tolist() == [0, 0, 1]
     places = Places(np.array([0, 0, 1]), np.array([1, 0, 1]))
@@ -224,7 +224,7 @@ def test_ranks_learn_what_one_learner_does(options):
     assert_ranks_learn_alike(3, lambda ranks: learner_of(algorithm, env, ranks=ranks), batches)
 
 
-def test_refusals(enumerated):
+def test_coma_rejects_unsupported_settings(enumerated):
     env = team_env()
     with pytest.raises(ScenarioError, match="COMA learns how the agents of a team act together"):
         COMA().check(enumerated)

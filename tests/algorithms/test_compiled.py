@@ -121,7 +121,7 @@ def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
         (DeviceChoice("cpu"), ONE_ROW, "cpu (torch): as asked for"),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_told(monkeypatch, choice, work, reason):
+def test_missing_compiler_is_named(monkeypatch, choice, work, reason):
     monkeypatch.setenv("CXX", "no-such-one")
     monkeypatch.setattr(device, "find_spec", lambda name: None)
     monkeypatch.setattr(device, "gpu_count", lambda: int(choice.device == "cuda"))
@@ -172,7 +172,7 @@ def test_rows_that_weigh_nothing_make_sizes_few(most):
     assert len(sizes) == most
 
 
-def test_what_cannot_be_compiled_runs_as_it_is_and_says_why(compiles):
+def test_uncompilable_function_runs_uncompiled_with_reason(compiles):
     seen = []
 
     def looks(x: Tensor) -> Tensor:

@@ -61,7 +61,9 @@ def together(some: list[ItemColumns]) -> Sample:
     ],
     ids=["ppo", "a2c"],
 )
-def test_contract(algorithm: Algorithm, kind: str, request: pytest.FixtureRequest) -> None:
+def test_conditioned_learners_satisfy_algorithm_contract(
+    algorithm: Algorithm, kind: str, request: pytest.FixtureRequest
+) -> None:
     """Every rollout brings the last row, so that one row is all there are."""
     check_algorithm(Conditioned(algorithm, TWO[:1]), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
@@ -137,7 +139,9 @@ def test_rows_learn_different_things(enumerated: EnvSpec) -> None:
     ],
     ids=["decisions", "modes", "replay"],
 )
-def test_what_is_refused(algorithm: Algorithm, message: str, tensors: EnvSpec) -> None:
+def test_conditioned_learner_rejects_unsupported_algorithms(
+    algorithm: Algorithm, message: str, tensors: EnvSpec
+) -> None:
     with pytest.raises(ScenarioError, match=message):
         Conditioned(algorithm, TWO).check(tensors, (1,))
 
@@ -150,7 +154,7 @@ def test_a_reward_that_is_learned_from_a_file_is_refused(kind: str, tensors: Env
     Conditioned(PPO(learned_reward="icm"), TWO).check(tensors, (1,))
 
 
-def test_what_learns_rewards_sees_what_the_network_sees(tensors: EnvSpec) -> None:
+def test_reward_models_get_the_conditioned_observation(tensors: EnvSpec) -> None:
     """A vector, though the game shows images."""
     image = Box(0.0, 1.0, (3, 36, 36), np.float32)
     shown = replace(tensors, agents=tuple(replace(agent, observation=image) for agent in tensors.agents))

@@ -136,7 +136,7 @@ ALGORITHMS = {
 
 
 @pytest.mark.parametrize(("name", "kind"), [("ppo", "tensors"), ("ppo-minibatches", "enumerated"), ("a2c", "tensors")])
-def test_contract(name, kind, request):
+def test_corrected_learners_satisfy_algorithm_contract(name, kind, request):
     check_algorithm(ALGORITHMS[name], request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 

@@ -76,7 +76,7 @@ def test_values_that_end_with_an_episode_hold_a_stream_that_does_not():
 
 
 @pytest.mark.parametrize(("episodic", "behind"), [(False, 2.0), (True, 0.0)])
-def test_what_is_replayed_holds_both_streams(episodic, behind):
+def test_replayed_rows_hold_both_reward_streams(episodic, behind):
     """Novelty 1 everywhere, γ = 0.5 of the stream and 0.9 of action values. Observations are worth their first number, to the critic: the
     episode that begins is worth 2, what comes after the cut 6. Of three decisions the first leads to what is worth 4, the second ends the
     episode, the third is cut: 1 + (0.5 - 0.9) × 4, 1 + 0.5 × 2, 1 + (0.5 - 0.9) × 6."""
@@ -146,7 +146,7 @@ def test_the_beginning_is_worth_the_mean_over_first_observations():
     assert learned._stream._beginning == pytest.approx(second[2], rel=1e-5)
 
 
-def test_what_nobody_saw_is_worth_a_beginning():
+def test_bootstrap_observations_marked_absent_are_ignored():
     """As an id of -1 is, though its row shows numbers."""
     seen = np.array([[0.5, -0.5], [1.0, 2.0]], np.float32)
     given = {"lengths": [1, 1], "tail": [SegmentEnd.TRUNCATED, SegmentEnd.TRUNCATED]}
@@ -219,7 +219,7 @@ def test_distillation_error():
     assert found.tolist() == [2.5, 0.0]
 
 
-def test_what_was_visited_is_less_new_than_what_was_not():
+def test_visited_states_have_lower_novelty():
     """Of eight places four are visited, one of them far more often than the others."""
     env = alone(observation=Box(0, 1, (8,), np.float32))
     learned = reward_of(RND(hidden=(32,), features=8, normalise_observations=False, batch=32), env)

@@ -68,7 +68,7 @@ def test_one_function_decides(monkeypatch, choice, work, cards, expected):
         (DeviceChoice("cpu", precision="tf32"), 0, "precision is tf32, which is a card's"),
     ],
 )
-def test_what_is_not_there_is_refused(monkeypatch, choice, cards, message):
+def test_missing_device_raises(monkeypatch, choice, cards, message):
     monkeypatch.setattr(device, "gpu_count", lambda: cards)
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=message):
@@ -307,7 +307,7 @@ def test_both_roads_learn_alike(name, request):
 
 @pytest.mark.parametrize("name", ["muzero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
                                   "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
-def test_what_lies_on_the_device_teaches_what_memory_does(name, request):
+def test_device_tables_give_the_same_update_as_host_tables(name, request):
     """To the bit. (Tensors on a CPU stand for those of a card.)"""
     case = Case(name, request)
     one, other = (case.learner(DeviceChoice("cpu", written=False)) for _ in range(2))

@@ -48,7 +48,7 @@ def test_returns_of_an_agent_that_waits(discount, expected):
     np.testing.assert_allclose(columns["target"], expected, rtol=1e-6)
 
 
-def test_what_a_teammate_earns_later_counts_for_less():
+def test_later_teammate_rewards_are_discounted_by_time():
     """Agent 0 decides at 0 alone and earns 8 up to 4; agent 1 at 0, 1 and 3, and earns 1, 2 and 4. With γ = ½ agent 0's decision is worth
     8 + 1 + 2 / 2 + 4 / 8, agent 1's are 1, 2 and 8 + 4: the last may have brought the 8 about."""
     env = team_env()
@@ -58,7 +58,7 @@ def test_what_a_teammate_earns_later_counts_for_less():
     assert team_rewards(rows).tolist() == [15.0, 1.0, 2.0, 12.0]
 
 
-def test_refusals():
+def test_discount_in_time_rejects_unsupported_settings():
     with pytest.raises(ConfigError, match="V-trace discounts by decisions"):
         A2C(discount="step", correction="vtrace")
     with pytest.raises(ConfigError, match="impala has no other; a2c and ppo have"):

@@ -44,7 +44,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_contract(name, request):
+def test_dqn_switches_satisfy_algorithm_contract(name, request):
     kind, algorithm = VARIANTS[name]
     check_algorithm(algorithm, request.getfixturevalue(kind), seats=(1,), rounds=2)
 
@@ -54,7 +54,7 @@ def image_env(env, dtype=np.uint8):
     return replace(env, agents=tuple(replace(agent, observation=box) for agent in env.agents))
 
 
-def test_contract_with_images(tensors):
+def test_dqn_switches_satisfy_algorithm_contract_with_images(tensors):
     algorithm = DQN(body="nature", rollout=4, min_size=4, batch=4, target_period=1, updates_per_decision=0.1)
     check_algorithm(algorithm, image_env(tensors), rounds=2)
 
@@ -145,7 +145,7 @@ def test_double_changes_who_chooses_and_nothing_else(tensors):
         ({"double": False, "munchausen": True}, set()),
     ],
 )
-def test_what_a_switch_changes_in_the_network(options, changed, tensors):
+def test_each_switch_changes_the_network(options, changed, tensors):
     plain = DQN().policy(tensors, (0,)).config
     other = DQN(**options).policy(tensors, (0,)).config
     assert {key for key in plain if key != "head" and plain[key] != other[key]} == set()

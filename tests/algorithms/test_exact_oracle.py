@@ -109,7 +109,7 @@ def test_one_policy_for_several_seats():
         assert np.array_equal(policy.tabulate(tree.enumeration, seat), expected)
 
 
-def test_what_it_cannot_do_is_said(tensors):
+def test_exact_oracle_rejects_unsupported_games(tensors):
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         ExactBestResponse().check(tensors)
     tree = compile_tree(THREE)

@@ -86,7 +86,7 @@ def test_bytes_are_scaled_where_they_are_not_normalised(normalise, scale, tensor
 # ------------------------------------------------------------------ refusals
 
 
-def test_what_cannot_be_served_is_refused_by_name(tensors, enumerated):
+def test_unsupported_spaces_are_rejected_by_name(tensors, enumerated):
     with pytest.raises(ScenarioError, match=r"A2C with continuous=tanh needs actions with finite bounds"):
         A2C(continuous="tanh").check(with_actions(tensors, ACTIONS["unbounded"]))
     A2C().check(with_actions(tensors, ACTIONS["unbounded"]))
@@ -186,7 +186,7 @@ def test_each_switch_changes_the_update(name, tensors):
 
 
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
-def test_what_is_not_there_has_no_options(name, tensors):
+def test_options_of_absent_parts_change_nothing(name, tensors):
     plain, other = after_an_update(tensors), after_an_update(tensors, **{name: WITHOUT_EFFECT[name]})
     assert all(plain[k].tobytes() == other[k].tobytes() for k in plain)
 

@@ -38,7 +38,7 @@ def test_channels_last_are_refused(algorithm, name, tensors):
     algorithm.check(seeing(tensors, (3, 96, 96)))
 
 
-def test_what_looks_like_channels_last():
+def test_channels_last_detection():
     for shape in [(96, 96, 3), (210, 160, 3), (84, 84, 4), (10, 10, 7), (6, 7, 2), (3, 3, 2), (64, 64, 1)]:
         with pytest.raises(ScenarioError, match=r"channels last"):
             needs_images(shape, network="impala", algorithm="X", option="network", env_id="e")

@@ -109,7 +109,7 @@ def test_who_was_truncated_alone_does_not_come_back():
     assert left_over(replace(ended, when=None)).tolist() == [[False, True]], "nobody recorded it"
 
 
-def test_what_comes_later_is_not_earned_before():
+def test_later_rewards_do_not_count_earlier():
     """They act in turn: agent 1 at 0, 2 and 4, agent 0 at 1 and 3, whose decisions bring each of them 1 and 2."""
     (view,) = played(TEAM, ("episodes", 1))
     first, mine = np.arange(5) % 2 == 0, np.arange(5) % 2 == 1
@@ -270,7 +270,7 @@ def test_normalised_rewards_by_hand():
         assert again.normalised(reward, span).tobytes() == statistics.normalised(reward, span).tobytes()
 
 
-def test_refusals(enumerated):
+def test_joint_steps_reject_unsupported_settings(enumerated):
     with pytest.raises(ScenarioError, match="made up is a compiled game of single agents"):
         check_team(enumerated, algorithm="X")
     with pytest.raises(ScenarioError, match=r"made up teams has none. Ask for it \(env.options.state=true\), or put"):

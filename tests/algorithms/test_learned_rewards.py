@@ -182,7 +182,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_contract(name, request):
+def test_learned_rewards_satisfy_algorithm_contract(name, request):
     """Resume to the bit, NaN and the rest, with networks, normalisers and optimizers of the reward in the state."""
     algorithm, kind = CASES[name]
     if kind == "teams":
@@ -277,7 +277,7 @@ def test_actions_as_numbers():
         ),
     ],
 )
-def test_what_cannot_be(make, says):
+def test_learned_rewards_reject_unsupported_settings(make, says):
     with pytest.raises(ConfigError, match=says):
         make()
 

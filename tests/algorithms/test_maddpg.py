@@ -33,7 +33,7 @@ def games(kind, **options):
         ("discrete", {}),
     ],
 )
-def test_contract(kind, options):
+def test_maddpg_satisfies_algorithm_contract(kind, options):
     env = games(kind)
     check_algorithm(MADDPG(**SMALL, **options), env, rollouts=rollouts(env), rounds=2)
 
@@ -164,7 +164,7 @@ def test_one_update_is_autograds(kind, critic, twin, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["box", "discrete"])
-def test_what_absent_agents_see_and_do_changes_nothing(kind):
+def test_absent_agents_do_not_change_the_update(kind):
     learner, other = (learner_of(MADDPG(**SMALL), games(kind)) for _ in range(2))
     batch, _ = (batch_of(one, games(kind)) for one in (learner, other))
     absent, gone = ~batch.columns["present"], ~batch.columns["next_present"]
@@ -230,7 +230,7 @@ def test_not_a_number_is_met_before_the_step():
     assert all(np.array_equal(good[k], v) for k, v in learner.weights().items())
 
 
-def test_refusals():
+def test_maddpg_rejects_unsupported_settings():
     with pytest.raises(
         ScenarioError, match=r"MADDPG sees .* and made up teams has none\..* or use critic=observations, which"
     ):

@@ -41,13 +41,13 @@ def slow(*case):
     ],
     ids=["discrete", "decentralised", "box", "squashed"],
 )
-def test_contract(algorithm, action):
+def test_mat_satisfies_algorithm_contract(algorithm, action):
     env = team_env(action=action, state=0)
     check_algorithm(algorithm, env, rollouts=rollouts(env), rounds=2)
 
 
 @pytest.mark.slow
-def test_contract_of_both_seats_and_several_choices():
+def test_mat_satisfies_algorithm_contract_with_both_seats_and_multi_discrete_actions():
     env = team_env(action=MultiDiscrete([2, 3]), state=0)
     check_algorithm(MAT(**SMALL), env, seats=(0, 1), rounds=2)
 
@@ -152,7 +152,7 @@ def test_segments_of_fragments_have_the_same_groups():
     np.testing.assert_allclose(one["value"], other["value"], atol=1e-6)
 
 
-def test_what_follows_a_fragment_is_judged_beside_what_follows_it_for_others():
+def test_bootstrap_values_use_teammates_of_the_same_step():
     """Of segments that an agent has in an episode, the last ones go on together, and those before them."""
     env, rng = team_env(), np.random.default_rng(4)
     learner = stirred(learner_of(MAT(**SMALL), env))

@@ -227,7 +227,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_contract(name, request):
+def test_mmd_satisfies_algorithm_contract(name, request):
     kind, algorithm = VARIANTS[name]
     check_algorithm(algorithm, request.getfixturevalue(kind), seats=(0, 1), rounds=2)
 
@@ -241,7 +241,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_contract_of_tables(name, enumerated, tensors):
+def test_mmd_satisfies_algorithm_contract_with_tables(name, enumerated, tensors):
     check_algorithm(TABLES[name], enumerated, seats=(0, 1), rounds=2)
     with pytest.raises(ScenarioError, match="compiled to a tree"):
         TABLES[name].check(tensors)
@@ -270,7 +270,7 @@ def test_the_magnet_is_announced_and_the_newest_policy_plays(network, enumerated
     np.testing.assert_allclose(again, announced, atol=1e-6)
 
 
-def test_what_plays_is_mixed_and_what_is_announced_is_not(enumerated):
+def test_only_the_acting_policy_is_mixed_with_uniform(enumerated):
     options = {"network": "table", "magnet": "moving", "announce": "magnet"}
     context = LearnerContext(enumerated, (1,), 0)
     mask = enumerated.enumeration.mask[8:14]
@@ -337,7 +337,7 @@ def test_a_small_step_size_holds_the_policy_and_a_strong_magnet_makes_it_uniform
     assert strong < 0.2 * weak
 
 
-def test_refusals():
+def test_mmd_rejects_unsupported_settings():
     with pytest.raises(ConfigError, match="regularises nothing"):
         RNaD(alpha=0.0)
     with pytest.raises(ConfigError, match="would announce the uniform policy"):

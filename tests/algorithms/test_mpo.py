@@ -165,7 +165,7 @@ def env_of(kind, request):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_contract(name, request):
+def test_mpo_satisfies_algorithm_contract(name, request):
     kind, changes = CASES[name]
     check_algorithm(
         MPO(**{**MINE, "updates_per_decision": 0.05, **changes}), env_of(kind, request), seats=(1,), rounds=2
@@ -349,7 +349,7 @@ def test_multipliers_stay_within_reach(tensors):
     )
 
 
-def test_what_it_cannot_play(tensors):
+def test_mpo_rejects_unsupported_action_spaces(tensors):
     from gymnasium.spaces import MultiDiscrete
 
     several = replace(tensors, agents=tuple(replace(a, action=MultiDiscrete([2, 3])) for a in tensors.agents))

@@ -198,7 +198,7 @@ def test_half_of_a_gradient_goes_a_step_back():
 
 
 @pytest.mark.parametrize("options", [{}, {"selection": "gumbel", "reanalyse": 0.5, "average": 0.5}], ids=str)
-def test_contract(options):
+def test_muzero_satisfies_algorithm_contract(options):
     """Saved, resumed and learned twice, to the bit; from games that its own searches played."""
     check_algorithm(small(**options), spec(), seats=(0, 1), rollouts=played, rounds=2)
 
@@ -216,7 +216,7 @@ def test_searches_anew_are_those_of_the_newest_weights():
     np.testing.assert_allclose(fresh[0], expected, atol=1e-6)
 
 
-def test_what_is_known_of_values():
+def test_value_bounds_of_the_search_by_game():
     """The game is won for 1; of one that is won for 3, as it is learned; of one player nothing is known."""
     three = replace(spec(), utility_range=((-3.0, 2.0), (-2.0, 3.0)))
     one = replace(spec(), agents=spec().agents[:1], utility_range=((0.0, 9.0),), symmetry=((0,),), zero_sum=False)
@@ -257,7 +257,7 @@ def test_without_a_search_there_is_nothing_to_learn():
         learner.items(replace(played(learner, 0), extras={}))
 
 
-def test_what_it_cannot_imagine(tensors):
+def test_muzero_rejects_unsupported_games(tensors):
     with pytest.raises(ScenarioError, match="Give share=always"):
         small().check(spec(), (1,))
     with pytest.raises(ScenarioError, match="Set rollout_unit=episodes"):

@@ -38,7 +38,7 @@ def test_action_values_by_hand():
     np.testing.assert_allclose(found, [[2.0 * math.log(2.0), taken, 0.0]], rtol=1e-6)
 
 
-def test_what_is_illegal_costs_nothing():
+def test_illegal_actions_have_no_gradient():
     logp, magnet = (torch.tensor([[0.5, 0.5, 0.0]]).log() for _ in range(2))
     found = action_values(logp, magnet, torch.tensor([0]), torch.tensor([0.5]).log(), torch.tensor([1.0]), cost=2.0)
     np.testing.assert_allclose(found, [[2.0, 0.0, 0.0]], rtol=1e-6)
@@ -175,7 +175,7 @@ def test_logits_of_a_learner_are_not_pushed_beyond_the_bounds(enumerated):
     assert held > 0.3 > free == 0.0
 
 
-def test_refusals():
+def test_neurd_rejects_unsupported_settings():
     with pytest.raises(ConfigError, match="clip is of the ratio"):
         RNaD(clip=0.2)
     for unread in (

@@ -66,7 +66,7 @@ def test_modes_are_the_two_parts(enumerated):
 @pytest.mark.parametrize(
     ("kind", "options"), [("tensors", {}), ("enumerated", {"priority_exponent": 0.6, "dueling": True})]
 )
-def test_contract(kind, options, request):
+def test_nfsp_satisfies_algorithm_contract(kind, options, request):
     check_algorithm(small(**options), request.getfixturevalue(kind), seats=(0, 1), rounds=2)
 
 
@@ -112,6 +112,6 @@ def test_several_ranks_are_refused(enumerated):
         NFSP().learner(replace(LearnerContext(enumerated, (0,), 0), ranks=ranks))
 
 
-def test_what_the_best_response_is_rewarded_by_has_to_fit(tensors):
+def test_nfsp_rejects_a_mismatched_learned_reward(tensors):
     with pytest.raises(ScenarioError, match=r"learned_reward\.network=nature sees images"):
         NFSP(best_response=DQN(learned_reward={"kind": "rnd", "network": "nature"})).check(tensors, (0,))

@@ -45,19 +45,19 @@ def boxed(tensors):
     ],
     ids=["ddpg-twin-tanh-clipped", "td3-schedules", "sac", "sac-single-fixed-3-step", "sac-prioritised"],
 )
-def test_contract(algorithm, boxed):
+def test_off_policy_satisfies_algorithm_contract(algorithm, boxed):
     check_algorithm(algorithm, boxed, seats=(1,), rounds=2)
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"), [("enumerated", {}), ("tensors", {"twin": False, "learn_temperature": False, "n_step": 3})]
 )
-def test_contract_of_discrete_actions(kind, changes, request):
+def test_off_policy_satisfies_algorithm_contract_with_discrete_actions(kind, changes, request):
     check_algorithm(SACDiscrete(**SMALL, **changes), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
 @pytest.mark.parametrize("cls", [TD3, SACDiscrete, MPO])
-def test_contract_of_images(cls, boxed, tensors):
+def test_off_policy_satisfies_algorithm_contract_with_images(cls, boxed, tensors):
     """Actor and critics see with convolutions of their own, by autograd, where there are no numbers, too."""
     env = tensors if cls is SACDiscrete else boxed
     images = Box(0, 255, (2, 4, 4), np.uint8)
@@ -129,7 +129,7 @@ def test_values_of_what_comes_next_are_the_target_networks(cls, boxed, tensors):
     ("cls", "column"),
     [(DDPG, "reward"), (TD3, "observation"), (SAC, "reward"), (SACDiscrete, "observation"), (MPO, "reward")],
 )
-def test_what_is_no_number_changes_nothing(cls, column, boxed, tensors):
+def test_nonfinite_rows_change_no_weight(cls, column, boxed, tensors):
     env = tensors if cls is SACDiscrete else boxed
     learner = learner_of(cls(**SMALL), env)
     batch = batch_of(learner, env)

@@ -115,7 +115,7 @@ class Explodes(ActorCritic):
     ],
     ids=str,
 )
-def test_contract(kind, options, request):
+def test_on_policy_satisfies_algorithm_contract(kind, options, request):
     check_algorithm(ActorCritic(batch=40, **options), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 

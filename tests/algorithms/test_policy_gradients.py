@@ -54,7 +54,7 @@ def make(name, **options):
         ("ppo", "box", "lstm"),
     ],
 )
-def test_contract(name, action, memory, tensors):
+def test_policy_gradients_satisfy_algorithm_contract(name, action, memory, tensors):
     """Each algorithm without a memory and with one, and each kind of actions; what PPO's options add is below."""
     check_algorithm(make(name, memory=memory), with_actions(tensors, ACTIONS[action]), rounds=2)
 
@@ -69,17 +69,17 @@ def test_contract(name, action, memory, tensors):
     ],
     ids=str,
 )
-def test_contract_of_options(options, tensors):
+def test_policy_gradients_satisfy_algorithm_contract_with_options(options, tensors):
     action = ACTIONS["box"] if "continuous" in options else ACTIONS["discrete"]
     check_algorithm(make("ppo", **options), with_actions(tensors, action), rounds=2)
 
 
 @pytest.mark.parametrize(("name", "memory"), [("a2c", "none"), ("impala", "lstm")])
-def test_contract_on_an_enumerated_game(name, memory, enumerated):
+def test_policy_gradients_satisfy_algorithm_contract_on_an_enumerated_game(name, memory, enumerated):
     check_algorithm(make(name, memory=memory), enumerated, seats=(1,), rounds=2)
 
 
-def test_contract_of_images(tensors):
+def test_policy_gradients_satisfy_algorithm_contract_with_images(tensors):
     image = Box(0.0, 1.0, (1, 12, 12), np.float32)
     env = replace(tensors, agents=tuple(replace(agent, observation=image) for agent in tensors.agents))
     check_algorithm(A2C(batch=8, network="impala"), env, rounds=2)

@@ -28,7 +28,7 @@ SMALL = {"rollout": 40, "min_size": 50, "hidden": (8,), "batch": 24, "target_per
     ],
     ids=["munchausen", "rainbow", "qmix"],
 )
-def test_contract(algorithm):
+def test_q_teams_satisfy_algorithm_contract(algorithm):
     env = team_env()
     check_algorithm(algorithm, env, rollouts=rollouts(env), rounds=2)
 
@@ -78,7 +78,7 @@ def test_sharing_is_the_plain_network():
     assert "agents" not in DQN(share_weights=False).policy(team_env(agents=1), (0,)).config  # nobody to share with
 
 
-def test_refusals():
+def test_q_teams_reject_unsupported_settings():
     env = team_env()
     policy = build_policy(DQN(**SMALL).policy(env, (0,)), learner_of(DQN(**SMALL), env).weights())
     with pytest.raises(PolicyError, match="Put the wrapper agent_ids around the environment"):

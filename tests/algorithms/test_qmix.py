@@ -38,7 +38,7 @@ GRU = {"core": "gru", "memory": 5, "length": 3, "period": 2, "burn_in": 1, "batc
     ],
     ids=["steps", "switched", "gru", "lstm", "qplex", "cw_qmix-lstm", "ow_qmix", "cds_qmix", "cds_qmix-gru"],
 )  # fmt: skip
-def test_contract(cls, options):
+def test_qmix_satisfies_algorithm_contract(cls, options):
     env = team_env()
     check_algorithm(cls(**{**SMALL, **options}), env, rollouts=rollouts(env), rounds=2)
 
@@ -242,7 +242,7 @@ def test_a_switch_changes_what_it_should(change, same, options):
     assert losses[0] != losses[1]
 
 
-def test_what_absent_agents_see_changes_nothing():
+def test_observations_of_absent_agents_change_nothing():
     for cls, options in ((QMIX, {}), (QMIX, GRU), (QPLEX, {}), (CWQMIX, {})):
         learner = learner_of(cls(**{**SMALL, **options}), team_env())
         columns = batch_of(learner, learner._env).columns

@@ -150,7 +150,7 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     assert len(compared) > 2
 
 
-def test_what_judges_remembers_from_the_beginning_of_each_piece():
+def test_central_network_memory_starts_with_each_sequence():
     """Q*'s network is none that workers have: with the agents' weights it remembers what they do who begin without memory."""
     env = team_env()
     learner = learner_of(CWQMIX(**{**SMALL, **GRU}), env)
@@ -212,7 +212,7 @@ def test_a_warm_start_takes_the_agents_and_a_new_mixer():
     assert not any("mixer" in name for name in learner.weights())
 
 
-def test_refusals():
+def test_qmix_learners_reject_unsupported_settings():
     env = team_env()
     with pytest.raises(ScenarioError, match="VDN with body=impala sees images"):
         VDN(body="impala").check(env)

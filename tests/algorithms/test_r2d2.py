@@ -35,7 +35,7 @@ SHORT = {"length": 2, "period": 1, "burn_in": 1}
     ],
     ids=["long", "gru-short", "plain"],
 )
-def test_contract(kind, options, request):
+def test_r2d2_satisfies_algorithm_contract(kind, options, request):
     check_algorithm(R2D2(**SMALL, **options), request.getfixturevalue(kind), seats=(1,), rounds=2)
 
 
@@ -184,7 +184,7 @@ def batch_of(learner, rows):
     return columns, Sample(columns, np.arange(len(columns["count"])), np.full(len(columns["count"]), 0.1))
 
 
-def test_what_is_left_over_of_a_sequence_changes_nothing(tensors, rollout):
+def test_sequence_padding_changes_nothing(tensors, rollout):
     learner = R2D2(**SMALL, length=7, period=7, burn_in=2).learner(LearnerContext(tensors, (0,), 0))
     columns, batch = batch_of(learner, rollout)
     noise = {name: column.copy() for name, column in columns.items()}
@@ -270,7 +270,7 @@ def test_priorities_of_sequences(mix, tensors, rollout):
 # ------------------------------------------------------------------ what is refused
 
 
-def test_refusals(tensors):
+def test_r2d2_rejects_unsupported_settings(tensors):
     with pytest.raises(ConfigError, match="period 9 is longer than the length 8"):
         R2D2(length=8, period=9)
     with pytest.raises(ScenarioError, match="R2D2 with body=impala sees images"):

@@ -159,7 +159,7 @@ def test_a_true_one_is_no_number_one(kept):
         assert [float(step(torch.ones(2), which)) for which in (1, True, 2)] == [3.0, 102.0, 4.0]
 
 
-def test_what_cannot_be_kept_runs_as_it_is_and_is_told(kept, monkeypatch):
+def test_failed_graph_capture_runs_eagerly_with_reason(kept, monkeypatch):
     adds = Adds()
 
     def fails(step, place, pool):
@@ -182,7 +182,7 @@ def test_numbers_in_memory_are_refused(kept):
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])
-def test_what_is_no_number_moves_nothing(name, request, kept):
+def test_nonfinite_step_in_a_graph_changes_nothing(name, request, kept):
     """As without graphs: all is as it was, and learning goes on."""
     case = Case(name, request)
     learner = case.learner(TORCH)

@@ -48,12 +48,12 @@ def pure(env: EnvSpec, *, tables: bool) -> tuple[tuple[Policy, str], ...]:
     ],
     ids=["mmd table", "ppo", "nfsp"],
 )
-def test_contract(algorithm: Algorithm, enumerated: EnvSpec) -> None:
+def test_restricted_games_satisfy_algorithm_contract(algorithm: Algorithm, enumerated: EnvSpec) -> None:
     tables = getattr(algorithm, "network", "") == "table"
     check_algorithm(InRestrictedGame(algorithm, pure(enumerated, tables=tables)), enumerated, seats=(1,), rounds=2)
 
 
-def test_contract_without_a_tree(tensors: EnvSpec) -> None:
+def test_restricted_games_satisfy_algorithm_contract_without_a_tree(tensors: EnvSpec) -> None:
     algorithm = DQN(hidden=(4,), batch=8, min_size=20)
     check_algorithm(InRestrictedGame(algorithm, pure(tensors, tables=False)), tensors, seats=(1,), rounds=2)
 

@@ -43,7 +43,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "action"), CASES, ids=str)
-def test_contract(kind, options, action):
+def test_separate_networks_satisfy_algorithm_contract(kind, options, action):
     env = team_env(action=action)
     check_algorithm(make(kind, **options), env, rollouts=lambda learner, k: rollout_of(learner, env, seed=k), rounds=2)
 
@@ -227,7 +227,7 @@ def test_bounds_of_0_and_1_are_no_ids(algorithm, env, options, tmp_path):
     check_vector(scenario, wrapped.make())
 
 
-def test_refusals(tensors):
+def test_separate_networks_reject_unsupported_settings(tensors):
     team = replace(tensors, agents=tuple(replace(agent, player=0) for agent in tensors.agents))
     for algorithm in (make(), A2C(share_weights=False)):
         with pytest.raises(

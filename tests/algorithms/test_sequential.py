@@ -44,7 +44,7 @@ CASES = {
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n.split()[-1] in ("gru", "lstm", "own"))) for n in CASES]
 )
-def test_contract(name):
+def test_sequential_updates_satisfy_algorithm_contract(name):
     algorithm, action = CASES[name]
     env = team_env(action=action)
     made = rollouts(env)
@@ -324,7 +324,7 @@ def test_ranks_learn_what_one_learner_does(kind):
     assert_ranks_learn_alike(2, lambda ranks: algorithm.learner(LearnerContext(env, (0,), 0, ranks=ranks)), batches)
 
 
-def test_refusals():
+def test_sequential_updates_reject_unsupported_settings():
     with pytest.raises(ScenarioError, match="sees the environment's state"):
         HAPPO().check(team_env(state=0))
     with pytest.raises(ScenarioError, match="Put the wrapper agent_ids"):

@@ -147,7 +147,7 @@ def test_nothing_is_corrected_before_anybody_has_moved():
     np.testing.assert_allclose(found, advantage)
 
 
-def test_what_teammates_did_between_two_decisions_counts():
+def test_teammate_actions_between_two_decisions_count():
     """Agent 0 decides at steps 0 and 3, agent 1 at 1 and 2, where it has become half and a third as probable: A_0 = δ_0 + γ λ / 6 A_1.
     γ λ = 1/2; GAE of δ = (1, 3) is (2.5, 3): corrected, 1 + 3 / 12 = 1.25. At agent 1's own row nothing lies in between."""
     rows = TeamRows(

@@ -50,6 +50,6 @@ def test_sizes(algorithm, expected):
     ],
     ids=["ppo", "episodes", "sequences", "tabular-q", "dqn"],
 )
-def test_what_must_deadlock_is_refused_before_anything_is_collected(algorithm, message):
+def test_deadlocking_sizes_are_rejected_before_collecting(algorithm, message):
     with pytest.raises(Deadlock, match=message):
         EpisodeServer().create("task", algorithm.tables(), sizes_of(algorithm))

@@ -105,7 +105,7 @@ def test_actions_at_the_bounds_are_in_a_box_of_float64(tensors):
 BOX = "Use a2c, apex_ddpg, ddpg, impala, mpo, ppo, reinforce, sac, td3 or vmpo there."
 
 
-def test_what_is_advised_instead_serves_the_actions(tensors, enumerated):
+def test_suggested_algorithm_supports_the_action_space(tensors, enumerated):
     pendulum = boxed(tensors)
     assert serving(pendulum) == BOX
     several = [replace(agent, action=MultiDiscrete([2, 3])) for agent in tensors.agents]

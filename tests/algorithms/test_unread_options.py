@@ -30,7 +30,7 @@ UNREAD = [
 
 
 @pytest.mark.parametrize(("kind", "given", "read"), UNREAD)
-def test_what_nothing_reads_is_refused(kind: str, given: dict[str, object], read: dict[str, object] | None) -> None:
+def test_unread_options_are_rejected(kind: str, given: dict[str, object], read: dict[str, object] | None) -> None:
     if read is None:  # of this kind it is read
         build_part("algorithm", {"kind": kind, **given}, ALGORITHMS)
         return

@@ -124,11 +124,11 @@ def test_minibatches_weigh_rows_as_the_whole_batch_does(tensors):
     ],
     ids=str,
 )
-def test_contract(action, options, tensors):
+def test_vmpo_satisfies_algorithm_contract(action, options, tensors):
     check_algorithm(VMPO(**SMALL, **options), with_actions(tensors, ACTIONS[action]), rounds=2)
 
 
-def test_contract_on_an_enumerated_game(enumerated):
+def test_vmpo_satisfies_algorithm_contract_on_an_enumerated_game(enumerated):
     check_algorithm(VMPO(**SMALL), enumerated, seats=(1,), rounds=2)
 
 
@@ -137,7 +137,7 @@ def test_ranks_learn_what_one_learner_does(rows, options, tensors):
     compare(VMPO(**SMALL, learning_rate=0.003, **options), tensors, size=3, rows=rows)
 
 
-def test_what_acts_has_no_multipliers(tensors):
+def test_acting_policy_has_no_multipliers(tensors):
     """They are the learner's, and stay within reach."""
     config = VMPO(**SMALL, learning_rate=30.0, max_gradient_norm=0.0, epsilon_policy=100.0)
     learner, sample, _ = learner_and_sample(config, tensors)

@@ -51,7 +51,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize(("line", "words"), TABLE["refused"])
-def test_what_is_refused(folder: Path, capfd: pytest.CaptureFixture[str], line: str, words: str) -> None:
+def test_bad_input_is_rejected_with_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], line: str, words: str
+) -> None:
     assert words in refused(folder, capfd, shlex.split(line))
 
 
@@ -65,7 +67,9 @@ def test_a_wrong_file_is_refused(
 
 
 @pytest.mark.parametrize(("line", "code", "words"), TABLE["failed"])
-def test_what_fails_later(folder: Path, capfd: pytest.CaptureFixture[str], line: str, code: int, words: str) -> None:
+def test_late_failure_is_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], line: str, code: int, words: str
+) -> None:
     """In code of one's own, or where every response failed: the run is kept, and can be looked at."""
     try:
         assert main([*shlex.split(line), "--run-dir", "failed"]) == code

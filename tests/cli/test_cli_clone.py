@@ -87,7 +87,7 @@ def test_players_policies_and_settings_can_be_chosen(runs: Path, capsys: pytest.
     assert "learned, -log p" in out
 
 
-def test_what_players_do_not_see_makes_no_difference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unseen_environment_options_make_no_difference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Information states were recorded, so the game is compiled."""
     line = ["clone", "games.parquet", "my.yaml", "--epochs", "1", "--out"]
     assert main([*line, "one.safetensors"]) == 0

@@ -70,7 +70,7 @@ def test_forwards_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_what_was_seen_answered_and_paid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_shows_observation_action_and_reward(capsys: pytest.CaptureFixture[str]) -> None:
     assert debug(capsys, "go end; go 2; see; probs; see 1; where") == [
         "> go end",
         "the end, after 3 steps: terminated, returns -1 +1",

@@ -23,7 +23,9 @@ def test_families_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "module:Class" in out
 
 
-def test_what_is_not_installed_says_how(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_environment_names_install_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     away = Family("ludus.envs.adapters.away", "gone", "away/x", needs="not_there_at_all", extra="far")
     monkeypatch.setattr("ludus.envs.families.FAMILIES", {**FAMILIES, "away": away})
     assert main(["list", "envs"]) == 0

@@ -145,7 +145,7 @@ def test_runs_are_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(Path("runs").iterdir()) == []
 
 
-def test_what_looks_like_a_file_of_ludus_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_files_are_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a/.notes", "a/.notes.part", "a/ludus.db.copy", "e/notes.log", "e/seed-9/ludus.db"):
         folder, _, inside = name.partition("/")
         experiment(folder, done=0) if folder == "e" else synthetic.write(Path("runs/a"), generations=0)
@@ -233,7 +233,7 @@ def test_progress_counts_what_is_still_to_come() -> None:
         ("runs rm swept/trial-0 --yes", "is a trial of the sweep 'swept', whose study counts it"),
     ],
 )
-def test_refusals_change_nothing(
+def test_rejected_commands_change_nothing(
     line: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())

@@ -98,7 +98,7 @@ def test_one_leaves_with_q(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         (["nope"], "nope"),
     ],
 )
-def test_what_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_play_rejects_bad_arguments(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["play", *arguments]) == 2
     assert said in capsys.readouterr().err
 

@@ -58,7 +58,7 @@ def test_policies_episodes_and_file_can_be_chosen(runs: Path, capsys: pytest.Cap
     ]
 
 
-def test_what_a_run_has_is_named_and_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_policies_of_a_run_are_named_and_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["record", "k@best", "--seed", "3", "--out", "one.txt"]) == 0
     assert main(["record", "k", "--policies", "@best", "--seed", "3", "--out", "two.txt"]) == 0
     assert (runs / "one.txt").read_bytes() == (runs / "two.txt").read_bytes()

@@ -110,7 +110,7 @@ def test_the_debugger_hears_ctrl_c_whatever_was_inherited_and_puts_that_back(inh
     assert signal.getsignal(signal.SIGINT) is inherited
 
 
-def test_what_python_cannot_put_back_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_signal_handlers_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler of a program in C that Python is a part of."""
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:

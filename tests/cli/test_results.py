@@ -102,7 +102,7 @@ def test_the_mixture_against_random_and_the_best_generation(tmp_path: Path, told
         assert f"ludus resume {run} generations={further}" in found
 
 
-def test_what_cannot_be_computed_says_so_and_what_to_type(tmp_path: Path, told: Any) -> None:
+def test_missing_result_names_the_command(tmp_path: Path, told: Any) -> None:
     last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
     large = result(tmp_path / "large", last, matches=[])
     found = told(large)

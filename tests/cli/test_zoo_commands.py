@@ -122,7 +122,7 @@ def test_a_warning_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "warning: It was pushed with open-spiel 0.9, and " in out
 
 
-def test_what_a_training_came_to() -> None:
+def test_returns_of_a_training_curve() -> None:
     """Six episodes, of the returns 1, 3, 2, 4, 3 and 5."""
     found = _returns(synthetic.curve(3))
     assert found is not None

@@ -441,7 +441,7 @@ def test_an_override_reaches_a_part_that_the_file_leaves_out() -> None:
         ),
     ],
 )
-def test_what_plain_yaml_would_let_pass(text: str, words: str) -> None:
+def test_yaml_rejects_duplicate_keys_and_odd_numbers(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_scenario(text)
     assert words in str(caught.value)

@@ -98,7 +98,7 @@ def test_no_episode_and_no_update_is_lost_and_looking_changes_nothing() -> None:
     assert whole["loss"] == pytest.approx(np.mean(losses))
 
 
-def test_what_is_not_there_is_left_open() -> None:
+def test_missing_points_are_gaps() -> None:
     recorder = CurveRecorder(curve([]))
     add(recorder, 2, [2.0], mean=7.0, kl=float("inf"))
     found = recorder.curve()

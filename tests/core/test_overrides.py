@@ -76,7 +76,7 @@ def test_the_rest_of_nfsps_best_response_stays() -> None:
         ("algorithm: [ppo]", "algorithm.rate.start=3", "by name or as a mapping with `kind`"),
     ],
 )
-def test_what_has_no_such_settings_says_so(text: str, change: str, words: str) -> None:
+def test_override_of_a_setting_without_options_raises(text: str, change: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse_scenario(f"env: openspiel/kuhn_poker\n{text}", [change])
 
@@ -111,7 +111,7 @@ def test_where_nothing_is_known_only_what_is_given_is_there() -> None:
     }
 
 
-def test_what_goes_into_a_list_is_refused() -> None:
+def test_override_inside_a_list_raises() -> None:
     with pytest.raises(
         ConfigError, match=r"'warm_start.0.source=best' was given, and warm_start is a list.*warm_start=\[…\]"
     ):

@@ -150,14 +150,14 @@ def _answer(*marginals: Any, **more: Any) -> MetaSolution:
         (MetaSolution(None, 0.0, joint=THIRD), r"for joint an array of shape \[3\]; expected \[1, 3\]"),
     ],
 )  # fmt: skip
-def test_what_a_meta_solver_may_not_answer(answer: Any, words: str) -> None:
+def test_custom_meta_solver_with_wrong_result_raises(answer: Any, words: str) -> None:
     with pytest.raises(
         SolverError, match=f"meta-solver {HERE}:Answers {'' if words.startswith('answered') else '.*'}{words}"
     ):
         solve(Answers(answer), VIEW, rng=np.random.default_rng(0))
 
 
-def test_what_a_stopper_may_not_answer() -> None:
+def test_custom_stopper_with_wrong_result_raises() -> None:
     now = Progress()
     assert stop_reason(Answers("enough"), now) == "enough"
     assert fraction_done(Answers(1.5), now) == 1.0
@@ -188,7 +188,7 @@ class Rule:
         return np.asarray(state["probs"] + np.eye(len(state["probs"]))[0])
 
 
-def test_what_an_opponents_rule_may_not_answer() -> None:
+def test_custom_opponent_rule_with_wrong_result_raises() -> None:
     refs = [PolicyRef(1, f"1-{k}", 0) for k in range(2)]
     mixture = Mixture.product({1: (refs, [0.25, 0.75])})
     moving = AdaptiveOpponents(AdaptiveMixture(mixture, f"{HERE}:Rule"))
@@ -196,7 +196,7 @@ def test_what_an_opponents_rule_may_not_answer() -> None:
         moving.mixture(lambda ref: ref)
 
 
-def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_custom_self_play_rule_with_wrong_result_raises(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["train", "kuhn", "scenario=self_play", "algorithm=ppo", "response.episodes=20", "generations=2"]
     assert main([*line, f"past={HERE}:Past", "latest=0.5", "--run-dir", str(tmp_path / "run")]) == 2
     assert f"rule {HERE}:Past answered" in capsys.readouterr().err
@@ -213,19 +213,19 @@ def test_what_the_rule_of_self_play_may_not_answer(tmp_path: Any, capsys: pytest
         ((Target((0,), FIRST, np.zeros(1), improves=1),), "improves policy 1; expected one of 0 to 0"),
     ],
 )  # fmt: skip
-def test_what_a_response_rule_may_not_answer(answer: Any, words: str) -> None:
+def test_custom_response_rule_with_wrong_result_raises(answer: Any, words: str) -> None:
     with pytest.raises(ScenarioError, match=rf"response rule {HERE}:Answers .*{words}"):
         response_targets(Answers(answer), VIEW, FIRST, (0,))
 
 
-def test_what_a_diversity_may_not_answer() -> None:
+def test_custom_diversity_with_wrong_result_raises() -> None:
     for call in (lambda rule: training_objective(rule, ()), lambda rule: diversified_opponents(rule, None, VIEW, ())):
         assert call(Answers(None)) is None
         with pytest.raises(ScenarioError, match=rf"diversity {HERE}:Answers answered 7 for .*, or None"):
             call(Answers(7))
 
 
-def test_what_a_learner_may_not_answer() -> None:
+def test_custom_learner_with_wrong_result_raises() -> None:
     for answer, words in ((None, "None for 'metrics'"), ({"loss": "small"}, "'small' for 'loss'")):
         trainer: Any = object.__new__(Trainer)
         trainer._learner = Answers(answer)
@@ -233,7 +233,7 @@ def test_what_a_learner_may_not_answer() -> None:
             trainer._checked(answer)
 
 
-def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_rating_with_wrong_result_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in (
         [1.0, 2.0, 3.0, 4.0],
         RatingTable("own", "points", (1, 3), *[np.zeros(3)] * 3, np.zeros(3, np.int64)),
@@ -243,7 +243,7 @@ def test_what_a_rating_may_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
             rate("own", VIEW)
 
 
-def test_what_a_scheduler_may_not_answer() -> None:
+def test_custom_scheduler_with_wrong_result_raises() -> None:
     view: Any = type("View", (), {"populations": ((), ())})
     task = EvaluationTask("e", 0)
     assert request_tasks(Answers([task]), view, free=1) == [task]  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_commands_that_need_no_extra_work_without_any(bare: tuple[list[str], lis
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_lacks_an_extra_names_it(line: str, bare: tuple[list[str], list[tuple[int, str]]]) -> None:
+def test_missing_extra_names_install_command(line: str, bare: tuple[list[str], list[tuple[int, str]]]) -> None:
     code, text = bare[1][len(WORKING) + list(REFUSED).index(line)]
     assert (code, " ".join(text.split())) == (2, f"error: {REFUSED[line]}")
 

@@ -28,7 +28,7 @@ def test_records_are_told_by_their_fields(worth: str) -> None:
     assert to_json(value) == text.replace("W", "0.5" if worth == "0.5" else "null").encode()
 
 
-def test_what_is_not_finite_is_null() -> None:
+def test_nonfinite_numbers_become_null() -> None:
     found = to_json({"a": [1.0, float("nan")], "b": (float("inf"), "é"), "c": np.array([np.nan, 2.0], np.float32)})
     assert found == '{"a":[1.0,null],"b":[null,"é"],"c":[null,2.0]}'.encode()
 

@@ -75,7 +75,7 @@ def test_names_of_a_distribution_stand_beside_the_librarys(install: Callable[...
         resolve_name("algorithm", "their.ppo-3", table)
 
 
-def test_what_cannot_be_imported_names_its_distribution(
+def test_import_error_of_a_plugin_names_its_distribution(
     install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "falls.py").write_text("raise RuntimeError('no licence')")
@@ -125,7 +125,7 @@ def test_names_and_values_that_cannot_be_are_refused(install: Callable[..., None
         list(algorithms())
 
 
-def test_what_lies_in_contrib_is_ludus_own(install: Callable[..., None]) -> None:
+def test_contrib_entries_have_no_foreign_source(install: Callable[..., None]) -> None:
     install("plugin", theirs="theirs:Class")
     table = algorithms()
     assert [source_of(name, table) for name in ("ppo", "happo", "mine:Class", "absent")] == [""] * 4

@@ -74,7 +74,7 @@ def test_each_setting_is_put_back(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", process_settings.STEP)
-def test_what_a_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> None:
+def test_settings_changed_by_a_step_are_restored_after_it(name: str, tmp_path: Path) -> None:
     change, now = LASTING[name]
     former = now()
     before = enter()
@@ -84,7 +84,7 @@ def test_what_a_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [*LASTING, *PUT_BACK])
-def test_what_the_first_step_changes_is_noticed_after_it(name: str, tmp_path: Path) -> None:
+def test_settings_changed_by_the_first_step_are_restored_after_it(name: str, tmp_path: Path) -> None:
     """Simulators and windows are often made there, and not in a reset."""
     change, now = {**LASTING, **PUT_BACK}[name]
     former = now()
@@ -97,7 +97,7 @@ def test_what_the_first_step_changes_is_noticed_after_it(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", PUT_BACK)
-def test_what_a_later_step_leaves_behind_ends_with_the_run(name: str, tmp_path: Path) -> None:
+def test_settings_changed_by_a_later_step_end_with_the_run(name: str, tmp_path: Path) -> None:
     change, now = PUT_BACK[name]
     former = now()
     with standard_settings():

@@ -9,7 +9,7 @@ import pages
 PAGES = [pages.ROOT / "docs" / "how-to" / f"{name}.md" for name in ("ray", "cluster", "slurm", "kubernetes")]
 
 
-def test_what_the_slurm_page_names_is_in_the_script() -> None:
+def test_slurm_script_has_the_names_of_its_page() -> None:
     script = (pages.EXAMPLES / "cluster" / "ludus.sbatch").read_text(encoding="utf-8")
     assert pages.first_cells("docs/how-to/slurm.md", "before `sbatch`") == ["LUDUS_ENV", "LUDUS_SCRATCH", "LUDUS_PORT"]
     for name in ("LUDUS_ENV", "LUDUS_SCRATCH", "LUDUS_PORT", "--signal=B:TERM@300", "slurm-$SLURM_JOB_ID-ray-%N.out"):

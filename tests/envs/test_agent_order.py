@@ -71,7 +71,7 @@ def test_other_names_in_a_subprocess_are_refused() -> None:
         (None, {"actions": 4}, r"the action space of agent 'alice' is Discrete\(4\), and Discrete\(2\) in the run."),
     ],
 )
-def test_what_changed_is_said(
+def test_changed_game_is_rejected_with_the_difference(
     names: list[str] | None, shape: dict[str, int], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Environment(id="unsteady_games:Paid")

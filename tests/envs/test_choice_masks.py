@@ -86,7 +86,7 @@ def test_a_mask_may_come_in_parts_and_parts_of_other_lengths_are_none() -> None:
         assert choices.says_nothing(mask)
 
 
-def test_what_has_numbers() -> None:
+def test_choices_of_spaces() -> None:
     assert choices_of(Discrete(4)).counts.tolist() == [4]
     assert choices_of(MultiBinary(3)).counts.tolist() == [2, 2, 2]
     assert choices_of(MultiDiscrete([[2, 3], [4, 5]])).counts.tolist() == [2, 3, 4, 5]
@@ -111,7 +111,7 @@ def second_is_1(observation: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_contract(name: str) -> None:
+def test_masked_choices_satisfy_vector_env_contract(name: str) -> None:
     check_env(VECTORS[name], num_envs=3, steps=20)
 
 

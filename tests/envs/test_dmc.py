@@ -27,7 +27,7 @@ require("dm_control")
 SHORT = {"time_limit": 0.1}  # 5 decisions of 0.02 s
 
 
-def test_contract() -> None:
+def test_dmc_satisfies_vector_env_contract() -> None:
     check_env(lambda n: make_env("dmc/point_mass-easy", num_envs=n, **SHORT), num_envs=2, steps=10)
 
 
@@ -101,7 +101,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_dmc_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 

@@ -78,7 +78,7 @@ def test_the_list_holds_what_can_be_made():
     assert "openspiel/misere" not in ids  # needs a game as its parameter
 
 
-def test_what_is_played_afterwards_is_without_what_only_training_has() -> None:
+def test_evaluation_environments_lack_training_only_options() -> None:
     football = Environment(id="football/5_vs_5", options={"sides": "both", "rewards": {"score": 1, "pass": 0.1}})
     assert football.played.options == {"sides": "both"}
     poker = Environment(id="openspiel/kuhn_poker", options={"players": 3, "openings": 2})

@@ -36,7 +36,7 @@ def vector(name: str, n: int, **options: Any) -> VectorEnv:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_contract(name: str) -> None:
+def test_envpool_satisfies_vector_env_contract(name: str) -> None:
     check_env(lambda n: vector(name, n, **KINDS[name]), num_envs=3, steps=30)
 
 
@@ -59,7 +59,7 @@ def test_asynchronous_contract(batch_size: int) -> None:
         ("MiniGrid-Empty-5x5-v0", {}),
     ],
 )
-def test_contract_of_heavy_ones(name: str, options: dict[str, Any]) -> None:
+def test_heavy_envpool_games_satisfy_vector_env_contract(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: vector(name, n, **{k: min(v, n) for k, v in options.items()}), num_envs=3, steps=12)
 
 
@@ -117,7 +117,7 @@ AT_ONCE = "intersection-multi-agent-v1"
 
 
 @pytest.mark.parametrize("teams", [None, "one", {"b": ["agent_1"], "a": ["agent_0"]}])
-def test_contract_of_agents_that_act_at_once(teams: Any) -> None:
+def test_envpool_satisfies_vector_env_contract_with_simultaneous_agents(teams: Any) -> None:
     check_env(lambda n: vector(AT_ONCE, n, threads=2, teams=teams), num_envs=3, steps=30, team="split")
 
 

@@ -78,7 +78,7 @@ class ToldFromTheReset(CoinGame):
         return happened
 
 
-def test_what_the_next_reset_tells_is_of_the_next_episode() -> None:
+def test_statistics_of_a_reset_belong_to_the_next_episode() -> None:
     env = PythonVectorEnv(ToldFromTheReset, 2, spec=coins(1).spec, masked=(False, False))
     played = [(TAKES, LEAVES)] * 4
     assert first_ends(env, *played) == first_ends(coins(2), *played)
@@ -178,7 +178,7 @@ class Odd(CoinGame):
         (np.full((2, 3), np.inf), "an infinite 'taken' among its statistics"),
     ],
 )
-def test_what_is_no_statistics_is_refused(given: Any, words: str) -> None:
+def test_malformed_statistics_are_rejected(given: Any, words: str) -> None:
     env = PythonVectorEnv(lambda: Odd(given), 1, spec=coins(1).spec, masked=(False, False))
     env.reset(SEEDS[:1])
     with pytest.raises(EnvError, match=words):

@@ -45,7 +45,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_contract(name: str, options: dict[str, Any]) -> None:
+def test_football_satisfies_vector_env_contract(name: str, options: dict[str, Any]) -> None:
     chosen = {**SHORT, **options}
     steps = chosen["duration"] + 2  # until the next match has begun
     check_env(lambda n: make_env(f"football/{name}", num_envs=n, **chosen), num_envs=2, steps=steps, team="split")
@@ -63,7 +63,7 @@ def test_every_scenario_replays_to_the_bit(name: str) -> None:
     env.close()
 
 
-def test_what_there_is() -> None:
+def test_football_lists_its_scenarios() -> None:
     listed = list_envs("football")
     assert len(listed) == 18
     assert {"football/5_vs_5", "football/11_vs_11_stochastic", "football/academy_empty_goal_close"} <= set(listed)
@@ -107,7 +107,7 @@ def test_roles(options: dict[str, Any], roles: list[str]) -> None:
         ("academy_corner", {}, False, ((0,),), 1.0),
     ],
 )
-def test_what_is_said_about_the_game(
+def test_football_spec_of_symmetry_and_range(
     name: str, options: dict[str, Any], zero_sum: bool, symmetry: tuple[tuple[int, ...], ...], most: float
 ) -> None:
     spec = make_env(f"football/{name}", num_envs=1, **options).spec
@@ -151,7 +151,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_football_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 

@@ -70,7 +70,7 @@ def test_when_it_may_be_asked_for(env: VectorEnv) -> None:
         env.step((all_choose(step, 0, EASY), all_choose(step, 1, Action.IDLE)))
 
 
-def test_what_only_some_ask_for_is_idle(env: VectorEnv) -> None:
+def test_built_in_action_is_idle_where_not_requested(env: VectorEnv) -> None:
     seen = []
     for first in ([EASY, EASY, EASY, HARD], [EASY, EASY, EASY, Action.IDLE], [Action.IDLE] * 4):
         step = env.reset(SEEDS, episodes=1)
@@ -100,7 +100,7 @@ def test_both_sides_may_be_left_and_the_policy_leaves_them(env: VectorEnv) -> No
     assert step.finished.length.tolist() == [steps]
 
 
-def test_what_is_refused(env: VectorEnv) -> None:
+def test_built_in_side_rejects_invalid_options(env: VectorEnv) -> None:
     with pytest.raises(ConfigError, match=r"built_in=.*numbers from 0 to 1"):
         both(built_in=[1.5])
     with pytest.raises(ConfigError, match="built_in was given without masks"):

@@ -101,7 +101,7 @@ def test_a_ball_kicked_on_first_time_is_received_and_kicked() -> None:
     ("speed", "away", "touched"),
     [(1.91, 0.03, True), (1.89, 0.03, False), (1.91, 0.04, False)],  # 1.6 and 0.3 more; 1.63 and 2.18 metres
 )
-def test_what_is_a_first_touch(speed: float, away: float, touched: bool) -> None:
+def test_first_touch_detection(speed: float, away: float, touched: bool) -> None:
     team = {"left_team": np.array([[-1.0, 0], [-0.5, 0], [0.05 + away, 0]])}
     found = followed(has(LEFT, 1, 0.02), flies(0.05) | team, flies(0.07, by=(speed, 0, 0)) | team)[-1]
     assert (happened(found) == {"passed": OWN, "completed": (A, B)}) == touched
@@ -167,7 +167,7 @@ def test_a_run_is_measured_in_metres() -> None:
         (flies(0.7, by=(2.9, 0.0, 0.7)), True, False),  # 2.5 metres high; the bar is at 2.44
     ],
 )
-def test_what_is_a_shot(step: Step, shot: bool, on_target: bool) -> None:
+def test_shot_detection(step: Step, shot: bool, on_target: bool) -> None:
     (kick,) = followed(has(LEFT, 1, 0.7), step)
     assert kick.shot == (A if shot else PlayerRef(NOBODY, -1))
     assert kick.on_target == (OWN if on_target else NOBODY)

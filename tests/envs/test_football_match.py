@@ -126,7 +126,7 @@ def test_actions_of_the_right_side_are_turned(monkeypatch: pytest.MonkeyPatch) -
     assert env.side_of == (LEFT, RIGHT)
 
 
-def test_what_each_player_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_per_player(monkeypatch: pytest.MonkeyPatch) -> None:
     """So far, in the order of the names; the right side has the ball in three steps of four, and scores."""
     ours, theirs = {"ball_owned_team": 0, "ball_owned_player": 1}, {"ball_owned_team": 1, "ball_owned_player": 2}
     scenes = [raw(), raw(**ours), raw(**theirs), raw(**theirs), raw(score=[0, 1], **theirs)]

@@ -60,7 +60,7 @@ def test_both_sides_show_the_same_picture(mode: Mode) -> None:
     assert (draw([left, right]) == plain).all() == (mode == Mode.NORMAL)
 
 
-def test_what_is_beyond_the_picture_is_cut_off() -> None:
+def test_points_outside_the_picture_are_clipped() -> None:
     outside = np.array([[-1.2, 0.0], [1.2, 0.6], [0.0, -0.6]])
     for ball in (np.array([2.0, 0.0, 0.1]), np.array([-2.0, -1.0, 50.0]), np.array([0.0, -0.5, 30.0])):
         assert draw([seen(left_team=outside, ball=ball)], scale=2).shape == (14 + 164, 240, 3)

@@ -267,6 +267,6 @@ def test_both_sides_are_paid_alike(term: str) -> None:
         ({"score": float("nan")}, ConfigError, "score: nan was given; a weight must be a finite number"),
     ],
 )
-def test_what_is_refused(weights: dict[str, float], error: type[Exception], words: str) -> None:
+def test_football_rewards_reject_invalid_terms(weights: dict[str, float], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         Rewards(weights)

@@ -23,7 +23,7 @@ from ludus.testing.env import check_env
 SEEDS = keys(5, "functional", count=2)
 
 
-def test_contract() -> None:
+def test_functional_envs_satisfy_vector_env_contract() -> None:
     check_env(relay, num_envs=2, steps=20)
 
 

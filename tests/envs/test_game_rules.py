@@ -66,13 +66,13 @@ def test_symmetries_change_how_it_looks_and_nothing_else(name, count):
 @pytest.mark.parametrize(
     "wrong", [np.zeros((1, 27)), np.ones((1, 27)), np.zeros((1, 26)), np.eye(3)[np.ones(9, int)].T.reshape(1, 27)]
 )
-def test_what_shows_no_position_is_refused(wrong):
+def test_game_without_position_observations_raises(wrong):
     """Cells that are nothing, or everything; another board; nine stones of one player."""
     with pytest.raises(PolicyError, match=r"expected 27 numbers|shows no position"):
         InARow(3, 3, 3).positions(wrong.astype(np.float32))
 
 
-def test_what_nobody_has_rules_for_is_refused():
+def test_game_without_rules_raises():
     with pytest.raises(ScenarioError, match="needs rules that it can step, and there are none for openspiel/go"):
         rules_config(spec_of("go(board_size=5)"), None)
     with pytest.raises(ConfigError, match="rows=0"):

@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_contract(name: str) -> None:
+def test_gymnasium_envs_satisfy_vector_env_contract(name: str) -> None:
     check_env(lambda n: make_env(f"gymnasium/{name}", num_envs=n, **KINDS[name]), num_envs=3, steps=40)
 
 

@@ -116,7 +116,7 @@ def test_quota(mode: AutoresetMode) -> None:
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_contract(mode: AutoresetMode, masked: bool) -> None:
+def test_gymnasium_vectors_satisfy_vector_env_contract(mode: AutoresetMode, masked: bool) -> None:
     check_env(lambda n: counting((2, 3, 5)[:n], mode, masked=masked), num_envs=3, steps=30)
 
 

@@ -85,7 +85,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_gymnax_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     assert len(list_envs("gymnax")) >= 20
     assert make_env(ID, num_envs=1).spec.determinism == "vector"

@@ -90,7 +90,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_jaxmarl_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     assert {SPREAD, BATTLE, "jaxmarl/hanabi"} <= set(list_envs("jaxmarl"))
 

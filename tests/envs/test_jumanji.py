@@ -63,7 +63,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_jumanji_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     assert "jumanji/Sokoban-v0" not in list_envs("jumanji")
 

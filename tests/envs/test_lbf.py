@@ -25,7 +25,7 @@ ID = "lbf/Foraging-5x5-2p-1f-v3"
 
 
 @pytest.mark.parametrize("teams", [None, "one"])
-def test_contract(teams: str | None) -> None:
+def test_lbf_satisfies_vector_env_contract(teams: str | None) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, teams=teams), num_envs=2, steps=120, team="split")
 
 
@@ -61,7 +61,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_lbf_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 
@@ -69,7 +69,7 @@ NAME = re.compile(r"lbf/Foraging(-2s)?-(\d+)x\d+-(\d+)p-(\d)f(-coop)?-v3")
 """Sight, size, players, food and cooperation."""
 
 
-def test_what_there_is() -> None:
+def test_lbf_lists_its_environments() -> None:
     choices = [NAME.fullmatch(id).groups("") for id in list_envs("lbf")]  # type: ignore[union-attr]
     assert [len(set(kind)) for kind in zip(*choices, strict=True)] == [2, 15, 8, 4, 2]
     assert len(choices) == 2 * 15 * 8 * 4 * 2

@@ -136,7 +136,7 @@ def small(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["battle_v4", "combined_arms_v6"])
-def test_contract(name: str) -> None:
+def test_magent2_satisfies_vector_env_contract(name: str) -> None:
     check_env(small(name), num_envs=2, steps=70, team="split")
 
 

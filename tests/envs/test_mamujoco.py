@@ -32,7 +32,7 @@ SEEDS = keys(1, "mamujoco", count=1)
 @pytest.mark.parametrize(
     "options", [{"state": True}, {"teams": {"b": ["agent_1"], "a": ["agent_0"]}}, {"restarts": 1, "state": True}]
 )
-def test_contract(options: dict[str, Any]) -> None:
+def test_mamujoco_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, **SHORT, **options), num_envs=2, steps=12, team="split")
 
 
@@ -111,7 +111,7 @@ def test_agents_with_fewer_joints() -> None:
     np.testing.assert_allclose(played.returns, [total], rtol=1e-5)
 
 
-def test_what_a_body_raises_names_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_body_name_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     env = make_env(ID, num_envs=2)
     env.reset(np.array([1, 2], np.uint64))
 
@@ -159,11 +159,11 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_mamujoco_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 
-def test_what_there_is() -> None:
+def test_mamujoco_lists_its_environments() -> None:
     assert {"mamujoco/HalfCheetah-2x3", "mamujoco/Ant-2x4", "mamujoco/Humanoid-9|8"} <= set(list_envs("mamujoco"))
 
 

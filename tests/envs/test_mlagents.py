@@ -35,7 +35,7 @@ CASTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CASTS)
-def test_contract(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlagents_satisfy_vector_env_contract(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install_unity(monkeypatch, CASTS[name])
     check_env(lambda n: make_env(ID, num_envs=n), num_envs=2, steps=25, team="split")
 
@@ -162,7 +162,7 @@ REFUSED: list[tuple[Any, Refusal]] = [
 ]
 
 
-def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlagents_reject_invalid_ids_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for cast, refusal in REFUSED:
         install_unity(monkeypatch, CASTS[cast] if isinstance(cast, str) else cast)
         check_refusals(partial(make_env, num_envs=1), [refusal])

@@ -25,7 +25,7 @@ FAST: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_contract(name: str) -> None:
+def test_mpe2_satisfies_vector_env_contract(name: str) -> None:
     check_env(
         lambda n: make_env(f"mpe2/{name}", num_envs=n, max_cycles=8, **FAST[name]),
         num_envs=2,
@@ -94,14 +94,14 @@ def test_render() -> None:
     assert env.render(0).shape == (700, 700, 3)  # type: ignore[attr-defined]
 
 
-def test_refusals() -> None:
+def test_mpe2_rejects_invalid_ids_and_options() -> None:
     with pytest.raises(UnknownName, match="did you mean 'simple_spread_v3'"):
         make_env("mpe2/simple_spraed_v3", num_envs=1)
     with pytest.raises(ConfigError, match="no option 'max_cycle'; did you mean 'max_cycles'"):
         make_env("mpe2/simple_spread_v3", num_envs=1, max_cycle=3)
 
 
-def test_what_there_is() -> None:
+def test_mpe2_lists_its_environments() -> None:
     names = (
         "collect_treasure_v1 simple_adversary_v3 simple_crypto_v3 simple_formation_v1 simple_line_v1 simple_push_v3 "
         "simple_reference_v3 simple_speaker_listener_v4 simple_spread_v3 simple_tag_v3 simple_v3 simple_world_comm_v3"

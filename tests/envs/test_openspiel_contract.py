@@ -41,7 +41,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("game", FAST)
-def test_contract(game):
+def test_openspiel_games_satisfy_vector_env_contract(game):
     check_env(lambda n: OpenSpielVectorEnv(game, n), num_envs=3, steps=40)
 
 
@@ -55,7 +55,7 @@ def test_every_game_satisfies_vector_env_contract(id):
 
 
 @pytest.mark.parametrize("script", [ENDS_OFF_TURN, TRUNCATED_OFF_TURN, TEAM])
-def test_contract_of_the_fakes(script):
+def test_fake_games_satisfy_vector_env_contract(script):
     check_env(lambda n: ScriptedEnv([script], n), steps=20)
 
 

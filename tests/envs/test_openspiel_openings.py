@@ -48,7 +48,7 @@ def test_first_moves_are_uniform():
 
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "leduc_poker", "backgammon", "goofspiel(num_cards=4)", "negotiation"])
-def test_contract(game):
+def test_openspiel_openings_satisfy_vector_env_contract(game):
     """Turns, chance before and between moves, simultaneous moves, chance inside: the same seeds, the same episodes; snapshots go on."""
     check_env(lambda n: OpenSpielVectorEnv(game, n, openings=3), num_envs=3, steps=40)
 
@@ -73,7 +73,7 @@ def test_observations_and_length_begin_after_the_opening():
     assert env.transcript(0).count("\nplayer ") == lengths[0] + before[0]
 
 
-def test_what_cannot_be():
+def test_openings_reject_invalid_options():
     with pytest.raises(ConfigError, match="openings=3 was given with tree=on"):
         make_env("openspiel/tic_tac_toe", num_envs=1, tree="on", openings=3)
     with pytest.raises(ConfigError, match="openings=-1 was given"):

@@ -142,7 +142,7 @@ class TestRender:
         assert env.render(0) == "xxx\n.o.\n..o"
         assert env.transcript(0) == NAUGHTS
 
-    def test_what_is_not_there(self):
+    def test_render_before_reset_or_out_of_range_raises(self):
         env = OpenSpielVectorEnv("tic_tac_toe", 1)
         with pytest.raises(EnvError, match="reset first"):
             env.render(0)

@@ -41,7 +41,7 @@ def own(name: str, num_envs: int = 2, **options: Any) -> VectorEnv:
         ("Duck", {}),
     ],
 )
-def test_contract(name: str, options: dict[str, Any]) -> None:
+def test_custom_envs_satisfy_vector_env_contract(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: own(name, n, **options), num_envs=2, steps=30, team="split", early_rewards=True)
 
 
@@ -144,7 +144,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_custom_envs_reject_invalid_ids_and_options() -> None:
     check_refusals(own, REFUSED)
 
 

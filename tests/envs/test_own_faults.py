@@ -123,7 +123,7 @@ def test_who_goes_while_another_comes() -> None:
         play(make("Swap", honest=False), 2)
 
 
-def test_what_is_paid_by_last_alone_is_refused() -> None:
+def test_rewards_of_last_alone_are_rejected() -> None:
     """PettingZoo's own test refuses it, too."""
     with pytest.raises(EnvError, match=r"paid the agent 'c' 5 by last\(\), and no agent by rewards; set") as caught:
         play(make("Rounds"), 6)
@@ -155,7 +155,7 @@ NOT_MADE: list[Refusal] = [
 ]
 
 
-def test_what_cannot_be_made() -> None:
+def test_custom_environment_that_cannot_be_made_raises() -> None:
     check_refusals(make, NOT_MADE)
 
 

@@ -225,7 +225,7 @@ def test_other_numbers_are_refused(taker: str, mask: str) -> None:
 
 @pytest.mark.parametrize("taker", ["single", "several agents", "vector"])
 @pytest.mark.parametrize("mask", [["1", "0", "1"], np.array([True, None, False])])
-def test_what_is_no_number_is_refused(taker: str, mask: Any) -> None:
+def test_nonfinite_masks_are_rejected(taker: str, mask: Any) -> None:
     with pytest.raises(EnvError, match=r"a mask with the entry (None|'1'); expected 1 or True"):
         TAKERS[taker](mask).reset(np.zeros(1, np.uint64))
 

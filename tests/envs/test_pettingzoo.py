@@ -32,7 +32,7 @@ FAST: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_contract(name: str) -> None:
+def test_pettingzoo_satisfies_vector_env_contract(name: str) -> None:
     check_env(
         lambda n: make_env(f"pettingzoo/{name}", num_envs=n, **FAST[name]),
         num_envs=2,
@@ -42,7 +42,7 @@ def test_contract(name: str) -> None:
     )
 
 
-def test_contract_one_after_the_other() -> None:
+def test_turn_based_games_satisfy_vector_env_contract_in_sequence() -> None:
     check_env(
         lambda n: make_env("pettingzoo/rps_v2", num_envs=n, api="aec", max_cycles=4),
         num_envs=2,
@@ -113,7 +113,7 @@ def test_the_most_that_poker_pays() -> None:
         assert max(seen) == most == env.spec.utility_range[0][1]
 
 
-def test_what_is_hidden_stays_hidden() -> None:
+def test_hidden_cards_stay_hidden() -> None:
     """Leduc: before the public card, an observation (36 bits) holds exactly one card of the hand, none on the table."""
     env = make_env("pettingzoo/leduc_holdem_v4", num_envs=16)
     timestep = env.reset(keys(2, "leduc", count=16))
@@ -169,7 +169,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_pettingzoo_rejects_invalid_ids_and_options() -> None:
     check_refusals(lambda name, **options: make_env(f"pettingzoo/{name}", num_envs=1, **options), REFUSED)
 
 
@@ -198,7 +198,7 @@ ATARI = [id.removeprefix("atari/") for id in ALL if id.startswith("atari/")]
 CHECKED_ATARI = {"pong_v3"}
 
 
-def test_what_there_is() -> None:
+def test_pettingzoo_lists_its_environments() -> None:
     assert list_envs("pettingzoo") == sorted(f"pettingzoo/{id.rpartition('/')[2]}" for id in ALL)
 
 

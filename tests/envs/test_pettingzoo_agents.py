@@ -32,13 +32,13 @@ def constant(env: VectorEnv, timestep: Timestep, action: int) -> Timestep:
 
 @pytest.mark.parametrize("masks", ["", "observation", "info"])
 @pytest.mark.parametrize("teams", [None, "prefix", "one"])
-def test_contract_of_turns(masks: str, teams: Any) -> None:
+def test_custom_turn_based_envs_satisfy_vector_env_contract(masks: str, teams: Any) -> None:
     check_env(lambda n: relay(n, masks, teams=teams), num_envs=2, steps=40, team="split", early_rewards=True)
 
 
 @pytest.mark.parametrize("teams", [None, "one", {"red": ["worker_1"], "blue": ["worker_2", "worker_0"]}])
 @pytest.mark.parametrize("silent", [False, True])
-def test_contract_of_simultaneous_moves(silent: bool, teams: Any) -> None:
+def test_custom_parallel_envs_satisfy_vector_env_contract(silent: bool, teams: Any) -> None:
     check_env(lambda n: shift(n, silent, teams=teams), num_envs=2, steps=40, team="split")
 
 

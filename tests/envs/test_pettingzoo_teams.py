@@ -108,7 +108,7 @@ def test_observations_are_padded_and_actions_counted_to_the_most() -> None:
         ((box(2), MultiDiscrete([2, 2])), (box(2), MultiDiscrete([2, 3])), "only Discrete ones"),
     ],
 )
-def test_what_does_not_go_together(one: Any, other: Any, message: str) -> None:
+def test_pettingzoo_teams_reject_conflicting_options(one: Any, other: Any, message: str) -> None:
     with pytest.raises(EnvError, match=message):
         seats({"a_0": one, "b_0": other})
     assert seats({"a_0": one, "b_0": other}, teams=None)[0].num_players == 2

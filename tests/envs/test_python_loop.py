@@ -29,7 +29,7 @@ def turns(num_envs: int) -> PythonVectorEnv:
 
 
 @pytest.mark.parametrize("make", [teams, turns])
-def test_contract(make: Callable[[int], VectorEnv]) -> None:
+def test_python_games_satisfy_vector_env_contract(make: Callable[[int], VectorEnv]) -> None:
     check_env(make, num_envs=3, steps=60, team="split", early_rewards=True)
 
 

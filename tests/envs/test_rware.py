@@ -22,7 +22,7 @@ ID = "rware/rware-tiny-2ag-v2"
 
 
 @pytest.mark.parametrize("options", [{}, {"teams": "one", "reward_type": "global"}])
-def test_contract(options: dict[str, Any]) -> None:
+def test_rware_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, max_steps=12, **options), num_envs=2, steps=40, team="split")
 
 
@@ -62,11 +62,11 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals() -> None:
+def test_rware_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
 
 
-def test_what_there_is() -> None:
+def test_rware_lists_its_environments() -> None:
     assert len(list_envs("rware")) == 4 * 19 * 3  # sizes, agents and difficulties
 
 

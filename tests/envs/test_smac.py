@@ -25,7 +25,7 @@ def _packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"teams": {"a": ["unit_2", "unit_0"], "b": ["unit_1"]}, "state": False}])
-def test_contract(options: dict[str, Any]) -> None:
+def test_smac_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, **options), num_envs=3, steps=40, team="split")
 
 
@@ -34,7 +34,7 @@ def begun(**options: Any) -> tuple[VectorEnv, Any]:
     return env, env.reset(np.array([2**40 + 5], np.uint64))
 
 
-def test_what_a_unit_is_told() -> None:
+def test_unit_observations_by_hand() -> None:
     env, timestep = begun()
     assert env.spec.num_players == 1
     assert env.spec.determinism == "none"
@@ -132,7 +132,7 @@ def test_published_scenarios_of_smacv2() -> None:
     check_env(lambda n: make_env("smacv2/protoss_3_vs_2", num_envs=n), num_envs=2, steps=20, team="split")
 
 
-def test_what_there_is() -> None:
+def test_smac_lists_its_maps() -> None:
     assert list_envs("smac") == ["smac/2s3z", "smac/3m", "smac/8m"]
     assert len(list_envs("smacv2")) == 15
     assert "smacv2/zerg_20_vs_23" in list_envs("smacv2")
@@ -152,7 +152,7 @@ REFUSED: list[Refusal] = [
 ]
 
 
-def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smac_rejects_invalid_ids_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     install(monkeypatch, "smac.env", StarCraft2Env=refuse)
     with pytest.raises(

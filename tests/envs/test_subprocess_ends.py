@@ -216,7 +216,7 @@ for id, options in (("__main__:Thing", {}), ("own_slow:Own", {"slow": Thing(), "
 
 
 @Slow
-def test_what_is_defined_in_the_main_module(tmp_path: Path) -> None:
+def test_classes_of_the_main_module_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "own_slow.py").write_text(OWN)
     (tmp_path / "script.py").write_text(MAIN)
     out, errors = started(["-W", "error", "script.py"], tmp_path).communicate(timeout=60)

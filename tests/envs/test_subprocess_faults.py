@@ -131,7 +131,7 @@ def test_a_copy_that_an_environment_forks_answers_nothing(made: Made) -> None:
 
 
 @Slow
-def test_what_an_environment_started_ends_with_its_subprocess(made: Made) -> None:
+def test_grandchildren_end_with_the_subprocess(made: Made) -> None:
     env = made(early("orphan", [2]), 4, workers=2, restarts=1)
     group = pids(env)[1]
     steps(env, 5)
@@ -160,7 +160,7 @@ def test_close_waits_for_a_subprocess_that_died_unseen(made: Made) -> None:
 
 
 @Slow
-def test_what_comes_after_a_repair_is_the_same_again(made: Made) -> None:
+def test_episodes_after_a_restart_are_deterministic(made: Made) -> None:
     env = made(early("raise", [0, 3]), 4, workers=3, restarts=4)
     one = play(env, SEEDS, 30)
     assert env.restarts == 2

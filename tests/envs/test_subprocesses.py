@@ -117,7 +117,7 @@ def test_wrong_parameters_are_refused(made: Made) -> None:
 
 
 @Slow
-def test_what_no_subprocess_can_make_is_refused(made: Made) -> None:
+def test_environment_that_no_subprocess_can_make_raises(made: Made) -> None:
     with pytest.raises(
         EnvError, match="environments 0 to 1 of 2 cannot be made: the subprocess ended with exit code 5"
     ):

@@ -107,7 +107,7 @@ def test_in_turns() -> None:
         ({"went": np.inf}, "an infinite 'went'"),
     ],
 )
-def test_what_is_told_wrongly_is_one_error(told: Any, words: str) -> None:
+def test_malformed_episode_statistics_raise_one_error(told: Any, words: str) -> None:
     def made() -> Paces:
         env = Paces(1)
         env.told = told

@@ -122,7 +122,7 @@ def test_games_that_are_played_pay_what_is_expected(name: str) -> None:
     assert np.isin(played.returns.numpy(), tree.arrays.returns).all()
 
 
-def test_what_has_no_probability_is_not_played() -> None:
+def test_zero_probability_actions_are_not_sampled() -> None:
     """Kuhn: whoever always passes ends every game after two decisions, with the ante of 1 to the higher card; and if player 1 bets, the
     first must have passed, then bet too: three decisions, for 2."""
     tree = compile_tree("kuhn_poker")
@@ -169,7 +169,7 @@ def test_fused_steps_equal_single_operations() -> None:
     assert [whole.unfused, envs[0].games.unfused] == ["", ""]
 
 
-def test_what_cannot_be_fused_is_played_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_compilation_falls_back_to_unfused_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile(function: object, *, fullgraph: bool) -> object:
         def fails(*args: object) -> object:
             raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found\n\nand much more")
@@ -224,7 +224,7 @@ def test_nothing_is_read_back() -> None:
     assert step.slots[0].reward.device.type == "meta"
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_tree_stepping_rejects_mismatched_arguments() -> None:
     tree = compile_tree("kuhn_poker")
     games, table = TreeGames(tree, "cpu"), torch.from_numpy(tree.uniform(0)[None])
     with pytest.raises(PolicyError, match=r"expected torch.float64 of shape \(policies, 6, 2\) on cpu"):

@@ -137,7 +137,7 @@ def test_nothing_is_read_back(name: str) -> None:
     }
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_tree_tensors_reject_mismatched_arguments() -> None:
     tensors = TreeTensors(compile_tree("kuhn_poker"), "cpu")
     table = torch.from_numpy(tensors.tree.uniform(0)[None])
     plan = tensors.realization(0, table)

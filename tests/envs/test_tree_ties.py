@@ -87,7 +87,7 @@ def test_programs_choose_alike_against_uniform_play(name: str) -> None:
                 np.testing.assert_array_equal(response.argmax(axis=1), first)
 
 
-def test_what_the_others_hardly_ever_let_happen_is_told_apart_all_the_same() -> None:
+def test_actions_at_tiny_reach_are_still_distinguished() -> None:
     """The tolerance is in proportion to the reach: player 1 bets once in 1e12, and who is bet against calls with the king alone."""
     tree = compile_tree("kuhn_poker")
     rare = np.tile([1 - 1e-12, 1e-12], (6, 1))

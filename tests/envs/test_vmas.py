@@ -40,7 +40,7 @@ def made(name: str, num_envs: int = 3, **options: Any) -> VmasVectorEnv:
         ("simple_speaker_listener", {"max_steps": 5, "continuous_actions": False}),
     ],
 )
-def test_contract(name: str, options: dict[str, Any]) -> None:
+def test_vmas_satisfies_vector_env_contract(name: str, options: dict[str, Any]) -> None:
     check_env(lambda n: made(name, n, **options), num_envs=2, steps=16, team="split")
 
 

@@ -42,7 +42,7 @@ WRAPS: dict[str, Wrap] = {
         *((name, goofspiel) for name in ("flat stack", "sign")),
     ],
 )
-def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
+def test_wrappers_satisfy_vector_env_contract(make: Callable[[int], VectorEnv], name: str) -> None:
     check_env(lambda n: WRAPS[name](make(n)), num_envs=3, steps=20, team="split", early_rewards=True)
 
 
@@ -69,7 +69,7 @@ def test_contract(make: Callable[[int], VectorEnv], name: str) -> None:
         (poker, lambda env: w.time_limit(w.mask_actions(env, [0, 1, 2]), 3)),
     ],
 )
-def test_contract_of_combinations(make: Callable[[int], VectorEnv], wrap: Wrap) -> None:
+def test_combined_wrappers_satisfy_vector_env_contract(make: Callable[[int], VectorEnv], wrap: Wrap) -> None:
     if make is poker:
         with pytest.raises(ConfigError, match="cannot end an episode early"):
             wrap(make(2))
@@ -158,7 +158,7 @@ def test_one_channel_is_grey_as_it_is() -> None:
     assert timestep.due[0].observation.tolist() == [np.arange(9).reshape(3, 3).tolist()] * 2
 
 
-def test_what_is_no_image_has_no_channels() -> None:
+def test_channel_wrapper_rejects_non_images() -> None:
     for env in (teams(1), w.flatten_observation(screens(1))):
         with pytest.raises(ConfigError, match=r"channels_first takes images \[height, width, channels\], or k of them"):
             w.channels_first(env)
@@ -412,7 +412,7 @@ def test_ids_are_not_put_beside_bytes() -> None:
     ("ranges", "said"),
     [(((0, 1), (0, 1)), 1.0), (((-1, 5), (-20, 2)), 0.0), (((-1, np.inf), (-np.inf, 1)), 0.0)],
 )
-def test_what_two_players_returns_sum_to(ranges: tuple[tuple[float, float], ...], said: float) -> None:
+def test_constant_sum_from_utility_ranges(ranges: tuple[tuple[float, float], ...], said: float) -> None:
     """What both ends of the ranges say; loose ranges say nothing."""
     spec = EnvSpec(id="made up", agents=(), utility_range=ranges, symmetry=((0,), (1,)), zero_sum=True)
     assert spec.constant_sum == said

@@ -117,7 +117,7 @@ def test_a_meeting_in_both_orders_of_seats_has_its_own_degrees_of_freedom() -> N
     assert (found.value, found.variance, found.spread) == pytest.approx((0.5, 1.0, 0.5))
 
 
-def test_what_is_refused(runs: Path) -> None:
+def test_cross_play_rejects_invalid_arguments(runs: Path) -> None:
     with pytest.raises(ConfigError, match="was given twice; a run is as good as itself"):
         ludus.evaluate_against(runs / "good", runs / ".." / "runs" / "good")
     with pytest.raises(ConfigError, match="is of one game"):

@@ -248,7 +248,7 @@ def test_a_run_goes_on_without_an_evaluator_that_is_worn_out() -> None:
     assert text.startswith("versions are not scored any more: part 'Evaluator' died. The run goes on without")
 
 
-def test_what_an_earlier_session_has_scored_is_not_played_again() -> None:
+def test_scores_of_an_earlier_session_are_reused() -> None:
     watched = Watched([0.1, 0.2], scored=frozenset({1, 3}))
     watched.offer(1, 3, 4)
     assert [score.version for score in watched.scores] == [4]

@@ -72,7 +72,7 @@ STEP = StepScope(
         ("-step < 0 and +step > 0 and True", True),
     ],
 )
-def test_what_holds(text: str, holds: bool) -> None:
+def test_conditions_that_hold(text: str, holds: bool) -> None:
     assert parse_condition(text, KNOWN).holds(STEP) is holds
 
 
@@ -124,7 +124,7 @@ def test_of_one_player_a_name_needs_no_number() -> None:
         (f"reward[0] * 1{'0' * 400} > 0", "a number of 401 digits is too large"),
     ],
 )
-def test_what_is_refused(text: str, words: str) -> None:
+def test_malformed_conditions_are_rejected(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_condition(text, KNOWN)
     assert words in str(error.value)

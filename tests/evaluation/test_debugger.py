@@ -380,7 +380,7 @@ def test_an_environment_that_leads_elsewhere_has_no_pictures() -> None:
         assert [int(np.asarray(episode.picture(k))[0, 0, 0]) for k in (3, 0)] == [180, 0]
 
 
-def test_what_cannot_be_rendered_says_so_when_it_is_asked_for() -> None:
+def test_render_of_an_unrenderable_game_raises() -> None:
     class Blind(Walk):
         def render(self) -> Any:
             raise NotImplementedError("no screen")
@@ -395,7 +395,7 @@ def test_what_cannot_be_rendered_says_so_when_it_is_asked_for() -> None:
 # ------------------------------------------------------------------------------------------ going
 
 
-def test_what_raises_ends_the_episode_where_it_can_be_looked_at() -> None:
+def test_exception_stops_the_debugger_at_its_step() -> None:
     class Falls(Walk):
         def step(self, actions: Sequence[Any]) -> EnvStepResult:
             if self.t == 2:

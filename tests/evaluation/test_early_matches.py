@@ -90,7 +90,7 @@ def test_begun_from_the_last_and_asked_for_from_the_first() -> None:
     assert (one.closed, two.closed) == (1, 1)
 
 
-def test_what_is_expected_no_more_is_not_begun() -> None:
+def test_matches_no_longer_expected_are_not_started() -> None:
     one = Player()
     matches = early(one)
     matches.expect([profile(0), profile(1)])

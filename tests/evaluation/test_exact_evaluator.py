@@ -135,7 +135,7 @@ def test_where_exact_values_are_computed(
     assert made == ([] if place is None else [place])
 
 
-def test_what_is_no_device_is_refused() -> None:
+def test_exact_evaluator_rejects_unknown_devices() -> None:
     tree = compile_tree("kuhn_poker")
     with pytest.raises(ConfigError, match="device is 'mps'"):
         tree_on(tree, "mps")

@@ -93,7 +93,7 @@ def test_matches_count_what_matches_count() -> None:
     np.testing.assert_array_equal(10 * returns[0], returns[1])
 
 
-def test_what_only_learners_are_paid() -> None:
+def test_training_only_rewards_do_not_count_in_matches() -> None:
     def football(**rewards: float) -> Environment:
         return Environment(id="football/5_vs_5", options={"rewards": rewards, "duration": 40})
 
@@ -252,7 +252,7 @@ def test_names_of_nobody(finished: Path, name: str, words: str) -> None:
     assert words.format(run=finished) in str(error.value)
 
 
-def test_what_has_nobody_for_a_player_is_not_exploited(finished: Path) -> None:
+def test_profile_without_a_player_is_not_exploited(finished: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"'@0/0-3' has nobody for player 1, and what is asked for needs one policy of each"
     ):

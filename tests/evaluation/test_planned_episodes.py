@@ -78,7 +78,7 @@ def test_equal_luck_and_chance_give_equal_episodes_and_neither_alone_does(polici
     assert min(kinds[1:]) > 1
 
 
-def test_what_cannot_be_planned(policies: dict[PolicyRef, Policy]) -> None:
+def test_unplannable_episodes_are_rejected(policies: dict[PolicyRef, Policy]) -> None:
     (request,) = planned(6).requests(6)
     with pytest.raises(ScenarioError, match="6 planned episodes were given for 4 environments"):
         run(request, policies)

@@ -98,7 +98,7 @@ def test_othello() -> None:
 
 
 @pytest.mark.parametrize("name", ["phantom_ttt", "dark_hex(board_size=3)"])
-def test_what_was_not_seen_is_unknown(name: str) -> None:
+def test_unseen_squares_are_unknown(name: str) -> None:
     state = after(name, 4, 0, 0)  # player 0 in the middle, 1 in the corner, on which 0 then stumbles
     assert rows(grid(state, 0)) == ["1??", "?0?", "???"]
     assert rows(grid(state, 1)) == ["1??", "???", "???"]

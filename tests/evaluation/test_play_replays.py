@@ -98,7 +98,7 @@ def test_a_file_that_was_spoilt_is_no_replay(tmp_path: Path, spoil: Callable[[di
         read(tmp_path, "1" * 16)
 
 
-def test_what_the_debugger_wrote_is_a_replay_too(tmp_path: Path) -> None:
+def test_debugger_files_are_replays(tmp_path: Path) -> None:
     game = openspiel("leduc_poker")
     with game.episode(["random"], seed=4) as episode:
         episode.save(tmp_path / "e.jsonl")

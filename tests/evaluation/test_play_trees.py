@@ -119,7 +119,7 @@ def test_simultaneous_moves_are_opened_one_player_after_the_other() -> None:
     assert look("").regret == pytest.approx([2.5 - look("").value[0], 5.5 - look("").value[0]])
 
 
-def test_what_leads_nowhere_is_refused(kuhn: GameTree) -> None:
+def test_tree_paths_to_nowhere_are_rejected(kuhn: GameTree) -> None:
     look = explorer(kuhn, BETS).look
     for path in ("7", "0.0", "0.1.1.1.0"):
         with pytest.raises(ConfigError, match="leads to no node"):

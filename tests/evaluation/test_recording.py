@@ -104,7 +104,7 @@ def test_pictures_are_kept_as_they_are() -> None:
     np.testing.assert_array_equal(kept[:2], images[:2, ::-1])
 
 
-def test_what_is_shown_is_asked_about_before_the_first_step() -> None:
+def test_display_kind_is_checked_before_the_first_step() -> None:
     steps: list[int] = []
 
     def refuse(text: bool) -> None:
@@ -139,12 +139,12 @@ def test_wrappers_change_what_policies_see_and_not_what_is_shown() -> None:
         ("grey", r"tests/clock rendered uint8\[4, 4\]; an image uint8\[height, width, 3\] or text is needed"),
     ],
 )
-def test_what_cannot_be_shown(shows: str, words: str) -> None:
+def test_unrenderable_games_are_rejected(shows: str, words: str) -> None:
     with pytest.raises(EnvError, match=words):
         record(clock(shows), [RANDOM])
 
 
-def test_what_cannot_be_recorded() -> None:
+def test_unrecordable_requests_are_rejected() -> None:
     with pytest.raises(EnvError, match="2 environments were given to be recorded"):
         record(clock(num_envs=2), [RANDOM])
     with pytest.raises(ScenarioError, match="episodes=0"):
@@ -302,5 +302,5 @@ class Blind:
         ("test_recording:Blind", {}, {}),
     ],
 )
-def test_what_a_run_s_environment_is_made_with(id: str, options: dict[str, Any], given: dict[str, Any]) -> None:
+def test_recording_uses_the_environment_of_the_run(id: str, options: dict[str, Any], given: dict[str, Any]) -> None:
     assert _rendering(Environment(id=id, num_envs=1, options=options)) == given

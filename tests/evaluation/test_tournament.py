@@ -187,7 +187,7 @@ def test_the_same_whatever_it_is_cut_into(runs: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(found[meeting][1:], (mean, m2), atol=1e-12)
 
 
-def test_what_is_stored_is_not_played_again(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_meetings_are_not_replayed(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (f"{runs}/one", "bot:random")
     first = play(*names, to=tmp_path)
     monkeypatch.setattr("ludus.tournament.run.RolloutManager", None)
@@ -324,7 +324,7 @@ def test_a_table_against_a_search(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- bots that do wrong
 
 
-def test_what_a_bad_bot_played_is_not_stored(tmp_path: Path) -> None:
+def test_matches_of_a_failing_bot_are_not_stored(tmp_path: Path) -> None:
     play("bot:random", "own_bots:First", to=tmp_path, env=KUHN)
     with pytest.raises(
         PolicyError, match=r"bot 'own_bots:Raises' failed as player .: Raises.act raised ValueError: no idea"
@@ -391,7 +391,7 @@ def test_the_same_game_in_other_words(runs: Path) -> None:
     assert field.spec.id == "openspiel/kuhn_poker"
 
 
-def test_what_makes_another_game() -> None:
+def test_identity_of_a_tournament_game() -> None:
     """Of a tournament also what is counted and paid; of opponents only what their players see."""
 
     def football(**options: Any) -> Environment:
@@ -433,7 +433,7 @@ def test_a_file_plays_where_its_run_played_it(runs: Path, tmp_path: Path) -> Non
     assert load_policy(outside).spec.kind == "tabular"
 
 
-def test_what_cannot_be_computed(tmp_path: Path) -> None:
+def test_unavailable_tournament_results_are_rejected(tmp_path: Path) -> None:
     field = read_field(["bot:random", "own_bots:First"], env=KUHN, find_run=run_at)
     with pytest.raises(ConfigError, match="'own_bots:First' is a bot, or has memory"):
         exact_tournament(field)

@@ -121,7 +121,7 @@ def test_a_round_is_the_same_however_it_was_cut() -> None:
     assert wanted(rounds, *stored) == {"ab": (12, 1), "cd": (10, 3)}
 
 
-def test_what_was_spent_under_other_options_counts() -> None:
+def test_episodes_under_other_options_count_against_the_budget() -> None:
     """At a higher confidence `ab` got 5,000 deals; now it is decided by what its first ones say, and little is left for `cd`."""
     stored = [played("ab", 0, 10, 0.9), played("ab", 10, 4990, 0.9), played("cd", 0, 10, 0.0)]
     assert wanted(Rounds([meeting("ab"), meeting("cd")], spec(2), budget=10_022, confidence=0.95), *stored) == {}
@@ -139,7 +139,7 @@ def test_what_was_spent_under_other_options_counts() -> None:
         ({"spec": replace(spec(2), utility_range=((-np.inf, np.inf),) * 2)}, "needs returns between known limits"),
     ],
 )
-def test_what_makes_no_sense(changes: dict[str, object], words: str) -> None:
+def test_tournament_orders_reject_invalid_options(changes: dict[str, object], words: str) -> None:
     options = {"spec": spec(2), "budget": 40, "confidence": 0.95, **changes}
     with pytest.raises(ConfigError, match=words):
         Rounds([meeting("ab"), meeting("cd")], **options)  # type: ignore[arg-type]
@@ -231,7 +231,7 @@ def test_killed_it_goes_through_the_same_rounds(
         assert report.orders == whole.orders
 
 
-def test_what_is_stored_counts_and_is_not_played_again(
+def test_stored_episodes_count_in_adaptive_order(
     known: TournamentField, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_tournament(known, tmp_path, Options(episodes=40))

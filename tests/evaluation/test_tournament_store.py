@@ -46,7 +46,7 @@ def contents(folder: Path) -> list[tuple[object, ...]]:
     return rows
 
 
-def test_what_is_recorded_comes_back(tmp_path: Path) -> None:
+def test_store_round_trip(tmp_path: Path) -> None:
     with store(tmp_path / "t") as open_:
         assert open_.record([played(0, 10), played(10, 5, 0.25), played(0, 7, names="ac")]) == 3
     with store(tmp_path / "t") as again:

@@ -40,7 +40,7 @@ def tensor(*actions: int) -> list[float]:
     return found
 
 
-def test_what_plays_by_ids_is_asked_with_tensors_or_ids(kuhn: Path) -> None:
+def test_tabular_policies_take_tensors_or_ids(kuhn: Path) -> None:
     """Against a bet a king (2) calls and a jack (0) folds."""
     second = ludus.load_policy(f"{kuhn}@1/1-1")
     assert (second.player, second.takes_ids) == (1, True)
@@ -151,7 +151,7 @@ def test_one_observation_or_a_batch_greedy_or_drawn() -> None:
         ([1.0, 2.0], [1, 0], r"mask of shape \(1, 2\) for 1 rows and 3 actions"),
     ],
 )
-def test_what_does_not_fit(observation: Any, mask: Any, words: str) -> None:
+def test_trained_policy_rejects_mismatched_inputs(observation: Any, mask: Any, words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         trained(perceptron([0.0, 0.0, 0.0])).predict(observation, mask)
 

@@ -148,7 +148,7 @@ def test_joint_strategies_stay_joint() -> None:
     assert factor.probs == pytest.approx((0.6, 0.4))
 
 
-def test_what_cannot_be_recorded(tmp_path: Path) -> None:
+def test_unrecordable_trajectories_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for options, error, words in (
         ({"episodes": 0}, ScenarioError, "episodes=0"),

@@ -156,7 +156,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_ray_starts(
     assert started == ["inprocess"]
 
 
-def test_what_is_looked_at_stays_as_it_was(tmp_path: Path) -> None:
+def test_reading_a_run_does_not_change_it(tmp_path: Path) -> None:
     require_writable(tmp_path / "not" / "there")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "run").mkdir()

@@ -54,7 +54,7 @@ class Fake:
         ("ends", 2, -1.0, (0, 1, 0)),
     ],
 )
-def test_what_a_kill_counts_for(monkeypatch, tmp_path: Path, expected, over, after, counts):
+def test_kills_are_counted_by_what_they_hit(monkeypatch, tmp_path: Path, expected, over, after, counts):
     killed: list[list[int]] = []
     monkeypatch.setattr(faults, "kill", killed.append)
     victim = Victim(lambda scene: [[7]], expected=expected)

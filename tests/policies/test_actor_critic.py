@@ -55,7 +55,7 @@ CORES, VALUES = ("none", "gru", "lstm"), ("shared", "separate", "none")
 
 @pytest.mark.parametrize("core", range(3))
 @pytest.mark.parametrize("action", range(4))
-def test_contract(action, core):
+def test_actor_critic_satisfies_policy_contract(action, core):
     """Every pair of two choices."""
     action, core, value = list(SPACES)[action], CORES[core], VALUES[(action + core) % 3]
     policy = make(action, core=core, width=5, value=value, normalise=("observations", "returns"))
@@ -63,7 +63,7 @@ def test_contract(action, core):
     check_policy(policy, observation=rows(policy, 6)[0], mask=mask)
 
 
-def test_contract_on_an_enumeration(enumerated_game):
+def test_actor_critic_satisfies_policy_contract_on_an_enumeration(enumerated_game):
     spec = actor_critic_spec(shape=(4,), action=SPACES["discrete"], body=body_config(hidden=(8,)))
     policy = build_policy(spec, initial_weights(spec, np.random.default_rng(0)))
     check_policy(policy, enumeration=enumerated_game, player=0)
@@ -209,7 +209,7 @@ def test_fresh_weights():
     assert torch.equal(first.head.weight, other.head.weight)
 
 
-def test_refusals():
+def test_actor_critic_rejects_invalid_specs():
     policy = make(core="gru", width=5)
     observation, memory, noise = rows(policy, 3)
     with pytest.raises(PolicyError, match=r"wants memory of shape \(3, 5\); it was given none"):
@@ -231,7 +231,7 @@ def test_refusals():
 @pytest.mark.parametrize(
     ("core", "shape"), [("none", (4,)), ("gru", (4,)), ("none", (1, 36, 36)), ("lstm", (1, 36, 36))]
 )
-def test_what_is_normalised_is_not_scaled_besides(core, shape):
+def test_normalized_bytes_are_not_scaled(core, shape):
     """The answers of the network, and of what acts, are those of a policy without a scale."""
     body = body_config("nature") if len(shape) == 3 else None
     scaled, plain = (

@@ -63,12 +63,12 @@ def test_it_picks_then_acts() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tables", "networks"])
-def test_contract(kind: str) -> None:
+def test_choice_policy_satisfies_policy_contract(kind: str) -> None:
     policy = TWO if kind == "tables" else choice(network(2, 0), (network(2, 1), "explore"), (network(2, 2), "greedy"))
     check_policy(policy, enumeration=GAME)
 
 
-def test_what_is_refused() -> None:
+def test_choice_policy_rejects_invalid_specs() -> None:
     members = (table([1.0, 0.0], [0.5, 0.5], [1.0, 0.0]), "explore")
     with pytest.raises(PolicyError, match="some take ids, others tensors"):
         choice(network(1, 0), members)

@@ -54,14 +54,14 @@ def test_conditions_come_behind_flat_observations() -> None:
 
 
 @pytest.mark.parametrize("core", ["none", "gru"])
-def test_contract(core: str) -> None:
+def test_conditioned_policy_satisfies_policy_contract(core: str) -> None:
     spec = LINEAR if core == "none" else gru_spec(inputs=5, actions=2, hidden=3)
     network = initial_weights(spec, np.random.default_rng(0))
     weights = {"condition": np.eye(2, dtype=np.float32), **joined({"network": network})}
     check_policy(build_policy(conditioned_spec(spec), weights), enumeration=GAME)
 
 
-def test_what_is_refused() -> None:
+def test_conditioned_policy_rejects_invalid_specs() -> None:
     network = joined({"network": initial_weights(LINEAR, np.random.default_rng(0))})
     with pytest.raises(PolicyError, match="have `condition` float"):
         build_policy(conditioned_spec(LINEAR), network)

@@ -27,7 +27,7 @@ def images(n: int, shape: tuple[int, ...] = (4, 36, 44)) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["nature", "impala"])
-def test_contract(kind):
+def test_image_policies_satisfy_policy_contract(kind):
     policy = make(kind)
     check_policy(policy, observation=images(6), mask=np.random.default_rng(0).random((6, 5)) < 2)
 
@@ -53,7 +53,7 @@ def test_it_plays_the_network_that_its_weights_describe(kind, shape):
 
 
 @pytest.mark.parametrize(("core", "value"), [("gru", "shared"), ("lstm", "separate")])
-def test_what_is_seen_is_remembered(core, value):
+def test_recurrent_image_policies_equal_their_network_stepwise(core, value):
     """Alone, step by step, and in a stack, as the network does."""
     action = {"kind": "categorical", "actions": 3}
     spec = actor_critic_spec(

@@ -50,7 +50,7 @@ def test_other_observations_are_refused() -> None:
         (Action.RIGHT, (Action.IDLE, Action.RIGHT), Action.RIGHT),
     ],
 )
-def test_what_is_not_legal(wanted: Action, legal: tuple[Action, ...], played: Action) -> None:
+def test_illegal_choice_falls_back_to_a_legal_action(wanted: Action, legal: tuple[Action, ...], played: Action) -> None:
     assert _allowed(np.array([wanted], np.int32), mask(*legal)) == [played]
 
 

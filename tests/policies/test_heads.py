@@ -42,7 +42,7 @@ def rows(n, seed=1):
 
 @pytest.mark.parametrize("warm_up", [0.0, 1.0])
 @pytest.mark.parametrize("head", HEADS, ids=IDS)
-def test_contract(head, warm_up):
+def test_heads_satisfy_policy_contract(head, warm_up):
     check_policy(make(head, warm_up=warm_up), observation=rows(50)[0])
 
 
@@ -158,7 +158,7 @@ def test_a_stack_plays_as_its_policies_do(head):
 
 
 @pytest.mark.parametrize("head", HEADS, ids=IDS)
-def test_what_is_no_number_is_refused(head):
+def test_nonfinite_head_outputs_are_rejected(head):
     policy = make(head)
     x, noise = rows(4)
     x[2, 0] = np.nan

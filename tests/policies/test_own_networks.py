@@ -65,7 +65,7 @@ def test_as_data() -> None:
     ],
 )
 @pytest.mark.parametrize("make", [lambda network: PPO(network=network), lambda network: DQN(body=network)])
-def test_refusals(make: Any, given: Any, message: str) -> None:
+def test_own_networks_reject_invalid_specs(make: Any, given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make(given)
 
@@ -81,7 +81,7 @@ def test_refusals(make: Any, given: Any, message: str) -> None:
     ],
 )
 @pytest.mark.parametrize("make", [lambda network: PPO(network=network), lambda network: DQN(body=network)])
-def test_what_does_not_fit_an_environment_is_refused_by_name(make: Any, given: Any, message: str) -> None:
+def test_custom_network_that_does_not_fit_is_rejected_by_name(make: Any, given: Any, message: str) -> None:
     env = compile_tree("kuhn_poker").spec
     with pytest.raises(ScenarioError, match=f"cannot see .*kuhn_poker.*(network|body)=.*{message}"):
         make(given).check(env)
@@ -90,7 +90,7 @@ def test_what_does_not_fit_an_environment_is_refused_by_name(make: Any, given: A
 # ---------------------------------------------------------------------------------------------- in policies
 
 
-def test_what_it_computes() -> None:
+def test_custom_network_outputs_by_hand() -> None:
     """Of an actor-critic whose head is set by hand: logits are W [x, tanh(V x + 0.25)]."""
     network = make_network(spec(value="none"), seed=1)
     body = network.actor.body

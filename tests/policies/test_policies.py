@@ -93,7 +93,7 @@ def scaled(weights):
         ("torch", {}),
     ],
 )
-def test_contract(kind, options, enumeration):
+def test_policy_kinds_satisfy_policy_contract(kind, options, enumeration):
     check_policy(make(kind, enumeration, **options), enumeration=enumeration, player=1)
 
 

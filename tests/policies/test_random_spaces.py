@@ -29,7 +29,7 @@ def act(space, noise):
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_contract(space):
+def test_random_policies_satisfy_policy_contract(space):
     check_policy(build_policy(random_spec(space), {}), observation=np.zeros((20, 3), np.float32))
 
 
@@ -64,7 +64,7 @@ def test_a_mask_that_forbids_nothing_changes_nothing(space):
 
 
 @pytest.mark.parametrize("space", SPACES[:4])
-def test_what_has_a_head_has_a_random_policy_as_wide(space):
+def test_random_policies_match_the_width_of_heads(space):
     """A population begins with a random policy, and is then trained."""
     assert action_config(space).get("choices") == random_spec(space).config.get("choices")
     assert action_config(space).get("actions") == random_spec(space).config.get("actions")
@@ -93,7 +93,7 @@ def test_boxes_without_bounds_have_the_densities_that_are_said():
     assert answer.logp[0] == pytest.approx(density, abs=1e-5)
 
 
-def test_what_there_is_no_random_policy_for():
+def test_spaces_without_a_random_policy_raise():
     for space in (Dict({"a": Discrete(2)}), Discrete(3, start=1)):
         with pytest.raises(PolicyError, match="no random policy for the action space"):
             random_spec(space)

@@ -166,7 +166,7 @@ def test_leaves_of_one_tree_are_kept_apart():
     assert sorted(found.visits[0].tolist()) == [0, 1, 1, 1, 1, 1, 1, 1, 1]
 
 
-def test_what_is_on_its_way_counts_as_lost_beside_what_came_back():
+def test_pending_leaves_count_as_virtual_losses():
     """argmax of (W - virtual n') / (N + n') + c P √N' / (1 + N + n'), for Q as they are; what nobody went to is worth its node."""
     rng, games, actions = np.random.default_rng(0), 300, 4
     tree = trees.make_tree(games, 9, actions)

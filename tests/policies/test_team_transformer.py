@@ -233,7 +233,7 @@ def test_chances():
 
 @pytest.mark.parametrize("decoder", ["autoregressive", "decentralised"])
 @pytest.mark.parametrize("action", ["one", "box"])
-def test_contract(action, decoder, tmp_path):
+def test_team_transformer_satisfies_policy_contract(action, decoder, tmp_path):
     policy, _ = made(action, decoder=decoder, normalise=["observations", "returns"])
     assert isinstance(policy, JointPolicy)
     x, mask, noise, teams = rows(policy, masked=decoder == "autoregressive")

@@ -101,7 +101,7 @@ def test_a_checkpoint_from_before_has_none() -> None:
         ({"m2": np.array([[0.0, -1.0], [0.0, 0.0]])}, "'shots' is no finite number"),
     ],
 )
-def test_what_cannot_be_is_refused(change: dict[str, object], words: str) -> None:
+def test_match_statistics_reject_malformed_arrays(change: dict[str, object], words: str) -> None:
     table_ = table((1, 2))
     with pytest.raises(DataError, match=words):
         table_.record([with_statistics(given=replace(counted(), **change))])  # type: ignore[arg-type]

@@ -266,7 +266,7 @@ def test_three_players_need_only_keep_to_one_sum():
         made.record([exact("b", (0, 0, 1), 3, -2, 0)])
 
 
-def test_what_was_recorded_is_loaded_whatever_is_asked_of_new_matches():
+def test_recorded_matches_load_under_any_options():
     """A run of an earlier version goes on."""
     earlier, made = table(bound=1.0), table(zero_sum=True, bound=1.0)
     earlier.record([match("a", (0, 1), [[0.9, 0.9]])])

@@ -55,7 +55,7 @@ def same(one: object, other: object) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name, place):
+def test_device_table_samples_and_checkpoints_equal_host_table(name, place):
     spec = SPECS[name]
     here, there = build_table(spec), build_table(spec, torch.device(place))
     rng, streams, drawn = np.random.default_rng(1), [np.random.default_rng(2) for _ in range(4)], 0
@@ -93,7 +93,7 @@ def test_what_comes_when_is_what_memory_gives_and_so_is_a_checkpoint(name, place
 
 
 @pytest.mark.parametrize("name", ["ring", "prioritised", "reservoir", "a few times"])
-def test_what_was_drawn_stays_what_it_was(name, place):
+def test_sampled_batches_do_not_change_later(name, place):
     """Though it is copied when it is wanted: whatever comes into the table meanwhile."""
     here, there = build_table(SPECS[name]), build_table(SPECS[name], torch.device(place))
     rng, streams = np.random.default_rng(1), [np.random.default_rng(2) for _ in range(2)]
@@ -124,7 +124,7 @@ def test_nothing_is_read_back_from_a_device(name):
     table.load_state_dict(table.state_dict())
 
 
-def test_what_goes_to_a_device_and_leaves_it_is_what_it_was(place):
+def test_rows_survive_the_round_trip_to_a_device(place):
     given = items(np.random.default_rng(4), 500, 3)
     move = ToDevice(place)
     for _ in range(3):

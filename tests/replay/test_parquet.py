@@ -266,7 +266,7 @@ def _unknown_space(table: Any, header: dict[str, Any]) -> Any:
         (_unknown_space, "its space is of the kind 'tree'"),
     ],
 )
-def test_what_was_changed_is_named(tmp_path: Path, change: Any, words: str) -> None:
+def test_changed_file_is_named(tmp_path: Path, change: Any, words: str) -> None:
     write_trajectories(tmp_path / "a.parquet", [trajectories([2, 1])], ORIGIN)
     rewritten(tmp_path / "a.parquet", change)
     with pytest.raises(DataError, match=words):

@@ -68,7 +68,7 @@ def test_the_same_draws_whatever_the_depth(depth):
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_what_is_done_between_counts_from_the_first_batch_that_is_not_asked_for_yet(depth):
+def test_work_between_batches_applies_to_batches_not_yet_requested(depth):
     """However long the thread and the learner take."""
     state, pause = [0], np.random.default_rng(depth)
 
@@ -100,7 +100,7 @@ def test_priorities_give_the_same_batches_in_every_run():
     assert run() == run()
 
 
-def test_what_goes_wrong_between_is_raised_by_the_loop():
+def test_errors_of_work_between_batches_are_raised():
     prefetcher, seen = Prefetcher(draw, value, depth=2), []
 
     def use(last):

@@ -129,7 +129,7 @@ def test_queue_refusals():
     check_queue(min_size=9, capacity=12, insert=4, batch=0)
 
 
-def test_refusals_where_items_leave():
+def test_rate_limiter_rejects_limits_where_items_leave():
     def check(times, capacity=100, insert=1, batch=1, different=True, **options):
         check_replay(
             RateLimiter(**options), capacity=capacity, insert=insert, batch=batch, times=times, different=different
@@ -223,7 +223,7 @@ def test_queue_check_refuses_exactly_what_halts(min_size, capacity, insert, batc
     insert=st.integers(1, 6),
     batch=st.integers(1, 8),
 )
-def test_what_passes_for_varying_sizes_never_halts(data, ratio, min_size, low, width, insert, batch):
+def test_accepted_limits_never_deadlock(data, ratio, min_size, low, width, insert, batch):
     limiter = RateLimiter(samples_per_insert=ratio, min_size=min_size, min_diff=low, max_diff=low + width)
     try:
         check_replay(limiter, capacity=10_000, insert=insert, batch=batch, vary=True)

@@ -131,7 +131,7 @@ def test_stack_gives_the_newest_once():
     assert drawn(stack, 1) is None
 
 
-def test_what_becomes_too_old_leaves_a_stack_and_is_owed_no_samples():
+def test_stale_items_leave_a_stack():
     limiter = {"samples_per_insert": 1, "max_diff": 4}
     stack = build_table(TableSpec("t", "stack", capacity=4, max_lag=0, limiter=limiter))
     versions = {"x": np.arange(4), "version_lo": np.array([0, 1, 0, 1])}

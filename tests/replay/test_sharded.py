@@ -273,7 +273,7 @@ def test_a_reservoirs_draw_is_uniform_over_all_that_came():
         (TableSpec("t", "ring", sampler=f"{__name__}:OwnSampler"), "is a sampler of your own"),
     ],
 )
-def test_what_would_not_be_the_same_is_refused_by_name(spec, words):
+def test_unshardable_tables_are_rejected_by_name(spec, words):
     shards = peers(3)
     server = EpisodeServer(0, shards)
     with pytest.raises(DataError, match=f"table 't' cannot be spread over 3 shards: .*{words}"):
@@ -436,7 +436,7 @@ def test_after_a_death_every_call_says_so(first):
     assert shards[0].sent[-1] == "drop"
 
 
-def test_what_was_sent_to_a_shard_that_died_is_missed():
+def test_rows_sent_to_a_dead_shard_are_lost():
     """Inserts are not waited for, so the next call that depends on them finds out."""
     shards = peers(2)
     server = EpisodeServer(0, shards)

@@ -80,7 +80,7 @@ def rows(first, number):
     return {"x": np.arange(first, first + number)}
 
 
-def test_contract(shards):
+def test_sharded_tables_in_processes_satisfy_table_contract(shards):
     check_table(lambda spec: ShardedTable(spec, shards, ("t", str(next(KEYS)))), "prioritised")
     assert [shard.ask("tables") for shard in shards] != [[], []], "the check leaves tables open"
     assert not any(shard.ask("process")[1] for shard in shards), "shards import torch, which they do not need"

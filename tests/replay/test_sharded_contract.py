@@ -21,7 +21,7 @@ def maker(shards, **choice):
 
 
 @pytest.mark.parametrize(("kind", "shards"), [("queue", 1), *((kind, 3) for kind in TABLES)])
-def test_contract(kind, shards):
+def test_sharded_tables_satisfy_table_contract(kind, shards):
     check_table(maker(shards), kind)
 
 
@@ -29,6 +29,6 @@ def test_contract(kind, shards):
     ("sampler", "times"),
     [("uniform", 1), ("uniform", 3), ("prioritised", 0), ("max_heap", 3), ("less_used_oldest", 0), ("lifo", 1)],
 )
-def test_contract_of_samplers(sampler, times):
+def test_sharded_samplers_satisfy_table_contract(sampler, times):
     """What each of them draws is what a table in one place draws (test_sharded.py)."""
     check_table(maker(2, sampler=sampler, max_times_sampled=times), "ring")

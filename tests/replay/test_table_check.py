@@ -14,7 +14,7 @@ from ludus.testing.table import check_table
 
 
 @pytest.mark.parametrize("kind", [*TABLES, "ludus.replay.kinds:Replay"])
-def test_contract(kind):
+def test_shipped_tables_satisfy_table_contract(kind):
     check_table(build_table, kind)
 
 
@@ -31,7 +31,7 @@ def choices():
 
 
 @pytest.mark.parametrize(("sampler", "remover", "times"), list(choices()))
-def test_contract_of_every_choice(sampler, remover, times):
+def test_every_selector_and_remover_satisfies_table_contract(sampler, remover, times):
     choice = {"sampler": sampler, "remover": remover, "max_times_sampled": times, "priority_exponent": 0.7}
     if remover == "reservoir" and times:
         with pytest.raises(DataError, match="a reservoir holds a uniform sample of all that came"):

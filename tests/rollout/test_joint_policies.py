@@ -63,7 +63,7 @@ def called(slot, agents, name=0):
     return [100 * name + 10 * team.count(t) + team[:k].count(t) for k, t in enumerate(team)]
 
 
-def test_what_a_joint_policy_is():
+def test_joint_policy_detection():
     assert isinstance(RollCall(), JointPolicy)
     assert not isinstance(FixedPolicy.of(0), JointPolicy)
     assert isinstance(FixedPolicy.of(0), Policy)

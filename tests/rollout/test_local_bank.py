@@ -163,7 +163,7 @@ class TestTables:
             (np.full((6, 2), np.nan), "NaN"),
         ],
     )
-    def test_what_is_no_distribution(self, tables, probs, message):
+    def test_invalid_distributions_raise(self, tables, probs, message):
         with pytest.raises(PolicyError, match=message):
             tables.set(0, probs, name="a")
 

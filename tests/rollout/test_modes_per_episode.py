@@ -119,7 +119,7 @@ def test_draws_are_those_of_the_episode_and_the_player_alone() -> None:
         ({"learner": None, "seats": ()}, "a request without a learner was given modes"),
     ],
 )
-def test_what_is_wrong_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_invalid_mode_shares_are_rejected(changed: dict[str, Any], message: str) -> None:
     from dataclasses import replace
 
     with pytest.raises(ScenarioError, match=message):

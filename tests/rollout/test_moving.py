@@ -29,7 +29,7 @@ def nobody(ref: PolicyRef) -> PolicyRef:
     raise AssertionError
 
 
-def test_what_episodes_say_of_entries() -> None:
+def test_win_rates_of_entries_from_episodes() -> None:
     played = episodes(
         [[1.0, -1.0], [-2.0, 2.0], [0.0, 0.0], [3.0, -3.0]],
         seat=[0, 1, 0, 1],

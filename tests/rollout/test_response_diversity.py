@@ -91,7 +91,7 @@ def test_opponents_by_hand() -> None:
     assert np.allclose(rule.probs(inside), [0.5, 0.5])
 
 
-def test_what_is_not_known_draws_nothing() -> None:
+def test_unknown_payoffs_attract_no_weight() -> None:
     rule = made(weight=2.0, prior=0.0, decay=1.0)
     state = rule.update(rule.start(np.array([0.5, 0.5])), evidence([10, 0], [3.0, np.nan]))
     assert np.allclose(rule.probs(state), np.array([2.5, 0.5]) / 3.0)  # 3 is 1 above the two rows' 0 and 2

@@ -112,7 +112,7 @@ def test_always_a_distribution(rule: Rule, data: st.DataObject) -> None:
         ("quality", {"rate": -1.0}, "rate is -1.0"),
     ],
 )
-def test_what_they_refuse(kind: str, options: dict, message: str) -> None:
+def test_opponent_rules_reject_invalid_settings(kind: str, options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_part("rule", {"kind": kind, **options}, RULES)
 

@@ -332,7 +332,7 @@ def test_environments_that_could_not_be_made_are_made_by_the_next_request() -> N
     assert_equal(found, rollouts(shards=2, hosts=1)[2])
 
 
-def test_what_a_host_left_and_is_lost_with_it_is_played_again() -> None:
+def test_episodes_lost_with_a_host_are_replayed() -> None:
     """The host had answered; nobody had taken its trajectories yet."""
     make, runtime = partial(make_env, "openspiel/kuhn_poker", tree="off"), InProcess()
     manager = RolloutManager(

@@ -101,7 +101,7 @@ def assert_same(one: PolicyOutput, other: PolicyOutput, *, extras: Sequence[str]
     assert one.action.flags.writeable
 
 
-def test_what_could_not_be_loaded_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_loads_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card was full for a moment: C plays then, and not B, who had its place."""
     served, spec = Served(), spec_of([1])
     bank = served.bank(spec, 2)
@@ -281,7 +281,7 @@ class TestWhatAServerHolds:
                 self.load(bank, served, [member, learner])
         assert served.counters()["fetched"] == 3
 
-    def test_what_nobody_holds_is_let_go_beyond_the_bound(self) -> None:
+    def test_unused_policies_are_evicted_beyond_the_bound(self) -> None:
         served = Served(cache_bytes=0)
         one, two = served.bank(self.spec, 1, client="1"), served.bank(self.spec, 1, client="2")
         policies = [(PolicyRef(0, f"p{k}"), FixedPolicy.of(k % 2)) for k in range(4)]
@@ -294,7 +294,7 @@ class TestWhatAServerHolds:
         cache = served.part.value._cache
         assert sum(entry is not None for entry in cache._entries) == 2
 
-    def test_what_is_bound_stays_though_it_is_no_longer_loaded(self) -> None:
+    def test_bound_policies_outlive_their_eviction(self) -> None:
         served = Served(cache_bytes=0)
         bank, other = served.bank(self.spec, 2), served.bank(self.spec, 2, client="other")
         slots = np.arange(2, dtype=np.int32)
@@ -408,7 +408,7 @@ class TestWhatIsRefused:
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(10, 1), (100, 3), (600, 1)])
-def test_what_is_too_much_for_a_call_goes_in_pieces(rows: int, parts: int) -> None:
+def test_large_batches_are_split(rows: int, parts: int) -> None:
     """2008 bytes a row: within a call, in pieces that are, or through the object store."""
     whole = remote.RequestRows(
         3, np.arange(rows * 500, dtype=np.float32).reshape(rows, 500), None, None, np.zeros((rows, 2), np.float32)

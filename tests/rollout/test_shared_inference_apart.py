@@ -129,7 +129,7 @@ def test_rows_of_several_workers_are_evaluated_together(runtime, tmp_path: Path)
     assert counters["batches"] == 602 - told[0].count(2 * ROWS)
 
 
-def test_what_comes_through_the_object_store_and_in_pieces(runtime, tmp_path: Path) -> None:
+def test_large_batches_cross_processes_in_pieces(runtime, tmp_path: Path) -> None:
     made = Set(runtime, tmp_path, clients=1, max_wait=0.0, max_batch=3)  # a request is larger than a batch
     policies = [made.policy(1)]
     for width, together in ((1, ROWS), (15_000, ROWS), (100_000, ROWS)):

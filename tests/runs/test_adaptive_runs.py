@@ -15,7 +15,7 @@ from ludus.runs.scenario import Evaluation
 from ludus.storage.reader import Reader
 
 
-def test_what_is_played(tmp_path: Path) -> None:
+def test_adaptive_run_plays_the_planned_matches(tmp_path: Path) -> None:
     """Each match of a profile is its next block, and the budget of a generation holds but for the first look at new policies."""
     tools.train("adaptive", tmp_path)
     with Reader(tmp_path) as reader:

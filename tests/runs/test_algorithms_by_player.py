@@ -130,7 +130,7 @@ def test_overrides_change_what_everybody_has_for_one(tmp_path: Path) -> None:
     assert parse_scenario(scenario.to_yaml()) == scenario
 
 
-def test_what_computes_cannot_meet_what_still_learns() -> None:
+def test_exact_oracle_cannot_meet_a_live_learner() -> None:
     scenario = SelfPlay(algorithm=PPO, algorithms={1: "exact"}, share="never", **SMALL)
     with pytest.raises(ScenarioError, match=r"the algorithm 'exact' computes each at once"):
         scenario.check(scenario.env.make(num_envs=1).spec)

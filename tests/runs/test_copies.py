@@ -86,7 +86,7 @@ def test_an_equilibrium_is_its_own_best_response(tmp_path: Path) -> None:
     assert [len(members) for members in result.populations] == [1]
 
 
-def test_what_earns_no_more_may_open_a_better_equilibrium(tmp_path: Path) -> None:
+def test_zero_gain_response_may_improve_the_equilibrium(tmp_path: Path) -> None:
     """Two who earn 1 if they choose alike: uniform play is an equilibrium, and no response to it earns more."""
     (tmp_path / "alike.nfg").write_text('NFG 1 R "alike" { "A" "B" } { 2 2 }\n\n1 1 0 0 0 0 1 1\n')
     solver = {"kind": "ce", "select": "max_welfare"}

@@ -98,7 +98,7 @@ def test_presets_leave_nothing_to_the_environment(name: str) -> None:
     assert missing_settings(load_scenario(name)) == []
 
 
-def test_what_was_given_stays() -> None:
+def test_explicit_settings_are_kept() -> None:
     scenario = load_scenario(
         "gymnasium/CartPole-v1", ["algorithm=dqn", "algorithm.rollout=4", "env.num_envs=3", "response.decisions=77"]
     )
@@ -175,7 +175,7 @@ def load_scenario_of(env: dict[str, Any], algorithm: str) -> Any:
     return complete(ludus.FixedOpponents(env=env, algorithm=algorithm))
 
 
-def test_what_is_written_before_the_environment_is_known_gives_the_same(tmp_path: Path) -> None:
+def test_scenario_object_and_its_file_complete_alike(tmp_path: Path) -> None:
     """A scenario object as a file has what was given, and no defaults that would then count as given."""
     scenario = ludus.FixedOpponents(env="gymnasium/CartPole-v1", algorithm=ludus.DQN(capacity=5000))
     path = tmp_path / "scenario.yaml"

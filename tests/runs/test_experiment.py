@@ -83,7 +83,7 @@ def test_runs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert at_a_time(load_scenario("kuhn", ["runtime=ray"])) == 1
 
 
-def test_what_dies_is_told_and_gone_on_with(tmp_path: Path) -> None:
+def test_killed_runs_are_reported_and_resumed(tmp_path: Path) -> None:
     made, watcher = experiment(tmp_path / "e", a="done", b="killed", c="broken"), Watcher()
     found = go_on(made, observer=watcher, stop=StopRequest(), parallel=1)
     expected = {
@@ -149,7 +149,7 @@ def test_of_changes_that_are_due_the_last_one_comes_last(tmp_path: Path) -> None
     assert made.due["a"] == ("algorithm={kind: a2c}", "algorithm.batch=64")
 
 
-def test_what_is_due_outlives_sessions(tmp_path: Path) -> None:
+def test_pending_changes_survive_sessions(tmp_path: Path) -> None:
     """Runs that are to be extended are not done, until their processes have said so."""
     made = finished(tmp_path / "e", "a", "b")
     for run, change in (("a", "end=killed"), ("b", "end=over")):
@@ -168,7 +168,7 @@ def test_what_is_due_outlives_sessions(tmp_path: Path) -> None:
     assert found.due == {"a": ("end=killed",)}
 
 
-def test_what_is_given_is_due_where_it_changes_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overrides_are_pending_only_where_they_change_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And can be taken back. What no run can have is refused before anything is written."""
     made = finished(tmp_path / "e", "a", "b")
     changes = {"a": ["generations=5"], "b": []}
@@ -196,7 +196,7 @@ def test_one_at_a_time_goes_on_with_an_experiment(tmp_path: Path) -> None:
     go_on(made, observer=Watcher(again), stop=StopRequest(), parallel=1)
 
 
-def test_what_runs_have_of_their_own_stays(tmp_path: Path) -> None:
+def test_settings_of_single_runs_cannot_be_overridden(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="each run of 'e' has a end of its own"):
         go_on(experiment(tmp_path / "e", a="done"), ["end=killed"], observer=Watcher(), stop=StopRequest())
 
@@ -358,7 +358,7 @@ def test_a_sweep_seeks_what_its_runs_know(tmp_path: Path) -> None:
         ("neupl", {}, "against_random"),
     ],
 )
-def test_what_is_played_against_random_play(schedule: str, changes: dict[str, object], metric: str | None) -> None:
+def test_metrics_against_random_play(schedule: str, changes: dict[str, object], metric: str | None) -> None:
     """Of a game without a tree nothing else is known: not of schedules that ask for other cells alone."""
     from ludus.apps.experiments.sweep import _metrics
 
@@ -367,7 +367,7 @@ def test_what_is_played_against_random_play(schedule: str, changes: dict[str, ob
     assert _metrics(scenario, check_here(scenario))[:1] == (() if metric is None else (metric,))
 
 
-def test_what_is_measured_by_nothing_is_no_sweep(tmp_path: Path) -> None:
+def test_sweep_without_a_metric_raises(tmp_path: Path) -> None:
     from ludus.apps.experiments.sweep import Sweep, new_sweep
 
     file = {"scenario": "connect-four-self-play", "options": {"seed": {"low": 0, "high": 3}}}
@@ -376,7 +376,7 @@ def test_what_is_measured_by_nothing_is_no_sweep(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_what_all_trials_have_is_given_as_changes(tmp_path: Path) -> None:
+def test_shared_settings_of_trials_become_overrides(tmp_path: Path) -> None:
     from ludus.apps.experiments.sweep import load_sweep
 
     file = tmp_path / "s.yaml"

@@ -31,7 +31,9 @@ from ludus.runs.scenario_files import load_scenario
         ("ludus.testing.fakes:Cue", [], "fixed_opponents", {"algorithm.batch": 2048}),
     ],
 )  # fmt: skip
-def test_what_there_is_for_an_id(id: str, overrides: list[str], kind: str, expected: dict[str, Any]) -> None:
+def test_first_scenario_for_an_environment_id(
+    id: str, overrides: list[str], kind: str, expected: dict[str, Any]
+) -> None:
     scenario = load_scenario(id, overrides)
     assert (scenario.kind, scenario.env.id) == (kind, id)
     for path, value in expected.items():

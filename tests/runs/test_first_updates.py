@@ -62,9 +62,7 @@ def refusal(*given: Any) -> str:
     ],
     ids=["dqn", "r2d2", "sac_discrete", "nfsp"],
 )
-def test_what_delays_the_first_update_is_named(
-    algorithm: dict[str, Any], decisions: int, delay: str, advice: str
-) -> None:
+def test_late_first_update_names_its_cause(algorithm: dict[str, Any], decisions: int, delay: str, advice: str) -> None:
     said = refusal(algorithm, decisions)
     assert said.startswith(
         f"response: {decisions} decisions are fewer than the algorithm {algorithm['kind']!r} collects before the first update"

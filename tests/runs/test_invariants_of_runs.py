@@ -379,7 +379,7 @@ def test_an_error_in_the_middle_leaves_a_run_to_go_on_with(tmp_path: Path, monke
     assert resume(tmp_path / "run", report=False).nash_conv == whole.nash_conv
 
 
-def test_what_helps_against_too_many_open_files_is_said() -> None:
+def test_too_many_open_files_names_the_remedy() -> None:
     full, other = OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENOSPC, "No space left on device")
     assert "`ulimit -Hn`" in _files_hint(full)
     assert _files_hint(other) == ""

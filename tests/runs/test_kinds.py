@@ -116,7 +116,7 @@ def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
     tools.Whole(tmp_path).check_kills(kind, tmp_path, kills=1)
 
 
-def test_what_is_refused() -> None:
+def test_kinds_reject_invalid_settings() -> None:
     other = tools.scenario("pbt", "ranges={learningrate: {low: 1.0, high: 2.0}}")
     with pytest.raises(ConfigError, match="no option 'learningrate'"):
         other.check(other.env.make(num_envs=2).spec)
@@ -290,7 +290,7 @@ def test_the_kind_is_an_override_too(tmp_path: Path) -> None:
         ("self_play", "latest=0", ["0-0", "0-1", "0-2"]),
     ],
 )
-def test_what_trains_together_ends_together(kind: str, change: str, members: list[str], tmp_path: Path) -> None:
+def test_concurrent_learners_end_together(kind: str, change: str, members: list[str], tmp_path: Path) -> None:
     """Where the run goes on with an option by which later tasks would not: it holds from the next generation."""
     observer = tools.Impatient(7)
     run(tools.scenario(kind), run_dir=tmp_path, observer=observer, stop=observer.stop, report=False)
@@ -384,7 +384,7 @@ def test_a_response_whose_seconds_are_few_is_cut_short_and_says_so(tmp_path: Pat
         assert [event.kind for event in reader.events()] == ["schedule"]
 
 
-def test_what_would_stay_at_its_start_is_told(tmp_path: Path) -> None:
+def test_schedule_that_never_moves_is_warned_of(tmp_path: Path) -> None:
     """Nothing says over how many decisions epsilon is to fall."""
     options = [
         "algorithm={kind: dqn, rollout: 20, hidden: [4], min_size: 20, batch: 4}",

@@ -119,7 +119,7 @@ def test_outside_of_a_task_it_ends_the_run(tmp_path: Path, monkeypatch: pytest.M
         run(A2C, run_dir=tmp_path, report=False)
 
 
-def test_what_counts_as_no_memory() -> None:
+def test_out_of_memory_detection() -> None:
     assert out_of_memory(torch.OutOfMemoryError(TOLD)) == f"CUDA out of memory. {SHORT}"[:-1]
     assert (
         out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"))

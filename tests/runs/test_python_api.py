@@ -229,7 +229,7 @@ def learner(env: Any, **changes: Any) -> ludus.FixedOpponents:
 WARNED = pytest.mark.filterwarnings("ignore:the environment object/")
 
 
-def test_what_can_be_imported_has_a_name() -> None:
+def test_importable_objects_are_stored_by_name() -> None:
     assert ludus.Environment(source=Coin).id == f"{__name__}:Coin"
     assert learner(Coin).to_yaml() == learner(f"{__name__}:Coin").to_yaml()
 

@@ -95,7 +95,7 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
         (["runtime.worker=2"], "did you mean 'workers'"),
     ],
 )
-def test_refusals(changes: list[str], message: str) -> None:
+def test_runtimes_reject_invalid_settings(changes: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_scenario("kuhn", changes).runtime.check()
 

@@ -45,7 +45,7 @@ def test_torch_is_told_and_told_again_what_it_was(monkeypatch: pytest.MonkeyPatc
     assert settings()[-1] == ":16:8"
 
 
-def test_what_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_determinism_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     before = settings()
     with (
         pytest.raises(ConfigError, match=r"deterministic was given, and put_ has no kernel on this device"),

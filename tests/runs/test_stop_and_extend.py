@@ -75,7 +75,7 @@ def test_an_extended_run_equals_the_longer_one(name: str, changes: tuple[str, ..
         assert short.info().generations == 3
 
 
-def test_what_limits_a_run_is_told(tmp_path: Path) -> None:
+def test_limits_of_a_run_are_readable(tmp_path: Path) -> None:
     """So that the time left is that until the first limit."""
     tools.train("exact", tmp_path, "generations=9", "stop={generations: 1, seconds: 60}")
     with Reader(tmp_path) as reader:
@@ -103,7 +103,7 @@ def test_a_finished_run_is_not_made_shorter(tmp_path: Path, capsys: pytest.Captu
     assert tools.files_of(tmp_path) == before
 
 
-def test_what_extends_a_run_whose_stop_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_after_a_stop_names_how_to_extend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = tmp_path / "run"
     tools.train("exact", run_dir, "stop={nash_conv: 100}")
     before = tools.files_of(run_dir)
@@ -140,7 +140,7 @@ def test_another_oracle_starts_its_response_anew(tmp_path: Path) -> None:
         assert reader.generations()[-1].marginals == ((1 / 3,) * 3,) * 2
 
 
-def test_what_a_run_cannot_change(tmp_path: Path) -> None:
+def test_unchangeable_settings_are_rejected_on_resume(tmp_path: Path) -> None:
     tools.train("exact", tmp_path, "generations=1")
     before = tools.files_of(tmp_path)
     for change, kind, words in (

@@ -179,7 +179,7 @@ def test_one_policy_plays_a_whole_team(algorithm: str, tmp_path: Path, monkeypat
     assert repeats_its_coins(result)
 
 
-def test_what_needs_one_agent_per_player_says_so(tmp_path: Path) -> None:
+def test_single_agent_features_reject_teams(tmp_path: Path) -> None:
     for algorithm in ("exact", "tabular_q"):
         with pytest.raises(LudusError, match="needs a game that is compiled to a tree"):
             ludus.run(

@@ -80,7 +80,7 @@ def altered(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("run", ["exact", "played"])
-def test_what_is_pulled_is_what_was_pushed(run: str, tmp_path: Path) -> None:
+def test_push_pull_round_trip(run: str, tmp_path: Path) -> None:
     """Its policies, who they are, their mixture, and what was known of them: equal to the bit."""
     pulled = ludus.pull(f"zoo/{run}", tmp_path / "here")
     old, new = StoredRun(Path(run)), open_run(pulled.folder)
@@ -163,7 +163,7 @@ def test_a_joint_meta_strategy_is_pushed(tmp_path: Path) -> None:
     assert evaluate_run(entry.folder, episodes=10).exploitability is not None
 
 
-def test_what_a_manifest_says_is_what_the_run_knows() -> None:
+def test_manifest_equals_the_records_of_the_run() -> None:
     """By hand, of two of the exact run's policies: what they earn from each other is their value."""
     manifest = ludus.push("exact@best", "zoo", name="best", replace=True).manifest
     run = open_run("exact")
@@ -184,7 +184,7 @@ def test_what_a_manifest_says_is_what_the_run_knows() -> None:
     assert set(manifest.game.packages) == {"ludus", "torch", "numpy", "open-spiel"}
 
 
-def test_what_was_played_comes_with_its_wins_and_training() -> None:
+def test_pushed_matches_include_wins_and_training() -> None:
     manifest = read_manifest(Path("zoo/played"))
     with Reader(Path("played")) as reader:
         log = [stored.match for stored in reader.matches()]
@@ -211,7 +211,7 @@ def test_statistics_of_a_profile_are_those_of_all_its_matches() -> None:
     assert found[1, 1].mean == ((9.0,), (9.0,))
 
 
-def test_what_is_pushed_on_keeps_where_it_came_from(tmp_path: Path) -> None:
+def test_origin_survives_a_second_push(tmp_path: Path) -> None:
     first = read_manifest(Path("zoo/played"))
     second = ludus.push("zoo/played@0/0-2", tmp_path / "zoo").manifest
     (file,) = Path("zoo/played/policies/0").glob("0-2-*")
@@ -362,7 +362,7 @@ def test_an_entry_for_one_player_says_who_is_missing(tmp_path: Path) -> None:
         ("exact", {}, "there is an entry 'zoo/exact' already"),
     ],
 )
-def test_what_cannot_be_pushed(given: str, options: dict[str, Any], words: str) -> None:
+def test_unpushable_policies_are_rejected(given: str, options: dict[str, Any], words: str) -> None:
     before = {path: path.read_bytes() for path in Path("zoo").rglob("*") if path.is_file()}
     with pytest.raises(LudusError, match=re.escape(words)):
         ludus.push(given, "zoo", **options)
@@ -420,7 +420,7 @@ def test_an_environment_that_only_a_program_has_is_not_pushed() -> None:
         ({"id": "openspiel/no_such_game"}, "which cannot be made here: "),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_mismatched_zoo_entries_are_rejected(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     """And what was pulled then is nothing."""
     folder = ludus.push("exact", tmp_path / "zoo").folder
     manifest = read_manifest(folder)

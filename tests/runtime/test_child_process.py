@@ -111,7 +111,7 @@ def test_one_that_dies_beside_a_living_child_of_its_own_is_noticed_without_waiti
         one.answered()
 
 
-def test_what_cannot_be_made_is_lost(child: Made) -> None:
+def test_child_that_cannot_be_made_raises(child: Made) -> None:
     one = child(served.NotMade)
     with pytest.raises(ChildLost, match="ended with exit code 7"):
         one.receive()

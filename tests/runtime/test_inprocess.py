@@ -18,7 +18,7 @@ def parts_that_do_not_sleep(monkeypatch):
     monkeypatch.setattr("ludus.testing.runtime.time", without)
 
 
-def test_contract():
+def test_inprocess_runtime_satisfies_runtime_contract():
     check_runtime(InProcess)
 
 
@@ -99,7 +99,7 @@ def test_a_part_that_is_made_again():
         runtime.get(runtime.call(part, "add", 1))
 
 
-def test_what_is_sent_to_a_peer_is_done_at_once():
+def test_peer_messages_run_immediately():
     runtime = InProcess()
     part = runtime.spawn(CounterActor, 1, concurrency=4, node="anywhere")
     peer = runtime.peer(part)

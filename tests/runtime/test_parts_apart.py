@@ -63,11 +63,11 @@ def gone(process, seconds=30):
 
 
 @pytest.mark.slow
-def test_contract(session):
+def test_process_runtimes_satisfy_runtime_contract(session):
     check_runtime(type(session))
 
 
-def test_what_crosses_processes(runtime):
+def test_values_and_errors_cross_processes(runtime):
     part = runtime.spawn(Worker, 0)
     assert runtime.get(runtime.call(part, "process")) != os.getpid()
     for size in (1, 10**6):
@@ -143,7 +143,7 @@ def test_a_peer_that_dies_while_it_is_asked(make):
         ask_for_ten_seconds(closed)  # Ray kills in its own time: until then it answers
 
 
-def test_what_is_refused(runtime):
+def test_unpicklable_arguments_are_rejected(runtime):
     part = runtime.spawn(Worker, 0)
     for thing in (threading.Lock(), Unsent()):
         with pytest.raises(RunError, match="part 'Worker' cannot be sent to another process"):

@@ -51,7 +51,7 @@ def files_in_memory():
 
 
 @pytest.mark.parametrize("rows", [1, LARGE // 8])
-def test_what_is_packed_comes_back_where_it_lies(rows):
+def test_unpacked_arrays_are_views_of_shared_memory(rows):
     value = {
         "a": np.arange(rows, dtype=np.float64),
         "b": np.asfortranarray(np.ones((3, 5), np.int16)),
@@ -139,7 +139,7 @@ def test_nobody_waits_for_a_part_that_does_not_read(shared):
     assert [shared.get(ref, timeout=60)[0] for ref in large] == [2 * k for k in range(100)]
 
 
-def test_what_the_system_does_not_send_is_lost_and_not_waited_for():
+def test_unsendable_message_is_lost_without_waiting():
     """A limit of files under way, say: the process at the other end is well, and would never answer."""
     lost = []
     ends, other = socket.socketpair()
@@ -244,7 +244,7 @@ def test_signals_that_ask_to_stop_are_the_drivers(alone):
     assert alone.incarnation(part) == 0
 
 
-def test_what_parts_print_is_not_kept_for_ever(shared, monkeypatch):
+def test_output_of_parts_is_bounded(shared, monkeypatch):
     monkeypatch.setattr(processes, "_MOST_WORDS", 1000)
     part = shared.spawn(Talking, None)
     for k in range(3):
@@ -263,7 +263,7 @@ def test_a_call_that_ends_its_thread_ends_the_part(shared):
     assert "CancelledError" in str(caught.value.__cause__)
 
 
-def test_what_a_method_says_when_it_exits_is_heard(shared):
+def test_exit_message_of_a_method_is_reported(shared):
     part = shared.spawn(Talking, None)
     with pytest.raises(PartDied, match="ended with exit code 1") as caught:
         shared.get(shared.call(part, "exit", "no licence server"), timeout=30)

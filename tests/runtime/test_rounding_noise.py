@@ -124,7 +124,7 @@ assert abs(logs(x) - (np.log(x).sum() + np.exp(0.3))) < 1e-14
 """
 
 
-def test_what_is_replaced_takes_the_same_arguments():
+def test_noisy_functions_take_the_same_arguments():
     program("-c", _ARGUMENTS, seed=3)
 
 

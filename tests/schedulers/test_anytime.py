@@ -48,7 +48,7 @@ MAKE = {"anytime": anytime, "self_play": self_play}
         ("self_play", (0, 1), "sequential"),
     ],
 )
-def test_contract(kind: str, population: tuple[int, ...], order: str) -> None:
+def test_anytime_psro_satisfies_scheduler_contract(kind: str, population: tuple[int, ...], order: str) -> None:
     check_scheduler(lambda: MAKE[kind](population, order=order, begin="last"), population=population)
 
 

@@ -50,7 +50,7 @@ def tasks_of(made: PSROScheduler, payoffs: Payoffs) -> list[TrainingTask]:
     [(BOTH[0], (0,)), (BOTH[0], (0, 1)), (BOTH[1], (0, 0)), (BOTH[1], (0, 1, 1))],
     ids=str,
 )
-def test_contract(rule: DiversityRule, population: tuple[int, ...]) -> None:
+def test_diverse_schedulers_satisfy_scheduler_contract(rule: DiversityRule, population: tuple[int, ...]) -> None:
     check_scheduler(lambda: scheduler(rule, population), population=population)
 
 
@@ -129,7 +129,7 @@ def test_with_one_policy_there_is_nothing_to_differ_from(rule: DiversityRule, po
     assert tasks_of(scheduler(rule, population), view) == tasks_of(scheduler(None, population), view)
 
 
-def test_what_is_refused() -> None:
+def test_diversity_rejects_invalid_settings() -> None:
     check_diversity(None, ExactBestResponse())
     check_diversity(BehaviouralDiversity(), PPO(), moved=True)
     check_diversity(ResponseDiversity(), DQN())

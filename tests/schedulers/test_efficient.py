@@ -43,7 +43,7 @@ def efficient(population: tuple[int, ...] = (0, 1), **options: Any) -> Efficient
     [((0, 0), 1, "uniform"), ((0, 0), 2, "last"), ((0, 1), 1, "last"), ((0, 1), 2, "uniform")],
     ids=str,
 )
-def test_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
+def test_efficient_psro_satisfies_scheduler_contract(population: tuple[int, ...], levels: int, begin: str) -> None:
     check_scheduler(lambda: efficient(population, levels=levels, begin=begin), population=population)
 
 
@@ -215,6 +215,6 @@ def test_its_responses_may_be_diverse_and_start_from_the_last() -> None:
         ({"warm_start": (WarmStart(source="best"),)}, "warm_start best compares payoffs"),
     ],
 )
-def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+def test_efficient_psro_rejects_invalid_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         efficient(**options)

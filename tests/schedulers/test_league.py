@@ -23,11 +23,11 @@ def a_league(population: tuple[int, ...] = (0, 0), **options: Any) -> LeagueSche
 
 
 @pytest.mark.parametrize(("population", "generations"), [((0,), 2), ((0, 0), 2), ((0, 0, 1, 2), 1)], ids=str)
-def test_contract(population: tuple[int, ...], generations: int) -> None:
+def test_league_satisfies_scheduler_contract(population: tuple[int, ...], generations: int) -> None:
     check_scheduler(lambda: a_league(population, generations=generations), population=population)
 
 
-def test_contract_of_the_options() -> None:
+def test_league_satisfies_scheduler_contract_with_options() -> None:
     rules = LeagueRules(least=1, most=2, reset=0.5)
     options = {"main": 2, "main_exploiters": 0, "league_exploiters": 1, "rules": rules, "decay": 0.5}
     check_scheduler(

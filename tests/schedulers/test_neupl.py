@@ -34,7 +34,9 @@ def neupl(population: tuple[int, ...] = (0, 1), **options: Any) -> NeuPLSchedule
     ],
     ids=str,
 )
-def test_contract(population: tuple[int, ...], initial: int | tuple[int, ...], options: dict[str, Any]) -> None:
+def test_neupl_satisfies_scheduler_contract(
+    population: tuple[int, ...], initial: int | tuple[int, ...], options: dict[str, Any]
+) -> None:
     check_scheduler(
         lambda: neupl(population, **{"generations": 2, **options}),
         population=population,

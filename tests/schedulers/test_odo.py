@@ -32,7 +32,9 @@ def odo(population: tuple[int, ...] = (0, 1), **options: Any) -> ODOScheduler:
     ],
     ids=str,
 )
-def test_contract(population: tuple[int, ...], initial: int | tuple[int, ...], options: dict[str, Any]) -> None:
+def test_odo_satisfies_scheduler_contract(
+    population: tuple[int, ...], initial: int | tuple[int, ...], options: dict[str, Any]
+) -> None:
     check_scheduler(
         lambda: odo(population, rounds=5, **options), population=population, initial=initial, everywhere=initial != 1
     )
@@ -129,7 +131,7 @@ def view(table: list[list[float]], *, of: tuple[int, int] | None = None) -> View
     return View(names, exact_view(np.stack([payoff, -payoff]), zero_sum=True))
 
 
-def test_what_a_seat_pays_changes_nothing() -> None:
+def test_constant_seat_payoffs_change_nothing() -> None:
     np.testing.assert_allclose(exact_rounds(4, 50, seat=10.0), exact_rounds(4, 50), atol=1e-9)
 
 
@@ -155,7 +157,7 @@ def test_responses_are_to_what_was_met_in_the_window() -> None:
     assert task.profiles == ((0, 2), (1, 2), (2, 0), (2, 2))
 
 
-def test_what_is_refused() -> None:
+def test_odo_rejects_invalid_settings() -> None:
     with pytest.raises(ConfigError, match="odo is for two players; this game has 3"):
         odo((0, 1, 2))
     with pytest.raises(ConfigError, match="warm_start best compares payoffs"):

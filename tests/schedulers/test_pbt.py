@@ -36,7 +36,7 @@ def pbt(population: tuple[int, ...] = (0, 0), **options: Any) -> PBTScheduler:
 
 
 @pytest.mark.parametrize("population", [(0,), (0, 0), (0, 1, 1)], ids=str)
-def test_contract(population: tuple[int, ...]) -> None:
+def test_pbt_satisfies_scheduler_contract(population: tuple[int, ...]) -> None:
     check_scheduler(
         lambda: pbt(population, generations=3, rules=RULES),
         population=population,
@@ -44,7 +44,7 @@ def test_contract(population: tuple[int, ...]) -> None:
     )
 
 
-def test_contract_of_the_options() -> None:
+def test_pbt_satisfies_scheduler_contract_with_options() -> None:
     rules = TuningRules(every=2, resample=1.0)
     check_scheduler(
         lambda: pbt((0, 1), generations=3, learners=3, rules=rules, cells="all"),

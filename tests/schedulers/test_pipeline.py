@@ -24,7 +24,7 @@ def pipeline(population: tuple[int, ...] = (0, 1), **options: object) -> Pipelin
 
 
 @pytest.mark.parametrize(("population", "levels"), [((0, 0), 3), ((0, 1, 1), 1)], ids=str)
-def test_contract(population: tuple[int, ...], levels: int) -> None:
+def test_pipeline_satisfies_scheduler_contract(population: tuple[int, ...], levels: int) -> None:
     check_scheduler(lambda: pipeline(population, generations=2, levels=levels, most=2), population=population)
 
 

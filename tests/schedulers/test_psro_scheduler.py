@@ -37,11 +37,11 @@ def scheduler(population: tuple[int, ...] = (0, 1), generations: int = 3, **opti
 
 
 @pytest.mark.parametrize("population", [(0, 0), (0, 1, 2)])
-def test_contract(population: tuple[int, ...]) -> None:
+def test_psro_satisfies_scheduler_contract(population: tuple[int, ...]) -> None:
     check_scheduler(lambda: scheduler(population), population=population)
 
 
-def test_contract_of_the_options() -> None:
+def test_psro_satisfies_scheduler_contract_with_options() -> None:
     """Others, and two populations: in test_resume_everywhere."""
     check_scheduler(lambda: scheduler((0, 1, 1), 2, order="sequential"), population=(0, 1, 1))
     check_scheduler(lambda: scheduler((0, 0), 2, responses=RectifiedResponse()), population=(0, 0))
@@ -242,7 +242,7 @@ def test_a_file_rule_needs_a_path() -> None:
     assert issubclass(WarmStart, Config)
 
 
-def test_what_is_announced_takes_no_place_among_those_that_train_together() -> None:
+def test_announced_policies_take_no_training_slot() -> None:
     """The driver does it first, by itself: as many responses train at once as may."""
     psro, now = scheduler((0, 1), 1), _view((1, 1), np.zeros((1, 1)))
     first, second = (psro.next_tasks(now, free=2) for _ in range(2))

@@ -78,7 +78,7 @@ KINDS: dict[str, Callable[..., Scheduler]] = {
     ],
     ids=str,
 )
-def test_contract(kind: str, population: tuple[int, ...]) -> None:
+def test_self_play_satisfies_scheduler_contract(kind: str, population: tuple[int, ...]) -> None:
     check_scheduler(lambda: KINDS[kind](population, generations=3), population=population)
 
 
@@ -199,7 +199,7 @@ def test_pfsp_asks_for_what_it_needs_and_looks_for_hard_opponents() -> None:
     np.testing.assert_allclose(second.opponents.factors[0].probs, [1.0])  # 1-b beats 0-a: only 0-0 is left
 
 
-def test_what_nobody_has_found_out_counts_as_even() -> None:
+def test_unknown_win_rates_count_as_one_half() -> None:
     scheduler = pfsp((0, 1), generations=9)
     payoffs = exact_view(np.zeros((2, 1, 2)), zero_sum=True)
     payoffs = replace(payoffs, mean=np.full((2, 1, 2), np.nan), exact=np.zeros((1, 2), bool))

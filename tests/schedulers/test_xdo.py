@@ -46,7 +46,9 @@ def xdo(population: tuple[int, ...] = (0, 1), **options: Any) -> XDOScheduler:
     [((0, 0), 1, "needed"), ((0, 1), 1, "all"), ((0, 1), (1, 2), "needed")],
     ids=str,
 )
-def test_contract(population: tuple[int, ...], initial: int | tuple[int, ...], cells: str) -> None:
+def test_xdo_satisfies_scheduler_contract(
+    population: tuple[int, ...], initial: int | tuple[int, ...], cells: str
+) -> None:
     check_scheduler(
         lambda: xdo(population, cells=cells), population=population, initial=initial, everywhere=initial != 1
     )
@@ -135,7 +137,7 @@ def test_responses_start_from_responses_and_differ_from_them() -> None:
     assert task.diversity.members == (PolicyRef(0, "0-1"),)
 
 
-def test_what_is_announced_is_evaluated_first() -> None:
+def test_announced_policies_are_evaluated_first() -> None:
     now = view("0")
     holes = replace(now.payoffs, exact=np.zeros((1, 1), np.bool_))
     (task,) = xdo().next_tasks(replace(now, payoffs=holes), free=3)
@@ -143,7 +145,7 @@ def test_what_is_announced_is_evaluated_first() -> None:
     assert task.profiles == ((0, 0),)
 
 
-def test_what_is_refused() -> None:
+def test_xdo_rejects_invalid_settings() -> None:
     with pytest.raises(ConfigError, match="xdo is for two players; this game has 3"):
         xdo((0, 1, 2))
     with pytest.raises(ConfigError, match="warm_start best compares payoffs"):
@@ -177,7 +179,7 @@ def check(meta: Any, response: Any, mode: str = "greedy") -> None:
 
 @pytest.mark.parametrize("mode", ["greedy", "explore"])
 @pytest.mark.parametrize("response", [ExactBestResponse(), PPO(), DQN(), ApeX()], ids=["exact", "ppo", "dqn", "apex"])
-def test_what_an_equilibrium_is_computed_of(response: Any, mode: str) -> None:
+def test_exact_equilibria_need_tabular_responses(response: Any, mode: str) -> None:
     """Tables, in the mode in which members are played."""
     if isinstance(response, ApeX) and mode == "explore":
         words = r"computes \(exact\).* those of apex have none in mode explore.* Set mode=greedy, leave that out"

@@ -75,7 +75,7 @@ def test_bounds_narrow_with_units_and_widen_with_confidence():
     assert (widths[1][2:] < widths[2][2:]).all()
 
 
-def test_refusals():
+def test_confidence_bounds_reject_invalid_arguments():
     one = np.ones(1)
     with pytest.raises(DataError, match=r"alpha is 0\.0"):
         mean_bounds(np.array([1]), one, one, least=0.0, most=1.0, alpha=0.0, min_units=1)

@@ -230,7 +230,7 @@ def test_mix_rows_skips_what_is_not_played(rows, width, seed):
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2**32 - 1))
-def test_contract_is_the_payoff_against_the_others(sizes, seed):
+def test_response_values_equal_payoffs_against_the_others(sizes, seed):
     rng = np.random.default_rng(seed)
     mean, strategies = rng.normal(size=(len(sizes), *sizes)), padded_uniform(sizes)
     for player, size in enumerate(sizes):

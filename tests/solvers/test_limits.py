@@ -33,7 +33,7 @@ THREE = exact_view(np.random.default_rng(1).normal(size=(3, 20, 20, 20)), zero_s
         (AlphaRank(), r"alpha_rank: 8,000 profiles with 456,000 moves between them needs about"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_it_is_taken(
+def test_oversized_games_are_rejected_before_solving(
     solver: MetaSolver, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rows(*_: object) -> None:

@@ -77,7 +77,7 @@ def test_seat_orders_are_pooled_and_self_play_is_known():
     assert found.low[0, 0, 1] < 0.5 < found.high[0, 0, 1], "the mean over both seats"
 
 
-def test_refusals():
+def test_payoff_bounds_reject_invalid_arguments():
     with pytest.raises(DataError, match="confidence is 1"):
         payoff_bounds(view(np.zeros((2, 1, 1))), confidence=1.0)
     with pytest.raises(DataError, match="range is infinite"):

@@ -147,7 +147,7 @@ class EloSoftmax(RatingSoftmax):
 
 
 @pytest.mark.parametrize("solver", [*CONTRACT, EloSoftmax(rating="elo", temperature=1.0)], ids=str)
-def test_contract(solver):
+def test_every_meta_solver_satisfies_its_contract(solver):
     check_meta_solver(solver)
 
 

@@ -55,7 +55,7 @@ def test_more_matches_of_a_profile_are_pooled_with_those_before(store: Store) ->
     assert (first.count[0, 1], first.mean[0, 0, 1]) == (2, 1.0)  # what was given out stays as it was
 
 
-def test_what_is_exact_stays_so_when_it_is_played(store: Store) -> None:
+def test_exact_payoffs_stay_exact_after_matches(store: Store) -> None:
     memory = Memory()
     with store:
         store.payoffs_recorded(np.array([[1, 1]]), np.array([[0.5, -0.5]]))
@@ -82,7 +82,7 @@ def test_a_new_policy_adds_holes(store: Store) -> None:
     assert np.isnan(log.mean[0]).tolist() == [[True, False, True], [True, True, True]]
 
 
-def test_what_a_resumed_run_drops_is_forgotten(store: Store) -> None:
+def test_rows_dropped_on_resume_are_forgotten(store: Store) -> None:
     memory = Memory()
     with store:
         store.matches_recorded([synthetic.match("b", (0, 1), 2, [3.0, -3.0], [0.0, 0.0])])

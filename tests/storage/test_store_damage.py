@@ -154,7 +154,7 @@ def test_older_version_is_migrated_when_it_is_resumed(run_dir: Path, next_versio
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_what_came_before_the_oldest_version_is_refused(run_dir: Path, version: int) -> None:
+def test_databases_older_than_the_oldest_version_are_rejected(run_dir: Path, version: int) -> None:
     change(run_dir, f"PRAGMA user_version = {version}")
     before = _contents(run_dir)
     for opened in (Reader, Store.open):

@@ -300,7 +300,7 @@ def test_a_name_is_taken_once(tmp_path: Path) -> None:
     assert sorted(contents(folder)) == [MANIFEST, "policies/0/0-1-a.safetensors"]  # what the old one had is gone
 
 
-def test_what_is_not_an_entry_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
     made, content = manifest(tmp_path)
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -311,7 +311,7 @@ def test_what_is_not_an_entry_is_left_alone(tmp_path: Path) -> None:
     assert contents(folder) == {"thesis.tex": b"years of work"}
 
 
-def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_entry(tmp_path: Path) -> None:
     made, content = manifest(tmp_path)
 
     def second_fails(member: Any) -> bytes:

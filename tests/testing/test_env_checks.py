@@ -49,7 +49,7 @@ def test_all_is_well() -> None:
     assert found[0].note == "2 agents of 2 players"
 
 
-def test_what_does_not_apply_is_left_out() -> None:
+def test_inapplicable_checks_are_left_out() -> None:
     found = run_checks(lambda n: python_vector(lambda: Team(ends=False), n, agents=2), steps=10)
     assert failures(found) == {}
     left = {check.name: check.note for check in found if check.skipped}
@@ -118,7 +118,7 @@ def test_an_environment_that_raises() -> None:
         check_env(lambda n: python_vector(Breaks, n), steps=10)
 
 
-def test_what_only_a_later_play_meets_is_its_failure() -> None:
+def test_late_breaches_fail_the_check_that_meets_them() -> None:
     found = run_checks(lambda n: python_vector(Breaks, n), steps=3)  # its fourth step is met by longer plays alone
     assert failures(found).keys() == {"quotas"}
     assert next(check for check in found if check.name == "quotas").advice == ADVICE["steps"]

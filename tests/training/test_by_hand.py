@@ -63,7 +63,7 @@ def test_arrays_become_segments_by_hand() -> None:
     assert (rows.observation.dtype, rows.action.dtype, rows.mask) == (np.float32, np.int32, None)
 
 
-def test_what_follows_an_end_need_not_be_given() -> None:
+def test_observations_after_an_end_are_optional() -> None:
     ended = arrays(5, next_observation=None)
     assert rows_from_columns(ended, SPEC).bootstrap_observation.tolist() == [[0.0] * 4]
     with pytest.raises(DataError, match="next_observation is missing, and some rows end without having terminated"):
@@ -174,7 +174,7 @@ def test_information_states_that_are_not_there() -> None:
         second.update(states([0, 7], [7, -1]))
 
 
-def test_what_another_game_s_learner_played() -> None:
+def test_rows_of_another_game_are_rejected() -> None:
     leduc = ludus.learner("ppo", env="openspiel/leduc_poker", hidden=[8], batch=20)
     kuhn = ludus.learner("ppo", env=KUHN, hidden=[8], batch=20)
     with pytest.raises(
@@ -251,7 +251,7 @@ def test_episodes_are_numbered_from_call_to_call() -> None:
         assert numbers(each) == [3, 4, 5]
 
 
-def test_what_it_plays_is_what_it_learned_last() -> None:
+def test_standalone_learner_acts_with_its_newest_weights() -> None:
     learner = made(batch=3)
     played = learner.collect()
     assert np.unique(played.episode).tolist() == [0, 1, 2]
@@ -487,7 +487,7 @@ def test_a_loop_of_ones_own_and_the_policy_that_comes_of_it(tmp_path: Path) -> N
         made("dqn", start=policy.policy)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_standalone_learner_rejects_mismatched_arguments() -> None:
     with pytest.raises(ConfigError, match="an object was given as algorithm, and the options"):
         ludus.learner(ludus.PPO(), env=POLE, batch=3)
     with pytest.raises(ConfigError, match="'exact' is not an algorithm"):

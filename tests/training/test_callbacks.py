@@ -87,7 +87,7 @@ def test_a_scenario_is_written_with_them() -> None:
         ("[3]", "a callback was expected"),
     ],
 )
-def test_refusals(given: str, message: str) -> None:
+def test_callbacks_reject_invalid_settings(given: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ppo(callbacks=given)
     with pytest.raises(ConfigError, match="unknown key 'callback'; did you mean 'callbacks'"):
@@ -206,7 +206,9 @@ def test_they_change_nothing(whole: Result, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_what_a_hook_raises_ends_the_run(hook: str, whole: Result, tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
+def test_exception_in_a_hook_ends_the_run(
+    hook: str, whole: Result, tmp_path: Path, told: list[tuple[Any, ...]]
+) -> None:
     folder = tmp_path / "run"
     with pytest.raises(CallbackError) as caught:
         run(ppo(callbacks=f"{{kind: callback_tools:Fails, hook: {hook}}}"), run_dir=folder, report=False)

@@ -141,7 +141,7 @@ def test_all_that_comes_within_the_window_is_taken() -> None:
     ]
 
 
-def test_what_is_too_old_is_thrown_away_and_counted() -> None:
+def test_stale_rollouts_are_dropped_and_counted() -> None:
     manager = FakeManager([1, 7])
     task = Task(manager, AsyncLimits(in_flight=1, min_completed=1, max_lag=2))
     stale = 0
@@ -165,7 +165,7 @@ def test_the_largest_lag_is_still_learned_from(version: int, stale: int) -> None
     assert [made_with for _, made_with, _ in manager.started] == ([1, 4] if stale else [1]), "asked for again"
 
 
-def test_what_is_too_old_does_not_count_as_completed() -> None:
+def test_stale_rollouts_do_not_count_as_completed() -> None:
     manager = FakeManager([1, 2])
     task = Task(manager, AsyncLimits(in_flight=1, min_completed=2, max_lag=0))
     task.collector.begin()
@@ -194,7 +194,7 @@ def test_a_host_that_died_is_asked_anew_and_its_credits_return() -> None:
     assert [host for host, _, carries_on in manager.started if not carries_on] == [0, 1, 0]
 
 
-def test_what_the_next_life_of_a_host_owes_stays_asked_for() -> None:
+def test_requests_to_a_restarted_host_stay_pending() -> None:
     """Two tasks in their task_slots: the host dies, the first one learns of it, and the second one has asked the next life by then."""
     manager = FakeManager([1])
     first, second = (Task(manager, AsyncLimits(in_flight=2), task_slot=task_slot) for task_slot in (0, 1))

@@ -540,7 +540,7 @@ def test_opponents_act_there_as_they_do_in_memory(kind):
     assert all(share / 6000 == pytest.approx(1 / len(allowed), abs=0.03) for share in shares.values())
 
 
-def test_what_has_no_bounds_is_drawn_in_memory():
+def test_unbounded_mixtures_are_sampled_on_the_host():
     uniform = build_policy(random_spec(Box(-np.inf, 1.0, (2,), np.float32)), {})
     assert not acts_on_device(uniform, "explore")
 
@@ -669,7 +669,7 @@ def test_weights_that_became_none_fail_the_task_and_older_ones_are_kept(monkeypa
     assert trainer.weights is before
 
 
-def test_what_was_played_is_let_go_at_once():
+def test_played_blocks_are_freed_at_once():
     """Without a search for circles, in which a device's memory would wait."""
     gc.collect()
     gc.disable()

@@ -110,7 +110,7 @@ def test_two_learners_play_the_newest_weights_of_each_other() -> None:
     assert (first.ref.policy, second.ref.policy) == ("0-1", "1-1")
 
 
-def test_what_the_other_has_learned_matters() -> None:
+def test_live_opponents_updates_change_the_learner() -> None:
     quick = PPO(batch=12, hidden=(4,), epochs=8, learning_rate=0.1)
     first, _ = Run(quick, episodes=120).train(*both())
     (alone,) = Run(quick, episodes=120).train(task(0, Mixture.product({1: ([UNIFORM], [1.0])})))

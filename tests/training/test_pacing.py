@@ -125,7 +125,7 @@ def test_both_sides_stay_in_the_window(feed: BatchPlacement, monkeypatch: pytest
     assert updates.tolist() == [(2 * n - 11) // 8 for n in rows.tolist()]
 
 
-def test_what_was_drawn_ahead_is_the_same() -> None:
+def test_prefetched_batches_are_the_same() -> None:
     """Inserts and samples come in one order, whoever draws."""
     now, ahead = (
         trainer(DQN(**SMALL, samples_per_insert=2.0, error_buffer=9.0), feed)
@@ -225,7 +225,7 @@ def test_a_learner_tells_errors_to_whom_it_may_concern() -> None:
         (QMIX, {"sampler": "lifo", "capacity": 99, "batch": 100}, "the batch 100 is more than the capacity 99"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together(cls: Any, options: dict[str, Any], words: str) -> None:
+def test_pacing_rejects_conflicting_options(cls: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises((ConfigError, LudusError), match=words):
         cls(**options)
 
@@ -239,7 +239,7 @@ def scenario(**algorithm: Any) -> ludus.FixedOpponents:
     )
 
 
-def test_what_must_deadlock_is_refused_before_anything_runs() -> None:
+def test_deadlocking_pacing_is_rejected_before_the_run() -> None:
     """Up by 3, down by 8: from 21 to 30 there are 10 values, and the shortest way round visits 11."""
     spec = make_env("openspiel/catch", num_envs=4, tree="off").spec
     with pytest.raises(

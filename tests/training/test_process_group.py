@@ -141,7 +141,7 @@ def test_a_rank_that_leaves_is_not_waited_for():
         ),
     ],
 )
-def test_what_is_wrong_is_said(address, rank, message):
+def test_process_group_errors_name_the_cause(address, rank, message):
     with pytest.raises(RunError, match=message):
         ProcessGroup(address, rank=rank, size=2, timeout=0.5)
 

@@ -71,7 +71,7 @@ def test_the_same_wherever_it_is_done_and_after_a_resume() -> None:
             np.testing.assert_array_equal(array, other[name])
 
 
-def test_what_is_paid_stays_what_it_was() -> None:
+def test_processing_does_not_change_reported_returns() -> None:
     """The learner's rewards are halved; the returns that are told are the game's."""
     plain, halved = training(DQN(**SMALL)), training(DQN(**SMALL, processing=["reward_clip"]))
     for made in (plain, halved):

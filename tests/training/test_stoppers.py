@@ -140,7 +140,7 @@ def test_dumps_are_short():
         ({"no.such:Thing": 3}, "could not be imported"),
     ],
 )
-def test_refusals(value, words):
+def test_stoppers_reject_invalid_settings(value, words):
     with pytest.raises(ConfigError, match=words):
         parse_stopper(value)
 

@@ -260,7 +260,7 @@ def test_every_seat_has_its_turn_whenever_episodes_begin_anew() -> None:
     assert begun == [(0, 1), (1, 0), (0, 1), (1, 0)]
 
 
-def test_what_a_checkpoint_holds_of_a_task_stays_as_it_was() -> None:
+def test_task_checkpoint_is_a_snapshot() -> None:
     """It is written by another task's barrier, later."""
     training, _ = training_of(TabularQ(batch=20), episodes=1000)
     training.step()

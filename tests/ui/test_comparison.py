@@ -179,7 +179,7 @@ def test_a_group_of_which_none_has_ended_is_compared_as_it_is(tmp_path: Path) ->
     assert (found.groups[0].is_unfinished, found.groups[0].iqm.value) == (True, 1.5)
 
 
-def test_what_is_not_known_after_the_last_generation_is_no_value(tmp_path: Path) -> None:
+def test_curves_end_at_the_last_known_generation(tmp_path: Path) -> None:
     """NashConv is not computed where a bot plays a part: that of an earlier generation does not stand for it."""
     for k, values in enumerate([[4.0, 2.0], [4.0, None]]):
         run(tmp_path / "a" / f"{k}", values)
@@ -246,7 +246,7 @@ def test_who_meets_nobody_is_measured_in_training(tmp_path: Path) -> None:
     assert got.series("training_return", "decisions")[0][-1] == 3300
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+def test_incomparable_runs_are_rejected(tmp_path: Path) -> None:
     kuhn, leduc = run(tmp_path / "kuhn", [1.0], env="kuhn"), run(tmp_path / "leduc", [1.0])
     with pytest.raises(ConfigError, match=r"no run on openspiel/leduc_poker"):
         compare([read_group(str(kuhn)), read_group(str(leduc))])

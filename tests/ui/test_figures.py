@@ -457,12 +457,12 @@ def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
         ("policy", {"population": "2", "policy": "p0"}, "from 0 to 1"),
     ],
 )
-def test_what_a_panel_is_not_asked(small: Path, name: str, query: dict[str, str], said: str) -> None:
+def test_panels_reject_invalid_queries(small: Path, name: str, query: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         _panel(small, name, **query)
 
 
-def test_what_a_change_touches() -> None:
+def test_changed_tables_invalidate_their_panels() -> None:
     before = Position(1, 4, 9.0, 10, 20, -1, 3, 7, 0)
     assert changed(before, Position(1, 4, 9.0, 10, 20, -1, 3, 7, 5)) == frozenset()
     event = Position(1, 5, 9.5, 10, 20, -1, 3, 8, 1)

@@ -111,7 +111,7 @@ def test_the_keyboard_alone_reads_a_chart_and_sorts_a_table(tmp_path: Path, look
 
 
 @pytest.mark.slow
-def test_what_a_dark_screen_shows_is_printed_dark_on_white(tmp_path: Path, look: Look) -> None:
+def test_dark_theme_prints_dark_on_white(tmp_path: Path, look: Look) -> None:
     page = look(write_report(synthetic.write(tmp_path / "run", generations=2)).as_uri(), dark=True).page
     colours = []
     for media, other in (("screen", None), ("print", "rgb(232, 230, 225)")):

@@ -245,7 +245,7 @@ def test_a_link_from_elsewhere_opens_the_page(asker: Asker) -> None:
         ({"x-ludus": "1", "origin": "http://evil.example"}, 403),
     ],
 )
-def test_what_changes_something_comes_from_the_page(asker: Asker, headers: dict[str, str], status: int) -> None:
+def test_state_changing_requests_need_the_page_origin(asker: Asker, headers: dict[str, str], status: int) -> None:
     content = json.dumps({"do": "stop"})
     every = {"content-type": "application/json", **steering(asker), **headers}
     assert asker.post("/api/runs/none/order", content=content, headers=every).status_code == status
@@ -260,7 +260,7 @@ def test_rights_are_apart(asker: Asker) -> None:
         assert asker.order("/api/runs/none/order", {"do": "stop"}, **headers).status_code == status
 
 
-def test_what_is_not_granted_cannot_be_entered(tmp_path: Path) -> None:
+def test_ungranted_access_is_denied(tmp_path: Path) -> None:
     with asking(tmp_path, Access(granted=(WATCH,), port=8300), rights=STEER) as asker:
         assert asker.get("/api/session").status_code == 401
         assert asker.access.most == WATCH
@@ -308,7 +308,7 @@ def test_who_asks_too_often_waits(tmp_path: Path) -> None:
         assert asker.get("/api/session", headers=steering(asker)).status_code == 200
 
 
-def test_what_goes_wrong_inside_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_are_not_disclosed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken() -> None:
         raise RuntimeError("a secret place")
 

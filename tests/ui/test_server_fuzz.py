@@ -206,7 +206,7 @@ def test_bodies_of_every_size(target: Target, size: int) -> None:
         bytes(range(256)) * 20,
     ],
 )
-def test_what_is_no_http(target: Target, raw: bytes) -> None:
+def test_malformed_http_is_rejected(target: Target, raw: bytes) -> None:
     with socket.create_connection((LOOPBACK, target.served.address.port), WAITS) as line:
         line.sendall(raw)
         line.shutdown(socket.SHUT_WR)

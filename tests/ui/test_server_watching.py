@@ -160,9 +160,7 @@ def test_panels_answer_and_are_not_sent_twice(asker: Asker) -> None:
 
 
 @pytest.mark.parametrize("first", ["/api/runs/{run}/overview", "/api/runs"])
-def test_what_takes_longest_is_made_while_somebody_looks_at_the_first(
-    asker: Asker, first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_figures_are_precomputed(asker: Asker, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that somebody looks at, and of the largest on the list, if it is large."""
     monkeypatch.setattr("ludus.apps.ui.server.watcher.MANY", 4 if first == "/api/runs" else 1000)
     run = asker.run_id("try1")
@@ -197,7 +195,7 @@ def test_a_run_that_grows_has_new_panels(root: Path, asker: Asker) -> None:
         ("RUN/payoffs?order=../..", 400),
     ],
 )
-def test_what_cannot_be_asked(asker: Asker, path: str, status: int) -> None:
+def test_watching_rejects_invalid_queries(asker: Asker, path: str, status: int) -> None:
     reply = asker.get(f"/api/runs/{path.replace('RUN', asker.run_id('try1'))}")
     assert (reply.status_code, [*reply.json()]) == (status, ["error"])
 
@@ -295,7 +293,7 @@ def test_runs_are_compared(root: Path, asker: Asker) -> None:
     assert asker.get("/api/compare", params={"runs": runs, "metric": "nothing"}).status_code == 400
 
 
-def test_what_many_ask_for_is_computed_once() -> None:
+def test_concurrent_figure_requests_compute_once() -> None:
     computed = list[str]()
 
     async def many() -> list[bytes]:
@@ -317,7 +315,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
     assert len(computed) == 2  # the first was forgotten for the sake of others
 
 
-def test_what_fails_is_not_kept() -> None:
+def test_failed_figures_are_not_cached() -> None:
     async def twice() -> bytes:
         answers, turns = AnswerCache(), iter([ValueError("no"), b"yes"])
 
@@ -540,7 +538,7 @@ def test_who_asks_while_the_list_is_looked_at_is_told_what_that_finds(
     assert (before, others) == (["try1"], [[], [], []])
 
 
-def test_what_drivers_say_is_what_the_page_shows(root: Path) -> None:
+def test_page_shows_the_status_of_drivers(root: Path) -> None:
     with RunLock(root / "try1"):
         live_files.write(root / "try1", status(speed=0.5, doing="payoffs", fraction=0.5, checkpoints=2))
         shown = read_live(root / "try1")
