@@ -23,7 +23,9 @@ def test_the_games_keep_the_contract(game):
     check_env(lambda n: make_env(f"made_up_teams:{game}", num_envs=n, **teams), num_envs=3, steps=20)
 
 
-@pytest.mark.parametrize(("share", "episodes"), [(True, 5000), (False, 6000)], ids=["shared", "separate"])
+@pytest.mark.parametrize(
+    ("share", "episodes"), [(True, 5000), pytest.param(False, 6000, marks=pytest.mark.slow)], ids=["shared", "separate"]
+)
 def test_a_team_learns_what_only_the_state_tells(share, episodes):
     """Each agent learns to play its bit, under rewards of ±4 that do not depend on it. The critic knows them: with the hidden bit three
     steps are worth 23.5 to 24 more, which it is on its way to; a critic without the state would say 0."""

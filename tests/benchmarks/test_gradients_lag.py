@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.gradients_lag import SETTINGS, STALE, run
 
 
+@pytest.mark.slow
 def test_late_slopes_are_those_of_the_weights_that_acted() -> None:
     """Without a lag there is no difference, with one there is."""
     setting = SETTINGS[-1]

@@ -371,6 +371,7 @@ def _script(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_working_directory_hides_no_library(folder: Path) -> None:
     (folder / "yaml.py").write_text("raise SystemExit('not this one')\n")
     (folder / "mine.py").write_text("from ludus.metagame.solvers.fixed import Uniform as Solver\n")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 _LOUD = '''
@@ -70,6 +71,7 @@ def test_a_scenario_file_of_an_environment_that_prints(tmp_path: Path) -> None:
         assert f"reset {way}" in done.stderr
 
 
+@pytest.mark.slow
 def test_json_beside_a_bot_that_prints_in_its_own_process(tmp_path: Path) -> None:
     done = _ludus(
         tmp_path, "tournament", "loud:Bot", "random", "--env", "openspiel/kuhn_poker", "--episodes", "2", "--json"

@@ -90,6 +90,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[tupl
     return notes, said
 
 
+@pytest.mark.slow
 def test_cartpole_trains_without_any_extra(bare: tuple[list[str], list[tuple[int, str]]]) -> None:
     about = [text for text in bare[0] if "TensorBoard" in text]
     assert about == [
@@ -98,6 +99,7 @@ def test_cartpole_trains_without_any_extra(bare: tuple[list[str], list[tuple[int
     ]
 
 
+@pytest.mark.slow
 def test_commands_that_need_no_extra_work_without_any(bare: tuple[list[str], list[tuple[int, str]]]) -> None:
     said = dict(zip(map(tuple, WORKING), bare[1], strict=False))
     assert [code for code, _ in said.values()] == [0] * len(WORKING), said
@@ -106,6 +108,7 @@ def test_commands_that_need_no_extra_work_without_any(bare: tuple[list[str], lis
         assert f"no; `pip install 'ludus-rl[{extra}]'`" in doctor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", REFUSED)
 def test_missing_extra_names_install_command(line: str, bare: tuple[list[str], list[tuple[int, str]]]) -> None:
     code, text = bare[1][len(WORKING) + list(REFUSED).index(line)]

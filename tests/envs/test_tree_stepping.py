@@ -49,8 +49,7 @@ def at_random(env: TreeDeviceEnv, timestep: DeviceTimestep, rng: np.random.Gener
     return tuple(actions)
 
 
-@pytest.mark.parametrize("episodes", [None, 2])
-@pytest.mark.parametrize("name", [*GAMES, PayingGame])
+@pytest.mark.parametrize(("name", "episodes"), [*((name, None) for name in [*GAMES, PayingGame]), ("kuhn_poker", 2)])
 def test_every_step_is_that_of_the_compiled_vector(name: object, episodes: int | None) -> None:
     """Under the same seeds, chance included; a decision counts as open from where it is due to where it ends."""
     tree = compile_tree(name if isinstance(name, str) else PayingGame())

@@ -84,7 +84,7 @@ def test_prioritised_over_many_items():
 def test_batches_of_different_items_are_draws_one_by_one(sampler, weights):
     rng = np.random.default_rng(4)
     orders = []
-    for _ in range(2400):
+    for _ in range(1200):
         once = table(4, sampler=sampler, max_times_sampled=1)
         once.try_insert(rows(0, 4, weights), rng)
         orders.append(tuple(once.try_sample(2, rng).columns["x"].tolist()))
@@ -97,7 +97,7 @@ def test_batches_of_different_items_are_draws_one_by_one(sampler, weights):
 def test_removers_at_random(remover, weights):
     rng = np.random.default_rng(5)
     left = []
-    for _ in range(2400):
+    for _ in range(1200):
         full = table(4, remover=remover)
         full.try_insert(rows(0, 4, weights), rng)
         full.try_insert(rows(4, 2, [1, 1]), rng)
@@ -112,7 +112,7 @@ def test_removers_at_random(remover, weights):
 def test_reservoir_holds_every_subset_alike(block):
     rng = np.random.default_rng(6)
     subsets = []
-    for _ in range(2000):
+    for _ in range(1000):
         reservoir = table(3, "reservoir")
         for first in range(0, 6, block):
             reservoir.try_insert(rows(first, block), rng)
@@ -126,7 +126,7 @@ def test_the_tests_notice():
     skewed.try_insert(rows(0, 4, [1, 1, 1, 1.1]))
     assert p_value(skewed.try_sample(70_000, rng).columns["x"].tolist(), dict.fromkeys(range(4), 1 / 4)) < 1e-9
     subsets = []
-    for _ in range(2000):  # uniform eviction is no reservoir: the newest always stay
+    for _ in range(1000):  # uniform eviction is no reservoir: the newest always stay
         evicting = table(3, remover="uniform")
         for first in range(6):
             evicting.try_insert(rows(first, 1), rng)

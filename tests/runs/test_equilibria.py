@@ -28,7 +28,7 @@ def train(folder: Path, env: str, solver: object, generations: int, share: str =
         ("nash", 2e-3),
         ("max_entropy_nash", 2e-3),
         ("nash_bimatrix", 2e-3),
-        ("regret_matching_plus", 5e-2),
+        ({"kind": "regret_matching_plus", "iterations": 1000}, 5e-2),
         ({"kind": "nash", "slack": 0.5}, 2e-3),
         (PRD, 0.02),
         (FP, 0.02),

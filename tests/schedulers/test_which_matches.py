@@ -131,13 +131,13 @@ def check(make: Any, options: Any, population: tuple[int, ...], *, solver: Any =
 
 
 def test_adaptive_evaluation_keeps_psro_scheduler_contract() -> None:
-    check(PSROScheduler, PSROOptions, (0, 0), solver=Nash())
+    check(PSROScheduler, PSROOptions, (0, 0), solver=Nash(), generations=1)
     check(PSROScheduler, PSROOptions, (0, 1, 1), generations=1)
     check(PSROScheduler, PSROOptions, (0, 1), generations=1, order="sequential")
 
 
 def test_adaptive_evaluation_keeps_other_scheduler_contracts() -> None:
     check(AnytimePSROScheduler, AnytimePSROOptions, (0, 1), generations=1)
-    check(PipelinePSROScheduler, PipelinePSROOptions, (0, 1), generations=1, most=2)
+    check(PipelinePSROScheduler, PipelinePSROOptions, (0, 1), generations=1, most=1)
     check(LeagueScheduler, LeagueOptions, (0, 0), generations=1)
     check(SelfPlayScheduler, SelfPlayOptions, (0, 1), generations=1, cells="all")

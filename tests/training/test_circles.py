@@ -11,9 +11,9 @@ from ludus.runs.runner import run
 
 _LITTLE = ("algorithm.hidden=[8]", "evaluation.episodes=2")
 _RUNS = {
-    "ppo": ("leduc", "generations=2", "response.episodes=500"),
-    "mmd": ("leduc-mmd", "generations=1", "response.episodes=500"),
-    "dqn": ("cartpole-dqn", "algorithm.min_size=200", "response.decisions=400", *_LITTLE),
+    "ppo": ("kuhn", "algorithm=ppo", "generations=2", "response.episodes=100"),
+    "mmd": ("leduc-mmd", "env.id=openspiel/kuhn_poker", "generations=1", "response.episodes=100"),
+    "dqn": ("cartpole-dqn", "algorithm.min_size=100", "response.decisions=200", *_LITTLE),
     "r2d2": ("memory-r2d2", "response.decisions=1050", *_LITTLE),
     "sac": ("pendulum", "algorithm.start_decisions=100", "response.decisions=150", *_LITTLE),
 }
