@@ -113,7 +113,7 @@ if TYPE_CHECKING:
         WinRate,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "A2C",

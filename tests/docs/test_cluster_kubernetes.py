@@ -58,7 +58,7 @@ def test_a_cluster_has_the_fields_that_kuberay_knows(name: str) -> None:
     for group in (head, *workers):
         assert all(isinstance(value, str) for value in group["rayStartParams"].values()), "KubeRay wants strings"
         (container,) = group["template"]["spec"]["containers"]
-        assert container["image"] == "REGISTRY/ludus:0.1.0"
+        assert container["image"] == "REGISTRY/ludus:0.2.0"
         assert container["resources"]["requests"] == container["resources"]["limits"], "Ray counts the limits"
     for group in workers:
         assert group["minReplicas"] == group["replicas"] == group["maxReplicas"]
