@@ -43,8 +43,9 @@ WORDS = {
     "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
-LONG = {"gcs", "shard", "async-node-large"}
-"""Each on a Ray of its own: minutes. That Ray itself dies, `raylet` shows; that a run ends with a part and is resumed, `process-rank`."""
+LONG = {"gcs", "shard", "async-node-large", "process-server"}
+"""Long tests. That Ray itself dies, `raylet` shows, too; that a run ends with a part and is resumed, `process-rank`; that servers are
+killed, test_servers_and_workers_are_killed."""
 HERE = {"gcs", "process-rank"}
 """What ends, and is gone on with in one process rather than on Ray."""
 
@@ -85,8 +86,10 @@ def test_run_recovers_from_a_kill_or_is_resumed(name: str, folder: Path, whole: 
     assert re.search(WORDS.get(name, ""), (folder / name / str(found.runs) / "errors").read_text())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_run_goes_on_without_an_evaluator_that_is_worn_out(folder: Path, whole: Path) -> None:
+    """Of processes, by the command. With a made-up one: test_background."""
     scene = Scene(folder / "worn-out", folder / "t")
     try:
         scene.begin([*WORKERS, "runtime.kind=processes", *SHORT, BACKGROUND, "runtime.restarts=0"])

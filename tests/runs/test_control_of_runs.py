@@ -54,7 +54,7 @@ _HERE = ["runtime.shards=2"]
 _AWAY = ["--runtime", "processes", "--workers", "2", *_HERE]
 
 
-@pytest.fixture(params=[_HERE, _AWAY], ids=["here", "processes"])
+@pytest.fixture(params=[pytest.param(_HERE, id="here", marks=pytest.mark.long), pytest.param(_AWAY, id="processes")])
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
     run = Started(tmp_path, *request.param)
     yield run

@@ -281,7 +281,7 @@ def test_run_with_tables_in_processes_of_their_own_is_resumed(tmp_path: Path, tr
     assert len(tools.policies_of(tmp_path / "a")) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("apart", ["processes"], indirect=True)
 def test_run_of_three_workers_is_resumed_in_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str
