@@ -105,18 +105,18 @@ class Placement:
         return self.compiler is not None and not self.compiler.failed
 
     def compiled(self, function: Callable[_Given, _Answer], *, part: bool = False) -> Callable[_Given, _Answer]:
-        """The function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings, and
-        keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
+        """Return the function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings,
+        and keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
         Floats that it is given change from call to call. part: of a step that is `repeated`."""
         if not self.compiles or self.compiler is None:
             return function
         return self.compiler.compiled(function, self, part=part)
 
     def repeated(self, step: Callable[..., _Answer]) -> Callable[..., _Answer]:
-        """A whole step, loss, gradient and optimizer: on a card as CUDA graphs, see `Graphs`; else as it is. It is given tensors there, and
-        floats, which both change from call to call, alone or in tuples, mappings and dataclasses; beside them what does not change with
-        the form of these. It changes tensors in place, asks nothing of the host, and answers tensors, without gradients, that are read
-        before it is called again."""
+        """Return a whole step, loss, gradient and optimizer: on a card as CUDA graphs, see `Graphs`; else as it is. It is given tensors
+        there, and floats, which both change from call to call, alone or in tuples, mappings and dataclasses; beside them what does not
+        change with the form of these. It changes tensors in place, asks nothing of the host, and answers tensors, without gradients, that
+        are read before it is called again."""
         return step if self.graphs is None else self.graphs.of(step, self.torch)
 
     @contextmanager
@@ -157,7 +157,7 @@ class HasPlacement(Protocol):
 
 
 def describe_device(learner: object) -> str:
-    """Where it computes, by which road and why, in words."""
+    """Return where it computes, by which road and why, in words."""
     return (
         str(learner.placement)
         if isinstance(learner, HasPlacement)
@@ -166,15 +166,15 @@ def describe_device(learner: object) -> str:
 
 
 def placement_for_table(learner: object, table: str) -> Placement | None:
-    """Where a learner learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU, from
-    arrays."""
+    """Return where a learner learns from what one of its tables holds, as its `learns_at(table)` says, or `placement`; None: on the CPU,
+    from arrays."""
     tell = getattr(learner, "learns_at", None)
     placement: Placement | None = getattr(learner, "placement", None) if tell is None else tell(table)
     return placement
 
 
 def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
-    """Where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
+    """Return where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
     device, why = _device(choice, work)
     if device == "cpu" and choice.precision == "tf32":
         raise ConfigError(
@@ -204,7 +204,7 @@ def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
 
 
 def gpu_count() -> int:
-    """How many there are that torch computes on."""
+    """Return how many there are that torch computes on."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -258,7 +258,7 @@ class Compiler:
         fast: Callable[..., Any] | None = None
 
         def as_tensors(value: Any) -> Any:
-            """Numbers as tensors: others would be compiled in."""
+            """Return numbers as tensors: others would be compiled in."""
             if isinstance(value, tuple):
                 return tuple(map(as_tensors, value))
             return _number(value, placement.torch) if isinstance(value, float) else value
@@ -334,12 +334,12 @@ def _compiling() -> bool:
 
 
 def compile_failure(error: Exception) -> str:
-    """What kept torch from compiling, in one line."""
+    """Return what kept torch from compiling, in one line."""
     return " ".join(str(error).split("\n\n")[0].split())[:300] or type(error).__name__
 
 
 def missing_compiler(device: str) -> str:
-    """What is missing for compiling there; "" if all is there."""
+    """Return what is missing for compiling there; "" if all is there."""
     if device.startswith("cuda"):
         if find_spec("triton") is None:
             return "Triton is not installed, by which torch compiles for cards"
@@ -361,7 +361,7 @@ _PLAIN = 2
 
 
 def repeats(device: str) -> bool:
-    """Whether steps there are kept."""
+    """Return whether steps there are kept."""
     return device.startswith("cuda")
 
 
@@ -459,7 +459,7 @@ _CAPTURE = threading.Lock()  # of the stream
 
 @lru_cache
 def _capturing_on(device: torch.device) -> Any:
-    """A stream to capture in, one for all: each has memory of its own for products."""
+    """Return a stream to capture in, one for all: each has memory of its own for products."""
     import torch
 
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -473,8 +473,8 @@ def pool_on(device: torch.device) -> Any:
 
 
 def captured(step: Callable[[], _Answer], device: torch.device, pool: Any) -> tuple[_Answer, Callable[[], None]]:
-    """(where the step will answer, what runs it there): its kernels on a card, which are noted and not run. Raises what the step does, and
-    RuntimeError for what a graph cannot take; the card is then as it was."""
+    """Return (where the step will answer, what runs it there): its kernels on a card, which are noted and not run. Raises what the step
+    does, and RuntimeError for what a graph cannot take; the card is then as it was."""
     import torch
 
     graph, beside, now = torch.cuda.CUDAGraph(), _capturing_on(device), torch.cuda.current_stream(device)
@@ -515,7 +515,7 @@ class LazyRows:
 
 
 def gather_rows(columns: Mapping[str, torch.Tensor] | LazyRows) -> Mapping[str, torch.Tensor]:
-    """Columns of a batch on a device, as tensors."""
+    """Return columns of a batch on a device, as tensors."""
     return columns.gathered() if isinstance(columns, LazyRows) else columns
 
 
@@ -526,7 +526,7 @@ def _number(value: float, device: torch.device) -> torch.Tensor:
 
 
 def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> object:
-    """What is the same in values that a graph serves. Tensors and floats are added to the leaves."""
+    """Return what is the same in values that a graph serves. Tensors and floats are added to the leaves."""
     if isinstance(value, tensor):
         leaves.append(value)
         return value.shape, value.dtype
@@ -552,7 +552,7 @@ def _form_of(value: Any, leaves: list[Any], tensor: type[torch.Tensor]) -> objec
 
 
 def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> Any:
-    """The value with these leaves."""
+    """Return the value with these leaves."""
     if isinstance(value, float | tensor):
         return next(leaves)
     if isinstance(value, tuple):
@@ -582,7 +582,7 @@ def scalars_to_host(numbers: Sequence[torch.Tensor]) -> list[float]:
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """Its numbers in memory: the same memory on a CPU; elsewhere a copy, for which this waits."""
+    """Return its numbers in memory: the same memory on a CPU; elsewhere a copy, for which this waits."""
     import torch
 
     tensor = tensor.detach()
@@ -594,8 +594,8 @@ _LITTLE = 1 << 14
 
 
 def to_device(array: Array | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the array: the same memory on a CPU; elsewhere a copy, by pinned memory if it is large, that nobody waits for. What
-    is a tensor there already stays as it is."""
+    """Return a tensor of the array: the same memory on a CPU; elsewhere a copy, by pinned memory if it is large, that nobody waits for.
+    What is a tensor there already stays as it is."""
     import torch
 
     if not isinstance(array, np.ndarray):
@@ -607,7 +607,7 @@ def to_device(array: Array | torch.Tensor, device: torch.device) -> torch.Tensor
 
 
 def generator_on(device: torch.device, seed: int) -> torch.Generator | None:
-    """A stream of the device's random numbers, seeded; None, torch's own, on "meta", which has no numbers."""
+    """Return a stream of the device's random numbers, seeded; None, torch's own, on "meta", which has no numbers."""
     import torch
 
     return None if device.type == "meta" else torch.Generator(device).manual_seed(seed % 2**63)
@@ -620,7 +620,7 @@ _ALIGNED = 16  # bytes, so that every column may be read as what it is
 
 
 def columns_to_device(columns: Mapping[str, Array], device: torch.device) -> dict[str, torch.Tensor]:
-    """Copies of columns in one piece of memory: to a card it goes in one transfer, by pinned memory, that nobody waits for."""
+    """Return copies of columns in one piece of memory: to a card it goes in one transfer, by pinned memory, that nobody waits for."""
     import torch
 
     whole = {name: np.ascontiguousarray(array) for name, array in columns.items()}
@@ -642,7 +642,7 @@ def dtype_of(array: Array) -> torch.dtype:
 
 
 def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
-    """Copies float32 of tensors of one device. From a card they come in one transfer, beside what it computes: in a stream of its own that
+    """Copy float32 of tensors of one device. From a card they come in one transfer, beside what it computes: in a stream of its own that
     waits for what was asked for by now, and for which nothing waits there."""
     import torch
 
@@ -655,7 +655,7 @@ def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
 
 
 def _beside(packed: torch.Tensor) -> Array:
-    """What a card holds, read in a stream of its own."""
+    """Return what a card holds, read in a stream of its own."""
     import torch
 
     out = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)

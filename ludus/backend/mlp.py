@@ -42,7 +42,7 @@ class Layout:
         return sum((i + 1) * o for i, o in zip(self.widths, self.widths[1:], strict=False))
 
     def under(self, prefix: str) -> Layout:
-        """The same, whose modules' names begin with `prefix.`."""
+        """Return the same, whose modules' names begin with `prefix.`."""
         names = tuple(tuple((f"{prefix}.{name}", outputs) for name, outputs in layer) for layer in self._named)
         return Layout(self.widths, self.activation, names)
 
@@ -80,7 +80,7 @@ class Layout:
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
-    """A matrix with orthonormal columns, or rows if there are fewer of them; uniform over such matrices."""
+    """Return a matrix with orthonormal columns, or rows if there are fewer of them; uniform over such matrices."""
     tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diag(r))
@@ -125,7 +125,7 @@ class Workspace:
 
     @torch.no_grad()
     def backward(self, layers: Sequence[Layer], x: torch.Tensor, into: Sequence[Layer]) -> None:
-        """Writes the gradients of the parameters to `into`, from `gradient` and the last forward pass over `x`."""
+        """Write the gradients of the parameters to `into`, from `gradient` and the last forward pass over `x`."""
         for k in reversed(range(len(layers))):
             below = x if k == 0 else self.outputs[k - 1]
             torch.mm(self.gradients[k].T, below, out=into[k][0])
@@ -139,12 +139,12 @@ class Workspace:
 
 
 def flatten(weights: Weights, shapes: Sequence[str]) -> NDArray[np.float32]:
-    """The named arrays, one after the other, as float32[size]."""
+    """Return the named arrays, one after the other, as float32[size]."""
     return np.concatenate([np.asarray(weights[name], np.float32).ravel() for name in shapes])
 
 
 def split(flat: Array, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Copies of the parts of a flat vector, by name: what `flatten` undoes."""
+    """Return copies of the parts of a flat vector, by name: what `flatten` undoes."""
     out, at = {}, 0
     for name, shape in shapes.items():
         size = int(np.prod(shape))
@@ -154,5 +154,5 @@ def split(flat: Array, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
 
 
 def as_rows(observation: Array, inputs: int) -> torch.Tensor:
-    """Observations [n, *shape] as float32[n, inputs]."""
+    """Return observations [n, *shape] as float32[n, inputs]."""
     return torch.from_numpy(np.ascontiguousarray(observation, np.float32).reshape(len(observation), inputs))

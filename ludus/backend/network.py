@@ -57,7 +57,7 @@ class FlatModule:
         layouts: Iterable[Layout] = (),
         device: torch.device | str = "cpu",
     ) -> None:
-        """Moves the module to the device."""
+        """Move the module to the device."""
         self.device = torch.device(device)
         if self.device.type == "cpu":
             prepare_learning(module)
@@ -87,7 +87,7 @@ class FlatModule:
         self.grad.zero_()
 
     def differentiate(self, loss: torch.Tensor) -> None:
-        """Fills in the gradient of a loss; the sums behind it are to be filled in after."""
+        """Fill in the gradient of a loss; the sums behind it are to be filled in after."""
         wanted = [p for p in self._parameters if p.requires_grad]
         if self.device.type == "cpu" or self.hooked:
             self.zero()
@@ -101,7 +101,7 @@ class FlatModule:
         torch.cat(parts, out=self.grad[: self.size])  # one kernel, and not one for each to add them to nothing
 
     def part(self, module: nn.Module) -> FlatPart:
-        """The parameters of a module within this one, which lie side by side."""
+        """Return the parameters of a module within this one, which lie side by side."""
         own = {id(p) for p in module.parameters()}
         places = [there for p, there in self.parts if id(p) in own]
         return FlatPart(self, slice(places[0].start, places[-1].stop))
@@ -127,7 +127,7 @@ def multiplications(module: nn.Module) -> int:
 
 
 def views(layouts: Iterable[Layout], flat: torch.Tensor) -> list[list[Layer]]:
-    """The layers of perceptrons that lie one after the other in a vector."""
+    """Return the layers of perceptrons that lie one after the other in a vector."""
     out, at = [], 0
     for layout in layouts:
         out.append(layout.layers(flat[at : at + layout.size]))
@@ -155,7 +155,7 @@ class TrainedNetwork:
         )
 
     def weights(self) -> dict[str, Array]:
-        """Copies of the parameters by name."""
+        """Return copies of the parameters by name."""
         return split(self.flat, self._shapes)
 
     def load(self, weights: Weights) -> None:
@@ -180,11 +180,11 @@ class ForwardBackwardBuffers:
         self.gradients = {name: work.gradient.numpy() for name, work in self._work.items()}
 
     def forward(self) -> None:
-        """Fills `outputs`."""
+        """Fill `outputs`."""
         for name, work in self._work.items():
             work.forward(self._network.layers[name], self._x)
 
     def backward(self) -> None:
-        """Fills the network's `gradient`."""
+        """Fill the network's `gradient`."""
         for name, work in self._work.items():
             work.backward(self._network.layers[name], self._x, self._network.into[name])

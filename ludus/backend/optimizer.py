@@ -58,7 +58,7 @@ class Adam:
         self.m, self.v = np.zeros(self.size, self.dtype), np.zeros(self.size, self.dtype)
 
     def step(self, parameters: Array, gradient: Array, *, rate: float, max_norm: float) -> float:
-        """Moves `parameters` in place, by the gradient scaled down to `max_norm` (0: as it is). Answers the norm before.
+        """Move `parameters` in place, by the gradient scaled down to `max_norm` (0: as it is). Answers the norm before.
 
         A gradient with a NaN or infinity changes nothing; its norm says so.
         """
@@ -91,7 +91,7 @@ class Adam:
 
 
 def finite(number: torch.Tensor) -> torch.Tensor:
-    """Whether it is, bool of its shape: torch's own takes twice as many kernels."""
+    """Return whether it is, bool of its shape: torch's own takes twice as many kernels."""
     return number * 0.0 == 0.0
 
 
@@ -163,7 +163,7 @@ class ModuleAdam:
         return self._cpu_adam.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
     def snapshot(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | State:
-        """What `restore` goes back to: on the device."""
+        """Return what `restore` goes back to: on the device."""
         if self._cpu_adam is not None:
             return self._cpu_adam.state_dict()
         return self._steps.clone(), self._m.clone(), self._v.clone()
@@ -228,7 +228,7 @@ class NonFiniteGuard:
         self.nonfinite |= ~finite(numbers.sum())
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
-        """(scalars of the device, whether something was no number since this was asked last), in one transfer."""
+        """Return (scalars of the device, whether something was no number since this was asked last), in one transfer."""
         *scalars, wrong = scalars_to_host([*numbers, self.nonfinite])
         if wrong:
             self.nonfinite.zero_()

@@ -35,7 +35,7 @@ class Perceptron:
         self._widths, self._activation, self._small = np.array(layout.widths), code(layout.activation), _small(layout)
 
     def outputs(self, observation: Array) -> NDArray[np.float32]:
-        """Observations [n, *shape] -> float32[n, outputs]."""
+        """Return observations [n, *shape] -> float32[n, outputs]."""
         rows = float_rows(observation, self._inputs)
         out = np.empty((len(rows), self._outputs), np.float32)
         forward = _row_by_row if _one_by_one(len(rows), self._small) else _in_tiles
@@ -44,7 +44,7 @@ class Perceptron:
 
 
 def _turned(layout: Layout, flat: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The same parameters for kernels, which go through the inputs of a layer one by one: weights [in, out]."""
+    """Return the same parameters for kernels, which go through the inputs of a layer one by one: weights [in, out]."""
     out, at = np.empty(layout.size, np.float32), 0
     for i, o in zip(layout.widths, layout.widths[1:], strict=False):
         end = at + i * o
@@ -64,7 +64,7 @@ class Perceptrons:
         self._flat, self._count = np.concatenate([network.flat for network in networks]), len(networks)
 
     def outputs(self, observation: Array, index: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Observations [n, *shape], index int32[n] in 0 … K - 1 -> float32[n, outputs]. Raises PolicyError for an index outside."""
+        """Return observations [n, *shape], index int32[n] in 0 … K - 1 -> float32[n, outputs]. Raises PolicyError for an index outside."""
         rows = float_rows(observation, self._inputs)
         order, start = by_policy(index, self._count)
         size, out = len(self._flat) // self._count, np.empty((len(rows), self._outputs), np.float32)
@@ -73,7 +73,7 @@ class Perceptrons:
 
 
 def code(activation: str) -> int:
-    """How kernels know an activation: its place in `ACTIVATIONS`."""
+    """Return how kernels know an activation: its place in `ACTIVATIONS`."""
     return ACTIVATIONS.index(activation)
 
 
@@ -83,8 +83,8 @@ def _small(layout: Layout) -> int:
 
 
 def float_rows(observation: Array, inputs: int) -> NDArray[np.float32]:
-    """Observations [n, *shape] as contiguous float32[n, inputs]; the same memory where they are that already, and may be written to (for
-    arrays that may not, kernels would be compiled once more)."""
+    """Return observations [n, *shape] as contiguous float32[n, inputs]; the same memory where they are that already, and may be written to
+    (for arrays that may not, kernels would be compiled once more)."""
     if observation.dtype != np.float32 or not observation.flags.carray:
         observation = np.array(observation, np.float32, order="C")
     if observation.ndim == 2 and observation.shape[1] == inputs:
@@ -93,7 +93,7 @@ def float_rows(observation: Array, inputs: int) -> NDArray[np.float32]:
 
 
 def by_policy(index: NDArray[np.int32], policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows sorted by policy, stably: (order int64[n], start int64[K + 1]). Raises PolicyError for an index outside 0 … K - 1."""
+    """Return rows sorted by policy, stably: (order int64[n], start int64[K + 1]). Raises PolicyError for an index outside 0 … K - 1."""
     order, start = _sort(np.asarray(index), policies)
     if not len(start):
         raise PolicyError(f"index names policies {index.min()} to {index.max()}; {policies} are stacked.")

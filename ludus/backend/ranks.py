@@ -39,7 +39,7 @@ class RankGroup(Protocol):
     def size(self) -> int: ...
 
     def share(self, count: int) -> slice:
-        """Which of `count` rows are this rank's: contiguous, in order of ranks, at most one row more than another's; may be none."""
+        """Return which of `count` rows are this rank's: contiguous, in order of ranks, at most one row more than another's; may be none."""
         ...
 
     def sum(self, array: Array | Tensor) -> None:

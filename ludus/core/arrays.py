@@ -100,7 +100,7 @@ event.register("numba:compile", _NoCollections())  # type: ignore[no-untyped-cal
 
 
 def addresses(*arrays: Array) -> NDArray[np.int64]:
-    """int64[k, 2]: where each of these arrays begins, and how many entries it has. They must be C-contiguous."""
+    """Return int64[k, 2]: where each of these arrays begins, and how many entries it has. They must be C-contiguous."""
     assert all(array.flags.c_contiguous for array in arrays)
     return np.array([(array.__array_interface__["data"][0], array.size) for array in arrays], np.int64)
 
@@ -110,7 +110,7 @@ _intrinsic: Any = intrinsic  # mypy would hold callers to the signature by which
 
 @_intrinsic
 def flat_at(context: Any, table: Any, k: Any, dtype: Any) -> Any:  # noqa: ARG001  numba passes all by name
-    """The k-th array of a table, [its size]. In compiled code only; that the dtype is the array's is not checked."""
+    """Return the k-th array of a table, [its size]. In compiled code only; that the dtype is the array's is not checked."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data, size = _entry(context, builder, signature, arguments)
@@ -121,7 +121,7 @@ def flat_at(context: Any, table: Any, k: Any, dtype: Any) -> Any:  # noqa: ARG00
 
 @_intrinsic
 def rows_at(context: Any, table: Any, k: Any, dtype: Any, width: Any) -> Any:  # noqa: ARG001  numba passes all by name
-    """The k-th array of a table as rows, [its size // width, width]. As `flat_at`."""
+    """Return the k-th array of a table as rows, [its size // width, width]. As `flat_at`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data, size = _entry(context, builder, signature, arguments)
@@ -150,7 +150,7 @@ def rows_from(context: Any, flat: Any, at: Any, rows: Any, width: Any) -> Any:  
 
 
 def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[Any, Any]:
-    """Where the array of a table begins, as a pointer to entries of the result, and its size."""
+    """Return where the array of a table begins, as a pointer to entries of the result, and its size."""
     pairs = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     begin = builder.mul(context.cast(builder, arguments[1], signature.args[1], types.intp), cgutils.intp_t(2))
     address = builder.load(builder.gep(pairs, [begin]))
@@ -159,7 +159,7 @@ def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[
 
 
 def _view(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any]) -> Any:
-    """A contiguous array of type `kind` over memory that somebody else keeps."""
+    """Return a contiguous array of type `kind` over memory that somebody else keeps."""
     itemsize = cgutils.intp_t(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     strides = [itemsize] if len(shape) == 1 else [builder.mul(shape[1], itemsize), itemsize]
     array = context.make_array(kind)(context, builder)

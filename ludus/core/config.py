@@ -26,7 +26,11 @@ LONGEST = 1e9
 
 
 class Config(BaseModel):
-    """Base of every configuration model. Construct with keywords; a wrong one raises ConfigError with the nearest right one."""
+    """Base of every configuration model. It is constructed with keywords.
+
+    Raises:
+        ConfigError: For an unknown keyword, with the nearest right one, and for a value that does not fit.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -71,12 +75,12 @@ def as_stored() -> Iterator[None]:
 
 
 def is_stored() -> bool:
-    """Whether `as_stored` holds."""
+    """Return whether `as_stored` holds."""
     return _stored.get()
 
 
 def refuse_unread(options: Config, read: Mapping[str, tuple[bool, str]]) -> None:
-    """Raises ValueError for options that were changed and that nothing reads, but `as_stored`. read: per option, whether anything does, and
+    """Raise ValueError for options that were changed and that nothing reads, but `as_stored`. read: per option, whether anything does, and
     with what."""
     fields = type(options).model_fields
     unread = [
@@ -94,7 +98,7 @@ def _is_number(annotation: Any) -> bool:
 
 
 def _are_numbers(annotation: Any) -> bool:
-    """Whether it is a tuple of numbers, whatever else it may be."""
+    """Return whether it is a tuple of numbers, whatever else it may be."""
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     parts = [get_args(kind) for kind in kinds if get_origin(kind) is tuple]
     plain = [[get_args(part)[0] if get_origin(part) is Annotated else part for part in each] for each in parts]
@@ -102,7 +106,7 @@ def _are_numbers(annotation: Any) -> bool:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """One line per problem: where, what was given, what is allowed."""
+    """Return one line per problem: where, what was given, what is allowed."""
     lines = []
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"])
@@ -179,7 +183,7 @@ def _parts_first(assignments: Sequence[str]) -> list[str]:
 
 
 def from_yaml(text: str, *, what: str, source: str = "") -> Any:
-    """The value of YAML text. Raises ConfigError if `what` is not YAML, gives a key twice or contains itself. source: its file."""
+    """Return the value of YAML text. Raises ConfigError if `what` is not YAML, gives a key twice or contains itself. source: its file."""
     try:
         value = yaml.load(text, Loader=_Loader)
         _check_shape(value)
@@ -245,7 +249,7 @@ _Loader.add_constructor(_INT, _whole)
 
 
 def _check_shape(value: Any, inside: tuple[int, ...] = ()) -> None:
-    """Raises RecursionError if a mapping or list contains itself, as YAML's aliases allow, or is nested too deeply."""
+    """Raise RecursionError if a mapping or list contains itself, as YAML's aliases allow, or is nested too deeply."""
     if not isinstance(value, Mapping | list):
         return
     if id(value) in inside:

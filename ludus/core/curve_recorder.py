@@ -75,7 +75,7 @@ class CurveRecorder:
 
 
 def points(iterations: Sequence[Iteration]) -> Curve:
-    """A point for each; see `CurveRecorder.add`."""
+    """Return a point for each; see `CurveRecorder.add`."""
     metrics = tuple(dict.fromkeys(name for *_, some, counted, _ in iterations for name in (*some, *counted)))
     values = np.array(
         [
@@ -149,7 +149,7 @@ def joined(curves: Iterable[Curve]) -> Curve:
 
 
 def last(curve: Curve, *, episodes: int) -> Curve:
-    """The newest points as one: as many as have so many episodes, or all."""
+    """Return the newest points as one: as many as have so many episodes, or all."""
     enough = np.flatnonzero(np.cumsum(curve["n"][::-1]) >= episodes)
     first = len(curve) - 1 - int(enough[0]) if len(enough) else 0
     newest = _rows(curve, slice(first, None))
@@ -157,7 +157,7 @@ def last(curve: Curve, *, episodes: int) -> Curve:
 
 
 def spread(curve: Curve) -> NDArray[np.float64]:
-    """[k] standard deviations of the returns; NaN where there is but one."""
+    """Return [k] standard deviations of the returns; NaN where there is but one."""
     n = curve["n"]
     with np.errstate(all="ignore"):
         return np.where(n > 1, np.sqrt(curve["m2"] / (n - 1)), np.nan)

@@ -59,7 +59,7 @@ _SHOWN = 12
 
 
 class LudusError(Exception):
-    """Base of all errors of Ludus; the commands print its message as one line and exit with 2."""
+    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2."""
 
 
 class ConfigError(LudusError):
@@ -67,7 +67,7 @@ class ConfigError(LudusError):
 
 
 class UnknownName(ConfigError):
-    """Nothing is registered under this name."""
+    """A name that is not registered. `name` is the unknown one."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], hint: str = "") -> None:
         options = sorted(known)
@@ -76,11 +76,11 @@ class UnknownName(ConfigError):
 
 
 class ScenarioError(LudusError):
-    """Parts that do not fit together."""
+    """Parts of a scenario do not fit together."""
 
 
 class EnvError(LudusError):
-    """An environment broke its contract, raised, or cannot be made."""
+    """An environment broke its contract, raised, or cannot be built."""
 
 
 class PolicyError(LudusError):
@@ -88,7 +88,7 @@ class PolicyError(LudusError):
 
 
 class SolverError(LudusError):
-    """A meta-solver cannot solve what it was given."""
+    """A meta-solver cannot solve the game that it was called with."""
 
 
 class DataError(LudusError):
@@ -96,70 +96,70 @@ class DataError(LudusError):
 
 
 class TableClosed(DataError):
-    """The table closed while, or before, somebody used it."""
+    """The table closed before or during a call."""
 
 
 class Deadlock(DataError):
-    """A rate limiter setting under which neither side could ever go on."""
+    """A rate limiter setting with which neither inserts nor samples could ever continue."""
 
 
 class TrainingError(LudusError):
-    """A loss or weight became NaN or infinite, or a task needs more memory than its device has: the task fails, and the run goes on."""
+    """A loss or weight became NaN or infinite, or a task needs more memory than its device has: the task fails, and the run continues."""
 
 
 class CallbackError(LudusError):
-    """A callback of the user's raised; the run has ended and can be resumed."""
+    """A user's callback raised; the run has ended and can be resumed."""
 
 
 class PlayError(LudusError):
-    """A move, or another wish of somebody who plays, is not granted; nothing has changed."""
+    """A move or another request of a player is refused; nothing has changed."""
 
 
 class WrongTurnError(PlayError):
-    """It comes too late, too early, or from another's seat."""
+    """The request comes too late, too early, or from another seat."""
 
 
 class TooManySessionsError(PlayError):
-    """There are as many tables as there may be."""
+    """The largest number of game sessions is reached."""
 
 
 class RunError(LudusError):
-    """A run directory is missing, incomplete, changed, locked or of another version; a runtime cannot do what it was asked."""
+    """A run directory is missing, incomplete, changed, locked or of another version; or a runtime cannot do what was requested."""
 
 
 class PartDied(RunError):
-    """The process of a part ended, or was ended, before it had answered; or what it had answered was lost with its node."""
+    """The process of a part ended before it had answered, or its answer was lost with its node."""
 
 
 class RunIsOver(RunError):
-    """A run that is to be extended would stop at once: what its `stop` asks for is reached."""
+    """A run that is to be extended would stop at once: its `stop` is already reached."""
 
 
 class RunWarning(UserWarning):
-    """A run is not what it seems, or will not be able to go on: no episode ended, a value loss that diverges, few updates …
+    """A run may not be what it seems, or may not be able to continue: no episode ended, a value loss diverges, few updates …
 
     `ludus.run` and `ludus.resume` issue them once the run is over, and `Result.warnings` lists them.
     """
 
 
 def article(noun: str) -> str:
-    """The noun with "a" or "an"."""
+    """Return the noun with "a" or "an"."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def join_or(names: Iterable[str]) -> str:
-    """`a, b or c`."""
+    """Return `a, b or c`."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def one_line(error: BaseException) -> str:
-    """What somebody else's error says, to stand within a sentence."""
+    """Return another library's error as text that can stand within a sentence."""
     return " ".join(str(error).split()).rstrip(".")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a near miss, otherwise the list of what is known (cut where it is long)."""
+    """Return `; did you mean 'x'?` for a near miss, otherwise the list of known names (cut where it is long)."""
     options = sorted(known)
     folded: dict[str, str] = {}
     for option in options:

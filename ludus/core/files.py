@@ -12,7 +12,7 @@ _FOLDERS = re.compile(r"""(?<![\w.~@-])~?(?:/[^\s/'",:;()]+)+/(?=[^\s/'",:;()])"
 
 
 def redact_paths(text: str) -> str:
-    """A message with files' names alone, for people on other machines, whom it is not to tell where things lie on this one."""
+    """Return a message with files' names alone, for people on other machines, whom it is not to tell where things lie on this one."""
     return _FOLDERS.sub("", text)
 
 
@@ -36,7 +36,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Where the next content of a file waits for `atomic_replace`."""
+    """Return where the next content of a file waits for `atomic_replace`."""
     return path.with_name(f".{path.name}.part")
 
 

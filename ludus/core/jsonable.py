@@ -40,7 +40,7 @@ def _text(value: Any) -> str:
 
 
 def _opened(value: Any) -> Any:
-    """What a record or an array holds, as it is."""
+    """Return what a record or an array holds, as it is."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: getattr(value, name) for name, key in _keys(type(value))}
     if isinstance(value, np.generic):
@@ -58,5 +58,5 @@ def _opened(value: Any) -> Any:
 
 @cache
 def _keys(kind: Any) -> tuple[tuple[str, str], ...]:
-    """(name, key) of a record's fields; `return_` and `from_` stand for words that Python keeps to itself."""
+    """Return (name, key) of a record's fields; `return_` and `from_` stand for words that Python keeps to itself."""
     return tuple((field.name, field.name.rstrip("_")) for field in fields(kind))

@@ -39,8 +39,8 @@ _CGROUPS = (  # limit, use: of version 2, and of version 1
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take: what Linux calls available, or less where a container has a limit. None where the system does
-    not say."""
+    """Return bytes that this process may still take: what Linux calls available, or less where a container has a limit. None where the
+    system does not say."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)
@@ -78,18 +78,18 @@ def open_standard_files() -> None:
 
 
 def files_allowed() -> int:
-    """How many descriptors this process may have, up to 65,536, as `raise_file_limit` gives it."""
+    """Return how many descriptors this process may have, up to 65,536, as `raise_file_limit` gives it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _FILES if resource.RLIM_INFINITY in (soft, hard) else min(_FILES, max(soft, hard))
 
 
 def files_to_keep() -> int:
-    """How many of them a cache may hold open: an eighth."""
+    """Return how many of them a cache may hold open: an eighth."""
     return files_allowed() // 8
 
 
 def why_no_processes() -> str:
-    """What this system lacks of what parts in processes of their own are made of; "": nothing."""
+    """Return what this system lacks of what parts in processes of their own are made of; "": nothing."""
     if sys.platform != "linux":
         return f"this is {sys.platform}: processes share memory as only Linux does"
     try:
@@ -143,8 +143,8 @@ _T = TypeVar("_T")
 
 
 def reserve_stack(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same, in a frame that claims so much that what it calls finds another MiB behind it. None of this memory is touched. For what a
-    process or a thread does first; other threads have room of their own."""
+    """Return the same, in a frame that claims so much that what it calls finds another MiB behind it. None of this memory is touched. For
+    what a process or a thread does first; other threads have room of their own."""
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -188,9 +188,9 @@ _DETAILS = re.compile(
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """What torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or what
-    caused it is that a device, or the host, has no room for a tensor; None where it is something else. What the calls that failed held is
-    let go, and given back to the card, which others may share."""
+    """Return what torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or
+    what caused it is that a device, or the host, has no room for a tensor; None where it is something else. What the calls that failed held
+    is let go, and given back to the card, which others may share."""
     torch: Any = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
     at: BaseException | None = error if torch is not None else None
     while at is not None:

@@ -67,36 +67,36 @@ _OF_PETTINGZOO: Mapping[str, str] = {"Box2D": "butterfly", "pygame": "classic"}
 
 
 def extra_of(module: str) -> str:
-    """The extra that brings a module; "" if none does, or the module is better installed by itself."""
+    """Return the extra that brings a module; "" if none does, or the module is better installed by itself."""
     if module in _SHARED:
         return _SHARED[module]
     return "" if module in _OTHERS else next((extra for extra, modules in EXTRAS.items() if module in modules), "")
 
 
 def is_known(module: str) -> bool:
-    """Whether something is known to bring a module that is no part of the core."""
+    """Return whether something is known to bring a module that is no part of the core."""
     return bool(extra_of(module)) or module in _OTHERS or module in _COMMANDS
 
 
 def is_installed(extra: str) -> bool:
-    """Whether all modules of an extra are there; they are looked for, not imported."""
+    """Return whether all modules of an extra are there; they are looked for, not imported."""
     return all(importlib.util.find_spec(module) is not None for module in EXTRAS[extra])
 
 
 def named(extra: str) -> str:
-    """What `pip install` calls Ludus with an extra, quoted for the shell."""
+    """Return what `pip install` calls Ludus with an extra, quoted for the shell."""
     return f"'{DISTRIBUTION}[{extra}]'"
 
 
 def check_extra(extra: str, what: str) -> None:
-    """Raises ConfigError, with the command that installs it, unless all modules of an extra are there; imports none of them."""
+    """Raise ConfigError, with the command that installs it, unless all modules of an extra are there; imports none of them."""
     for module in EXTRAS[extra]:
         if importlib.util.find_spec(module) is None:
             raise missing_package(what, ModuleNotFoundError(name=module), extra=extra)
 
 
 def install_command(module: str, *, extra: str = "") -> str:
-    """The command that brings a module. extra: the one to name; default: `extra_of` the module."""
+    """Return the command that brings a module. extra: the one to name; default: `extra_of` the module."""
     if not extra and module in _COMMANDS:
         return _COMMANDS[module]
     extra = extra or extra_of(module)

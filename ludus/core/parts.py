@@ -26,7 +26,7 @@ from ludus.core.process_settings import users_code
 
 
 def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
-    """The object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
+    """Return the object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
 
     Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported; of what an installed distribution
     registers, with the distribution's name.
@@ -78,7 +78,7 @@ def own_name_hint(what: str) -> str:
 
 
 def module_hint(module: str) -> str:
-    """The end of a sentence about a module that is not there: the nearest one that is, and where Python looked."""
+    """Return the end of a sentence about a module that is not there: the nearest one that is, and where Python looked."""
     package, _, name = module.rpartition(".")
     # pkgutil would keep where "" was when it was first asked.
     everywhere = [entry or str(Path.cwd()) for entry in sys.path]
@@ -104,7 +104,7 @@ def module_hint(module: str) -> str:
 
 
 def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
-    """The part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
+    """Return the part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
     if isinstance(value, type):
         return build_from_class(what, value)
     if value is None or isinstance(value, bool | int | float | list | tuple):
@@ -122,7 +122,7 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
 
 
 def build_from_class(what: str, cls: type) -> Any:
-    """A part that was given as its class: with its defaults. Raises ConfigError if it needs options."""
+    """Return a part that was given as its class: with its defaults. Raises ConfigError if it needs options."""
     try:
         return _made(what, cls.__qualname__, cls, {})
     except ConfigError as error:
@@ -160,7 +160,7 @@ def _called(what: str, kind: str, cls: Any, options: Mapping[str, Any]) -> Any:
 
 
 def registered_name(part: Any, table: Mapping[str, str]) -> str:
-    """The name under which `build_part` finds the part's class."""
+    """Return the name under which `build_part` finds the part's class."""
     cls = type(part)
     path = f"{cls.__module__}:{cls.__qualname__}"
     named = (name for name, target in table.items() if target == path)
@@ -169,7 +169,8 @@ def registered_name(part: Any, table: Mapping[str, str]) -> str:
 
 
 def _is_class(cls: type, name: str, table: Mapping[str, str]) -> bool:
-    """Whether a name stands for a class. What needs a package that is not installed is no class that somebody has made an object of."""
+    """Return whether a name stands for a class. What needs a package that is not installed is no class that somebody has made an object
+    of."""
     try:
         return resolve_name("part", name, table) is cls
     except ConfigError:
@@ -177,7 +178,7 @@ def _is_class(cls: type, name: str, table: Mapping[str, str]) -> bool:
 
 
 def require(part: object, what: str, protocols: tuple[type, ...], table: Mapping[str, str]) -> None:
-    """Raises ConfigError unless the part, given as `what`, has what one of these protocols asks for."""
+    """Raise ConfigError unless the part, given as `what`, has what one of these protocols asks for."""
     if not isinstance(part, protocols):
         raise ConfigError(f"{registered_name(part, table)!r} is not {article(what)}: {missing(part, *protocols)}.")
 
@@ -200,8 +201,8 @@ def _missing(part: object, protocol: type) -> list[str]:
 
 
 def with_options(part: Any, options: Mapping[str, Any]) -> Any:
-    """The same part with other values of these options, rounded where whole ones are expected. Raises ConfigError for an option that it
-    does not have, or a value that it refuses."""
+    """Return the same part with other values of these options, rounded where whole ones are expected. Raises ConfigError for an option that
+    it does not have, or a value that it refuses."""
     if not options:
         return part
     whole = {name for name in options if type(getattr(part, name, None)) is int}
@@ -218,7 +219,7 @@ def with_options(part: Any, options: Mapping[str, Any]) -> Any:
 
 
 def dump_part(part: Any, table: Mapping[str, str]) -> dict[str, Any]:
-    """The mapping that `build_part` makes an equal part from."""
+    """Return the mapping that `build_part` makes an equal part from."""
     kind = registered_name(part, table)
     if isinstance(part, BaseModel):
         return {"kind": kind, **part.model_dump(mode="json")}

@@ -46,7 +46,7 @@ class PlayerNames:
         return cls(game, tuple(tuple((agent.name, agent.role) for agent in some) for some in agents))
 
     def players(self, names: Iterable[int | str], *, what: str = "", others: Sequence[str] = ()) -> list[int]:
-        """The players that are named, each once.
+        """Return the players that are named, each once.
 
         Args:
             names: Numbers, and names of agents or roles.
@@ -68,7 +68,7 @@ class PlayerNames:
         return list(chosen)
 
     def player(self, name: int | str, *, what: str = "") -> int:
-        """The one player that is named. Raises ConfigError as `players`, and for a name that stands for several."""
+        """Return the one player that is named. Raises ConfigError as `players`, and for a name that stands for several."""
         chosen = self.players([name], what=what)
         if len(chosen) > 1:
             raise ConfigError(

@@ -135,7 +135,7 @@ def _move(array: Any, salt: int) -> None:
 
 @cache
 def _mover() -> Callable[..., None]:
-    """The loop of `_move`: what `_moved` says in LLVM's words."""
+    """Return the loop of `_move`: what `_moved` says in LLVM's words."""
     from numba import njit
 
     odd = np.uint64(_ODD)
@@ -251,7 +251,7 @@ def _lower(exact: Callable[..., Any], salt: int, context: Any, builder: Any, sig
 
 
 def _moved(context: Any, builder: Any, value: Any, salt: int) -> Any:
-    """A float of compiled code, as `_mover` moves those of arrays."""
+    """Return a float of compiled code, as `_mover` moves those of arrays."""
     from llvmlite import ir
 
     size = 4 if isinstance(value.type, ir.FloatType) else 8

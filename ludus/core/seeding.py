@@ -16,13 +16,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key(seed: int, *path: int | str) -> int:
-    """A 64-bit key for `path` under `seed` (BLAKE2b of their text)."""
+    """Return a 64-bit key for `path` under `seed` (BLAKE2b of their text)."""
     text = "/".join([str(int(seed)), *(f"{type(p).__name__}:{p}" for p in path)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def generator(seed: int, *path: int | str) -> np.random.Generator:
-    """A NumPy generator (PCG64) for `path` under `seed`."""
+    """Return a NumPy generator (PCG64) for `path` under `seed`."""
     return np.random.Generator(np.random.PCG64(key(seed, *path)))
 
 
@@ -41,7 +41,7 @@ def mix(x: np.uint64) -> np.uint64:
 
 @kernel
 def uniform(key: np.uint64, counter: np.uint64) -> float:
-    """A uniform in [0, 1) from a key and a counter; the same for the same pair, independent across pairs."""
+    """Return a uniform in [0, 1) from a key and a counter; the same for the same pair, independent across pairs."""
     return float(mix(mix(key + _GOLDEN * (counter + np.uint64(1))) ^ _GOLDEN) >> np.uint64(11)) * 1.1102230246251565e-16
 
 

@@ -24,6 +24,6 @@ TIE = 1e-9
 
 
 def best_index(values: NDArray[np.float64], stake: float) -> int:
-    """The lowest index of values float64[n] that are equal to the largest one, where `stake` is at stake (the payoffs' range, say). n is at
-    least 1; 0 where the largest is NaN."""
+    """Return the lowest index of values float64[n] that are equal to the largest one, where `stake` is at stake (the payoffs' range, say).
+    n is at least 1; 0 where the largest is NaN."""
     return int(np.argmax(values >= np.max(values) - TIE * stake))

@@ -27,7 +27,7 @@ Metrics: TypeAlias = Mapping[str, float]
 
 
 class SegmentEnd(IntEnum):
-    """How a segment ends (invariant 4): termination does not bootstrap, truncation and cuts do."""
+    """How a segment ends (invariant 4): a termination is not bootstrapped, a truncation and a cut are."""
 
     TERMINATED = 0
     TRUNCATED = 1
@@ -39,7 +39,15 @@ class SegmentEnd(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """A body in the environment. `player` is the strategic side that controls it; agents of one role share a network."""
+    """Agent of an environment: one body, controlled by a player.
+
+    Attributes:
+        name: Its name, unique within the environment.
+        player: Index of the strategic side that controls it.
+        observation: Space of its observations.
+        action: Space of its actions.
+        role: Agents of one role share a network.
+    """
 
     name: str
     player: int
@@ -50,18 +58,24 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enumeration:
-    """All information states of a game small enough to be enumerated; ids are global, grouped by player.
+    """All information states of a game that is small enough to be enumerated. Ids are global, grouped by player.
 
-    Environments with an enumeration put int32 ids into `ActionRequests.observation`; `observation[ids]`, `mask[ids]` decode them.
+    Environments with an enumeration put int32 ids into `ActionRequests.observation`; `observation[ids]` and `mask[ids]` decode them.
+
+    Attributes:
+        observation: float32[I, *shape], observation of each information state.
+        mask: bool[I, A], its legal actions.
+        offset: [P + 1]: player p's ids are offset[p] … offset[p + 1] - 1.
+        key: [I], the game's own name of the state.
     """
 
-    observation: NDArray[np.float32]  # [I, *observation shape]
-    mask: NDArray[np.bool_]  # [I, A]
-    offset: tuple[int, ...]  # [P + 1]: player p's ids are offset[p] .. offset[p + 1] - 1
-    key: tuple[str, ...]  # [I]: the game's own name for the state
+    observation: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    offset: tuple[int, ...]
+    key: tuple[str, ...]
 
     def ids(self, player: int) -> slice:
-        """The ids of one player."""
+        """Return the ids of one player."""
         return slice(self.offset[player], self.offset[player + 1])
 
 
@@ -72,31 +86,45 @@ equal vector; nothing."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnvSpec:
-    """What a vector of environments plays. `agents` are ordered by (player, index within the player)."""
+    """Description of what a vector of environments plays.
+
+    Attributes:
+        id: Name of the environment.
+        agents: All agents, ordered by (player, index within the player).
+        utility_range: [P] (least, largest) undiscounted return, bounds or infinities.
+        symmetry: Partition of the players; those in one group are interchangeable.
+        zero_sum: Whether the players' returns sum to zero, or to a constant.
+        state: Space of the global state, for central critics and mixers only; None if there is none.
+        enumeration: Information states, where the game is enumerated.
+        max_decisions: Most decisions of one player in an episode; None if unknown.
+        determinism: What equal seeds and actions guarantee (`Determinism`).
+        statistics: [S] names of what is counted for each player in an episode, besides its return.
+    """
 
     id: str
     agents: tuple[AgentSpec, ...]
-    utility_range: tuple[tuple[float, float], ...]  # [P]: least and largest undiscounted return, bounds or infinities
-    symmetry: tuple[tuple[int, ...], ...]  # partition of the players; those in one group are interchangeable
-    zero_sum: bool = False  # the players' returns sum to zero (or to a constant)
-    state: Space[Any] | None = None  # for central critics and mixers only
+    utility_range: tuple[tuple[float, float], ...]
+    symmetry: tuple[tuple[int, ...], ...]
+    zero_sum: bool = False
+    state: Space[Any] | None = None
     enumeration: Enumeration | None = None
-    max_decisions: int | None = None  # most decisions of one player in an episode, if known
+    max_decisions: int | None = None
     determinism: Determinism = "environment"
-    statistics: tuple[str, ...] = ()  # [S]: names of what is counted of each player in an episode, beside its return
+    statistics: tuple[str, ...] = ()
 
     @property
     def num_players(self) -> int:
+        """Number of players."""
         return len(self.utility_range)
 
     def agents_of(self, player: int) -> tuple[AgentSpec, ...]:
-        """The agents that one player controls, in slot order."""
+        """Return the agents that one player controls, in slot order."""
         return tuple(a for a in self.agents if a.player == player)
 
     @property
     def constant_sum(self) -> float | None:
-        """What the returns of two players sum to: None unless that is a constant, and 0 where their ranges do not say which, as they are
-        infinite or loose."""
+        """Sum of the two players' returns: None unless it is constant, and 0 where their ranges do not determine it (infinite or loose
+        ranges)."""
         if self.num_players != 2 or not self.zero_sum:
             return None
         (least, most), (other_least, other_most) = self.utility_range
@@ -105,7 +133,7 @@ class EnvSpec:
 
     @property
     def agent_index(self) -> NDArray[np.int64]:
-        """int64[agents]: which of its player's agents each is."""
+        """int64[agents]: index of each agent among those of its player."""
         player = np.array([agent.player for agent in self.agents])
         out: NDArray[np.int64] = np.arange(len(player)) - np.searchsorted(player, player)
         return out
@@ -124,13 +152,14 @@ class EnvSpec:
 
 
 class ActionRequests(NamedTuple):
-    """The decisions of one player that are due now; n rows in rising slot order.
+    """Decisions of one player that are due now: n rows in rising slot order.
 
-    slot: int32[n], environment × (agents of the player) + index of the agent.
-    observation: [n, *shape], or int32[n] ids if the environment has an enumeration.
-    mask: bool[n, A] legal actions; None if all always are, or if ids say it.
-    reward: float32[n], summed since that slot's last decision; 0 where `first`.
-    first: bool[n], the slot's first decision in this episode, or since its agent came back to it.
+    Attributes:
+        slot: int32[n], environment × (agents of the player) + index of the agent.
+        observation: [n, *shape], or int32[n] ids if the environment has an enumeration.
+        mask: bool[n, A] legal actions; None if all always are, or if ids determine them.
+        reward: float32[n], summed since that slot's last decision; 0 where `first`.
+        first: bool[n], the slot's first decision in this episode, or since its agent came back to it.
     """
 
     slot: NDArray[np.int32]
@@ -141,11 +170,14 @@ class ActionRequests(NamedTuple):
 
 
 class ClosedDecisions(NamedTuple):
-    """Every slot of one player whose open decision closes now, whether it was due or not; n rows in slot order.
+    """Slots of one player whose open decision closes in this step, whether it was due or not: n rows in slot order.
 
-    reward: float32[n], since the slot's last decision. terminated: bool[n]; otherwise truncated.
-    observation: [n, *shape] final observations, or int32[n] ids (-1: the game has no information state at its end).
-    mask: legal actions in the final observation, where truncation bootstraps; None as in `ActionRequests`.
+    Attributes:
+        slot: int32[n], as in `ActionRequests`.
+        reward: float32[n], since the slot's last decision.
+        terminated: bool[n]; False is a truncation.
+        observation: [n, *shape] final observations, or int32[n] ids (-1: the game has no information state at its end).
+        mask: Legal actions in the final observation, where a truncation bootstraps; None as in `ActionRequests`.
     """
 
     slot: NDArray[np.int32]
@@ -156,9 +188,15 @@ class ClosedDecisions(NamedTuple):
 
 
 class FinishedEpisodes(NamedTuple):
-    """Episodes that ended in this step: environment int32[k], returns float64[k, P], terminated bool[k], length int32[k]
-    (environment steps), in rising environment order. statistics: float64[k, P, S] by the spec's names, totals of the episode, NaN where
-    nobody knows them; None if there are no names."""
+    """Episodes that ended in this step, k rows in rising environment order.
+
+    Attributes:
+        environment: int32[k], index in the vector.
+        returns: float64[k, P], undiscounted return of each player.
+        terminated: bool[k]; False is a truncation.
+        length: int32[k], environment steps.
+        statistics: float64[k, P, S] by the spec's names, totals of the episode, NaN where unknown; None if there are no names.
+    """
 
     environment: NDArray[np.int32]
     returns: NDArray[np.float64]
@@ -168,25 +206,41 @@ class FinishedEpisodes(NamedTuple):
 
 
 class Timestep(NamedTuple):
-    """One step of E environments. An ended environment restarts within the same step: its new episode's decisions are in
-    `due`, its old one's in `ended` and `finished`. Or it restarts a step later, and lists nothing as due in between, as one that is
-    still at work (asynchronous) does; some environment always has something due. Buffers stay valid until the second-next step."""
+    """One step of E environments.
 
-    due: tuple[ActionRequests, ...]  # [P]
-    ended: tuple[ClosedDecisions, ...]  # [P]
+    An environment that ends restarts within the same step: its new episode's decisions are in `due`, its old one's in `ended` and
+    `finished`. Or it restarts one step later and lists nothing as due in between, as an environment that is still computing (asynchronous)
+    does. Some environment always has a decision due. Buffers stay valid until the second-next step.
+
+    Attributes:
+        due: [P] decisions that are due, by player.
+        ended: [P] decisions that close, by player.
+        finished: Episodes that ended.
+        state: [E, *shape] global state, where the environment has one.
+        final_state: [k, *shape] global state at the end of each episode, rows as in `finished`.
+    """
+
+    due: tuple[ActionRequests, ...]
+    ended: tuple[ClosedDecisions, ...]
     finished: FinishedEpisodes
-    state: Array | None = None  # [E, *shape]
-    final_state: Array | None = None  # [k, *shape], rows as in `finished`
+    state: Array | None = None
+    final_state: Array | None = None
 
 
 # ---------------------------------------------------------------------------------------------- policies
 
 
 class PolicyRef(NamedTuple):
-    """Names weights: `version` None is live, the newest weights of a learner in progress, resolved when a rollout is requested and kept for
-    the episodes that it begins. `mode` is a published mode.
+    """Name of a policy's weights.
 
-    A tuple, since a large population looks its members up by the thousand and tuples hash and compare fastest.
+    It is a tuple because a large population looks its members up by the thousand, and tuples hash and compare fastest.
+
+    Attributes:
+        population: Index of its population.
+        policy: Id within the population.
+        version: None is live: the newest weights of a learner in progress, resolved when a rollout is requested and kept for the episodes
+            that it begins.
+        mode: One of the policy's published modes.
     """
 
     population: int
@@ -200,10 +254,15 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """What is asked for. device: as `ludus.backend.device.parse_device` takes it. precision: of products, tf32 on a card only; parameters
-    stay float32. written: whether passes that are written out may be used, where they can. compile: whether torch compiles others, where it
-    can. deterministic: whether torch is to compute the same bits whenever it computes the same
-    (`ludus.core.machine.deterministic_algorithms`)."""
+    """Device and precision that were requested.
+
+    Attributes:
+        device: As `ludus.backend.device.parse_device` reads it.
+        precision: Of products, tf32 on a GPU only; parameters stay float32.
+        written: Whether the CPU kernels may be used, where they can.
+        compile: Whether torch compiles other computations, where it can.
+        deterministic: Whether torch computes the same bits whenever it computes the same (`ludus.core.machine.deterministic_algorithms`).
+    """
 
     device: str = "auto"
     precision: Precision = "float32"
@@ -217,14 +276,26 @@ CPU = DeviceChoice("cpu")
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """What rebuilds a policy around weights: a registered kind or `module:Class`, and JSON keywords for it."""
+    """Description that rebuilds a policy around weights.
+
+    Attributes:
+        kind: A registered kind, or `module:Class`.
+        config: JSON keywords for it.
+    """
 
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PolicyOutput(NamedTuple):
-    """A policy's answer for n rows: action [n, …], logp float32[n] of the behaviour, next memory, declared extras."""
+    """A policy's answer for n rows.
+
+    Attributes:
+        action: [n, …] actions.
+        logp: float32[n], log-probability of each action under the behaviour policy.
+        memory: [n, *shape] next recurrent memory; None without.
+        extras: Further columns of n rows, by the names that the policy declares.
+    """
 
     action: Array
     logp: NDArray[np.float32]
@@ -237,7 +308,7 @@ class PolicyOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpponentFactor:
-    """One independent draw per episode: with probability probs[k], seats `seats` are played by entries[k] (one per seat)."""
+    """One independent draw of an episode: with probability probs[k], the seats `seats` are played by entries[k], one policy per seat."""
 
     seats: tuple[int, ...]
     entries: tuple[tuple[PolicyRef, ...], ...]
@@ -247,13 +318,19 @@ class OpponentFactor:
     def of(
         seats: tuple[int, ...], members: Sequence[Sequence[PolicyRef]], probs: NDArray[np.float64]
     ) -> OpponentFactor:
-        """From probabilities float64[n_0, …] over the members of each seat; what has none is left out."""
+        """Return the factor of probabilities over the members of each seat; profiles of probability 0 are left out.
+
+        Args:
+            seats: Seats that are drawn together.
+            members: Policies of each of these seats.
+            probs: float64[n_0, …] probability of each profile.
+        """
         profiles = np.argwhere(probs > 0)
         entries = tuple(tuple(members[k][i] for k, i in enumerate(profile)) for profile in profiles.tolist())
         return OpponentFactor(seats, entries, tuple(float(p) for p in probs[tuple(profiles.T)]))
 
     def marginalize(self, seat: int) -> OpponentFactor:
-        """Over the other seats, each entry once."""
+        """Return the marginal over the other seats, each entry once."""
         place = self.seats.index(seat)
         probs: dict[tuple[PolicyRef, ...], float] = {}
         for entry, prob in zip(self.entries, self.probs, strict=True):
@@ -264,15 +341,22 @@ class OpponentFactor:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A fixed distribution over co-players: a product of `OpponentFactor`s. A product of marginals has one factor per seat;
-    a joint (correlated) one has a single factor over all of them. Every seat is in exactly one; what is drawn for the seat that
-    the learner plays in an episode is ignored. Live refs name the learner of the task itself, or those of tasks in progress with it."""
+    """Fixed distribution over co-players: a product of `OpponentFactor`s.
+
+    A product of marginals has one factor per seat; a joint (correlated) distribution is a single factor over all seats. Every seat is in
+    exactly one factor. What is drawn for the seat that the learner plays in an episode is ignored. Live refs name the learner of the task
+    itself, or learners of tasks in progress at the same time.
+    """
 
     factors: tuple[OpponentFactor, ...]
 
     @staticmethod
     def product(marginals: Mapping[int, tuple[Sequence[PolicyRef], Sequence[float]]]) -> Mixture:
-        """seat -> (policies, probabilities), drawn independently."""
+        """Return the product of independent marginals.
+
+        Args:
+            marginals: Of each seat, its policies and their probabilities.
+        """
         return Mixture(
             tuple(
                 OpponentFactor((seat,), tuple((ref,) for ref in refs), tuple(float(p) for p in probs))
@@ -281,7 +365,7 @@ class Mixture:
         )
 
     def with_seat_fixed(self, seat: int, ref: PolicyRef) -> Mixture:
-        """With one policy in a seat: the others are drawn as before, whatever was drawn for that seat."""
+        """Return the mixture with one policy in a seat; the other seats are drawn as before."""
         factors = []
         for factor in self.factors:
             if seat not in factor.seats:
@@ -300,8 +384,14 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveMixture:
-    """A mixture whose probabilities a rule (`module:Class` or a registered name) moves during the task, from the results of each entry.
-    Entries with live refs keep their probability, and the rule moves those of the others; unless `moves_live`, then it moves all."""
+    """Mixture whose probabilities a rule moves during the task, from the results of each entry.
+
+    Attributes:
+        start: Mixture at the beginning.
+        rule: A registered name, or `module:Class`.
+        options: Options of the rule.
+        moves_live: Whether the rule also moves entries with live refs; otherwise these keep their probability.
+    """
 
     start: Mixture
     rule: str
@@ -314,10 +404,13 @@ Opponents: TypeAlias = Mixture | AdaptiveMixture
 
 @dataclass(frozen=True, slots=True)
 class Diversity:
-    """That a policy shall act unlike the nearest of `members` (`ludus.algorithms.common.behavioral_diversity`), beside earning what it can.
+    """Objective that a policy acts unlike the nearest of `members`, in addition to its return
+    (`ludus.algorithms.common.behavioral_diversity`).
 
-    weight: of one nat of KL divergence at a decision, in rewards as the algorithm scales them. smoothing: share of the uniform policy that
-    the members are mixed with.
+    Attributes:
+        members: Policies to differ from.
+        weight: Of one nat of KL divergence at a decision, in rewards as the algorithm scales them.
+        smoothing: Share of the uniform policy that the members are mixed with.
     """
 
     members: tuple[PolicyRef, ...]
@@ -327,10 +420,11 @@ class Diversity:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCondition:
-    """One of the policies that a network is trained to play, told which (NeuPL, Liu et al. 2022). condition: what it is told, the
-    meta-strategy of the others, float[D]. opponents: drawn from that; those that networks in training play are live, in the mode
-    `condition_mode`
-    of their place.
+    """One of the policies that a conditioned network is trained to play (NeuPL, Liu et al. 2022).
+
+    Attributes:
+        condition: float[D], input that selects it: the meta-strategy of the others.
+        opponents: Drawn from that meta-strategy; those that networks in training play are live, in the mode `condition_mode` of their row.
     """
 
     condition: tuple[float, ...]
@@ -338,16 +432,18 @@ class PolicyCondition:
 
 
 def condition_mode(row: int) -> str:
-    """The mode in which a network that plays several rows plays one of them."""
+    """Return the mode in which a network that plays several rows plays one of them."""
     return f"row-{row}"
 
 
 @dataclass(frozen=True, slots=True)
 class RestrictedGame:
-    """The game in which each player picks, at every information state, what one of its members would do there (McAleer et al. 2021).
+    """Game in which each player picks, at every information state, the action of one of its members there (McAleer et al. 2021).
 
-    members: [P] those of each player. gap: NashConv inside that game that its solution may have, where it is computed; iterations: of the
-    solver, at most.
+    Attributes:
+        members: [P] members of each player.
+        gap: NashConv inside that game that its solution may have, where it is computed.
+        iterations: Most iterations of the solver.
     """
 
     members: tuple[tuple[PolicyRef, ...], ...]
@@ -357,8 +453,14 @@ class RestrictedGame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestrictedSolution:
-    """An approximate equilibrium of a `RestrictedGame` on a game tree. tables: [P] float64[I_p, A], what each player does at its
-    information states. value: float64[P] expected returns. gap: NashConv inside that game. iterations: of the solver."""
+    """Approximate equilibrium of a `RestrictedGame` on a game tree.
+
+    Attributes:
+        tables: [P] float64[I_p, A], each player's strategy at its information states.
+        value: float64[P] expected returns.
+        gap: NashConv inside that game.
+        iterations: Of the solver.
+    """
 
     tables: tuple[NDArray[np.float64], ...]
     value: NDArray[np.float64]
@@ -368,11 +470,15 @@ class RestrictedSolution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetaSolution:
-    """A meta-solver's answer: either `marginals` (float64[n_p] per player, each summing to 1) or `joint` (float64[n_0, …, n_{P-1}]).
+    """Solution of a meta-game: either `marginals` or `joint`.
 
-    gap: the most any player gains by deviating inside the restricted game, summed over players (NashConv of the meta-game);
-    NaN where the solver promises nothing about it. warm: what the next call may start from (arrays and scalars only). note: what to know
-    about an answer that is not quite what was asked for (a tolerance that was missed, say); "" where it is.
+    Attributes:
+        marginals: float64[n_p] per player, each summing to 1.
+        gap: Sum over players of the most that each gains by deviating inside the restricted game (NashConv of the meta-game); NaN where the
+            solver guarantees nothing about it.
+        joint: float64[n_0, …, n_{P-1}] over profiles, summing to 1.
+        warm: State that the next call may start from (arrays and scalars only).
+        note: What to know about a solution that is not quite what was requested (a tolerance that was missed, say); "" otherwise.
     """
 
     marginals: tuple[NDArray[np.float64], ...] | None
@@ -383,7 +489,7 @@ class MetaSolution:
 
     @property
     def strategies(self) -> tuple[NDArray[np.float64], ...]:
-        """[P] float64[n_p]: each player's meta-strategy; of a joint one, its marginals."""
+        """[P] float64[n_p]: each player's meta-strategy; of a joint solution, its marginals."""
         if self.marginals is not None:
             return self.marginals
         assert self.joint is not None
@@ -391,9 +497,11 @@ class MetaSolution:
         return tuple(self.joint.sum(axis=tuple(a for a in axes if a != p)) for p in axes)
 
     def factors(self, members: Sequence[Sequence[PolicyRef]], seats: Sequence[int]) -> tuple[OpponentFactor, ...]:
-        """How it plays some of the seats: each by itself, or from a joint distribution with what it is over these seats alone.
+        """Return the factors of some of the seats: independent ones, or the joint distribution marginalized to these seats.
 
-        members: [P] the policies of each player. What has no weight is left out.
+        Args:
+            members: [P] the policies of each player; those of weight 0 are left out.
+            seats: Seats of interest.
         """
         if self.joint is None:
             return tuple(OpponentFactor.of((p,), [members[p]], self.strategies[p]) for p in seats)
@@ -404,8 +512,13 @@ class MetaSolution:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A member, and what a response must earn more than to be better: what the member itself earns, and the least bit that is no tie.
-    strict: whether one that does not, and plays as no member does, is left out, too."""
+    """Member that a response must beat.
+
+    Attributes:
+        ref: The member.
+        bar: Return to exceed: what the member itself earns, and the least margin that is no tie.
+        strict: Whether a response that does not exceed it, and plays like no member, is also left out.
+    """
 
     ref: PolicyRef
     bar: float
@@ -414,27 +527,40 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """Order to train one new policy for the population `population`, playing in any of `seats`, against `opponents`.
+    """Order to train one new policy for a population.
 
-    continues: the id of an earlier task, which kept its learner (`keep`): that learner goes on, with its optimizer, tables and schedules.
-    length: how many such tasks the learner's whole training is long, which its schedules follow; 0: nobody knows, and they stay put.
-    overrides: values of its own for options of the algorithm. diversity: of algorithms that can differ from members. restricted: the policy
-    is one of this game, in equilibrium with those of the other populations, whose tasks are given out together with it.
-    rows: one network is trained to play each of these, which have their turn request by request; `opponents` is what they meet together.
-    takes_row: nothing is trained; the policy is that row of the network of `start`.
-    together: share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them. role: of its
-    learner in the schedule, where learners differ. rival: of computed
-    responses to exact payoffs; one that plays as some member does, or earns no more than this one, is not added.
+    Attributes:
+        id: Unique within the run.
+        generation: Number of the generation that it belongs to.
+        population: Index of the population that the policy joins.
+        seats: Seats that it plays.
+        policy: Id of the policy to train.
+        opponents: Distribution of the other seats.
+        start: Warm start: a policy, or the path of a policy file; None: random weights.
+        mode: Published mode in which the new member is played.
+        continues: Id of an earlier task that kept its learner (`keep`): that learner continues, with its optimizer, tables and schedules.
+        keep: Whether the learner is kept for a later task.
+        length: Number of such tasks in the learner's whole training, which its schedules follow; 0: unknown, and the schedules stay at
+            their start.
+        overrides: Values for options of the algorithm.
+        diversity: For algorithms that can differ from members.
+        together: Share of its requests in which it plays all of `seats` at once, against itself, and learns from all of them.
+        role: Role of its learner in the schedule, where learners differ.
+        restricted: The policy is one of this game, in equilibrium with those of the other populations, whose tasks are given out together
+            with it.
+        rows: One network is trained to play each of these, in turn request by request; `opponents` is their average.
+        takes_row: Nothing is trained: the policy is this row of the network of `start`.
+        rival: For computed responses to exact payoffs: one that plays like a member, or earns no more than this one, is not added.
     """
 
     id: str
     generation: int
     population: int
     seats: tuple[int, ...]
-    policy: str  # id of the policy to make
+    policy: str
     opponents: Opponents
-    start: PolicyRef | str | None = None  # warm start: a policy, a file, or random
-    mode: str = "greedy"  # published mode in which the new member will be played
+    start: PolicyRef | str | None = None
+    mode: str = "greedy"
     continues: str | None = None
     keep: bool = False
     length: int = 1
@@ -450,8 +576,14 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTask:
-    """Order to fill payoff cells: `profiles` hold one policy index per player; one that is listed k times plays k portions of episodes. If
-    `solution` is set, it announces a generation's meta-strategies and asks for their exploitability instead."""
+    """Order to fill payoff cells.
+
+    Attributes:
+        id: Unique within the run.
+        generation: Number of the generation that it belongs to.
+        profiles: One policy index per player each; a profile that is listed k times plays k portions of episodes.
+        solution: If it is set, the task announces a generation's meta-strategies and requests their exploitability instead.
+    """
 
     id: str
     generation: int
@@ -464,8 +596,14 @@ Task: TypeAlias = TrainingTask | EvaluationTask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedStatistics:
-    """What some episodes counted of each player, beside its return, [P, S] by `names`. n: int64, episodes in which it is known. mean:
-    float64, NaN where n is 0. m2: float64, the sum of squared deviations."""
+    """Statistics of some episodes for each player, [P, S] by `names`.
+
+    Attributes:
+        names: [S] names.
+        n: int64[P, S], episodes in which it is known.
+        mean: float64[P, S], NaN where n is 0.
+        m2: float64[P, S], sum of squared deviations.
+    """
 
     names: tuple[str, ...]
     n: NDArray[np.int64]
@@ -475,10 +613,20 @@ class NamedStatistics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """The result of one profile, seat by seat: mean and M2 (sum of squared deviations) float64[P] over n units.
+    """Result of one profile, seat by seat.
 
-    The unit is whatever is independent of the others: an episode, or a block of episodes that share their luck. `exact`: computed, not
-    sampled; then n = 0 and M2 = 0. statistics: of its episodes; None where the environment has none, and for what was computed.
+    The unit of n is independent of the others: an episode, or a block of episodes that share their chance outcomes.
+
+    Attributes:
+        id: Unique within the run.
+        profile: Index of each player's policy.
+        seats: Policy of each seat.
+        n: Number of units; 0 where it is exact.
+        mean: float64[P] mean returns.
+        m2: float64[P] sums of squared deviations; 0 where it is exact.
+        wins: Of each player, (won, drawn, lost) episodes.
+        exact: Whether it was computed, not sampled.
+        statistics: Of its episodes; None where the environment has none, and for what was computed.
     """
 
     id: str
@@ -487,15 +635,20 @@ class Match:
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
-    wins: tuple[tuple[int, int, int], ...] = ()  # per player: won, drawn, lost episodes
+    wins: tuple[tuple[int, int, int], ...] = ()
     exact: bool = False
     statistics: NamedStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exploitability:
-    """gain float64[P]: what each player's best response earns over the profile of meta-strategies. NashConv is the sum of those that are
-    gains: over a joint distribution a response may earn less than what the players draw together."""
+    """Exploitability of a profile of meta-strategies.
+
+    Attributes:
+        gain: float64[P], what each player's best response earns over the profile. Over a joint distribution it may be negative.
+        value: float64[P], returns of the profile.
+        exact: Whether it was computed, and is not a bound from simulation.
+    """
 
     gain: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -503,18 +656,23 @@ class Exploitability:
 
     @property
     def nash_conv(self) -> float:
+        """NashConv: sum of the positive gains."""
         return float(np.maximum(self.gain, 0.0).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """How a training went, in few points (`ludus.core.curve_recorder`); each is what its iterations came to together.
+    """Learning curve in few points (`ludus.core.curve_recorder`); each summarizes several iterations.
 
-    columns: names of the columns of values float64[k, len(columns)]. First what was counted since the task began, at the point's end:
-    iterations, env_steps, decisions, episodes, samples, updates. Then of the learner's episodes that ended in it: n, and mean, m2 (sum of
-    squared deviations), low and high of their returns; length, their mean number of steps. learned: iterations with updates. Then the
-    learner's metrics: means over these; and statistics/NAME, means over the episodes. NaN where there is nothing. seconds: float64[k] of
-    training, apart because it is a clock.
+    The columns are first the counts since the task began, at the point's end: iterations, env_steps, decisions, episodes, samples, updates.
+    Then of the learner's episodes that ended in it: n, and mean, m2 (sum of squared deviations), low and high of their returns; length,
+    their mean number of steps. learned: iterations with updates. Then the learner's metrics, means over these iterations; and
+    statistics/NAME, means over the episodes.
+
+    Attributes:
+        columns: Names of the columns.
+        values: float64[k, len(columns)], NaN where there is nothing.
+        seconds: float64[k] of training; apart from the values because it is a clock.
     """
 
     columns: tuple[str, ...]
@@ -525,7 +683,7 @@ class Curve:
         return len(self.values)
 
     def __getitem__(self, column: str) -> NDArray[np.float64]:
-        """One column, float64[k]; NaN everywhere if there is none of that name."""
+        """Return one column, float64[k]; NaN everywhere if there is none of that name."""
         if column == "seconds":
             return self.seconds
         if column not in self.columns:
@@ -535,10 +693,21 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingResult:
-    """A finished `TrainingTask`: the published policy, and the numbers of its training. `failure` says why training stopped early, with
-    the last good weights kept. average: the mean over the task of a mixture that a rule has moved. curve: how it went; None: it was
-    computed. place: where it learned, by which road and why. member: nothing was added, as the member `ref` plays alike, or earns as
-    much."""
+    """Result of a `TrainingTask`: the published policy and the numbers of its training.
+
+    Attributes:
+        task: The task.
+        ref: The new policy, or the member that stands for it.
+        spec: How to rebuild it.
+        weights: Its arrays by name.
+        metrics: The learner's last metrics.
+        counters: Counts such as env_steps, decisions and updates.
+        failure: Why training stopped early, with the last good weights kept; None otherwise.
+        average: Mean over the task of a mixture that a rule has moved.
+        curve: Learning curve; None if the policy was computed.
+        place: Device and backend of its learner, with the reason.
+        member: Whether nothing was added, since the member `ref` plays the same, or earns as much.
+    """
 
     task: TrainingTask
     ref: PolicyRef
@@ -555,11 +724,18 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationResult:
-    """A finished `EvaluationTask`: matches for its profiles, or the exploitability it asked for."""
+    """Result of an `EvaluationTask`: matches of its profiles, or the exploitability that it requested.
+
+    Attributes:
+        task: The task.
+        matches: Played profiles.
+        payoffs: float64[P, n_0, …], the whole exact table, instead of matches.
+        exploitability: Of the announced meta-strategies.
+    """
 
     task: EvaluationTask
     matches: tuple[Match, ...] = ()
-    payoffs: NDArray[np.float64] | None = None  # [P, n0, …]: the whole exact table, instead of matches
+    payoffs: NDArray[np.float64] | None = None
     exploitability: Exploitability | None = None
 
 

@@ -49,7 +49,8 @@ class Frame:
 
 
 def user_frames(error: BaseException) -> tuple[Frame, ...]:
-    """The user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within them."""
+    """Return the user's frames in which an error, or else what caused it, arose, outermost first; () where Ludus's own code lies within
+    them."""
     visited = set[int]()
     at: BaseException | None = error
     while at is not None and id(at) not in visited:
@@ -65,7 +66,7 @@ def user_frames(error: BaseException) -> tuple[Frame, ...]:
 
 
 def describe_user_error(error: BaseException) -> str | None:
-    """What raised what, and where, of an error of the user's code; None for others."""
+    """Return what raised what, and where, of an error of the user's code; None for others."""
     frames = user_frames(error)
     if not frames:
         return None
@@ -74,18 +75,18 @@ def describe_user_error(error: BaseException) -> str | None:
 
 
 def place(error: BaseException) -> str:
-    """Where the code stood that was called by whom the error reached: " (file, line n)", or "" if that is not known."""
+    """Return where the code stood that was called by whom the error reached: " (file, line n)", or "" if that is not known."""
     _, *inside = traceback.extract_tb(error.__traceback__, limit=2)
     return f" ({inside[0].filename}, line {inside[0].lineno})" if inside else ""
 
 
 def describe_error(error: BaseException) -> str:
-    """What it was and where, to end a sentence with."""
+    """Return what it was and where, to end a sentence with."""
     return f"{type(error).__name__}: {str(error).rstrip('.')}{place(error)}"
 
 
 def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
-    """The last of them as Python shows them, with their source."""
+    """Yield the last of them as Python shows them, with their source."""
     for frame in frames[-_SHOWN:]:
         yield f'  File "{frame.file}", line {frame.line}, in {frame.name}'
         if source := _source(frame):
@@ -117,19 +118,19 @@ def _source(frame: Frame) -> str:
 
 
 def qualified_name(part: object) -> str:
-    """How a message names a part: its class, `module:Class` unless it is one of Ludus's."""
+    """Return how a message names a part: its class, `module:Class` unless it is one of Ludus's."""
     cls = part if isinstance(part, type) else type(part)
     return cls.__qualname__ if cls.__module__.partition(".")[0] == "ludus" else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def short_repr(value: Any) -> str:
-    """What was given, in a message."""
+    """Return what was given, in a message."""
     text = " ".join((str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)).split())
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def wrong_distribution(probs: Any, shape: tuple[int, ...]) -> str:
-    """What keeps `probs` from being float64[shape] that sums to 1, as the end of a sentence; "" if nothing does."""
+    """Return what keeps `probs` from being float64[shape] that sums to 1, as the end of a sentence; "" if nothing does."""
     if not isinstance(probs, np.ndarray):
         return f"{short_repr(probs)}, a {type(probs).__name__}; expected an array of float64{list(shape)}"
     if probs.dtype != np.float64:
@@ -151,7 +152,7 @@ def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:
 
 
 def code_in(spec: PolicySpec) -> str:
-    """The first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
+    """Return the first `module:Class` of somebody's own that a spec names, as a policy, a network or a bot; "" if it names none."""
 
     def code_names(value: Any) -> Iterator[str]:
         if isinstance(value, str) and _CODE.fullmatch(value):

@@ -29,21 +29,26 @@ ON_HOST: Final = frozenset(
 
 @lru_cache
 def exact(ratio: float) -> Fraction:
-    """The ratio that was meant: 0.29 is 29/100, and 1/3 a third; 0 where it is below half a billionth."""
+    """Return the ratio that was meant: 0.29 is 29/100, and 1/3 a third; 0 where it is below half a billionth."""
     return Fraction(ratio).limit_denominator(10**9)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What an algorithm asks for.
+    """Description of a table that an algorithm needs.
 
-    kind: a name of `ludus.replay.kinds.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
-    replay, oldest evicted), or `module:Class`. capacity: most items. max_lag: items whose `version_lo` column is more than this many
-    versions behind the newest announced are dropped and counted (None: never). limiter: the rate limiter's options, in items (see
-    `rate_limiter`).
-
-    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"); max_times_sampled: after so many samples an
-    item leaves (0: never). None: what the kind stands for. priority_exponent: of the prioritised selectors.
+    Attributes:
+        name: Unique within the task.
+        kind: A name of `ludus.replay.kinds.TABLES`, such as "queue" (each item once, in order; inserts wait for room) or "ring" (uniform
+            replay, oldest evicted), or `module:Class`.
+        capacity: Most items.
+        max_lag: Items whose `version_lo` column is more than this many versions behind the newest announced are dropped and counted; None:
+            never.
+        limiter: Options of the rate limiter, in items (`ludus.replay.rate_limiter`).
+        sampler: A name of `ludus.replay.selectors.SELECTORS`; None: the kind's own.
+        remover: Likewise, or "reservoir".
+        max_times_sampled: Number of samples after which an item leaves; 0: never; None: the kind's own.
+        priority_exponent: Of the prioritised selectors.
     """
 
     name: str
@@ -59,8 +64,13 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Items of an insert and of a batch (0: everything): what deadlocks are looked for with. vary: they are the largest ones, and
-    smaller ones come too."""
+    """Sizes that deadlocks are looked for with.
+
+    Attributes:
+        insert: Items of an insert.
+        batch: Items of a batch; 0: all.
+        vary: Whether these are the largest sizes, and smaller ones occur too.
+    """
 
     insert: int
     batch: int
@@ -69,9 +79,13 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """columns of the n sampled items: arrays, or, but for those of `ON_HOST`, tensors on a device; index int64[n], names to update
-    priorities by that no other item of the table ever has; probability float64[n] that one draw gives the item, as the table was
-    before (1 where there is an order)."""
+    """Items sampled from a table.
+
+    Attributes:
+        columns: n rows each: arrays, or tensors on a device, except those of `ON_HOST`.
+        index: int64[n], names to update priorities by; no other item of the table ever has the same.
+        probability: float64[n], probability that one draw gives the item, as the table was before (1 where there is an order).
+    """
 
     columns: Mapping[str, Any]
     index: NDArray[np.int64]
@@ -80,10 +94,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Processed:
-    """What a processing answers; None and empty: as it was.
+    """Result of a processing; None and empty fields change nothing.
 
-    reward: float[N] in place of the rows' rewards. extras: arrays of N rows, by name, beside those that are there or in their place.
-    more: segments to be learned from beside the given ones, of the same kinds of columns, with the extras that the given rows have then.
+    Attributes:
+        reward: float[N], replaces the rows' rewards.
+        extras: Arrays of N rows by name; they are added, or replace those of the same name.
+        more: Segments to learn from in addition, with the same kinds of columns and the extras that the given rows have then.
     """
 
     reward: Array | None = None
@@ -92,8 +108,12 @@ class Processed:
 
 
 class ProcessesTrajectories(Protocol):
-    """What is done with trajectories where they are made; `ludus.replay.processing.Processing` is its base. adds: whether it answers rows
-    beside the given ones. whole_episodes: whether it makes sense of whole episodes only."""
+    """Processing of trajectories where they are produced; `ludus.replay.processing.Processing` is its base.
+
+    Attributes:
+        adds: Whether it returns further rows.
+        whole_episodes: Whether it needs whole episodes.
+    """
 
     @property
     def adds(self) -> bool: ...
@@ -102,48 +122,70 @@ class ProcessesTrajectories(Protocol):
     def whole_episodes(self) -> bool: ...
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError if it cannot process what the players `seats` do in this environment."""
+        """Raise ScenarioError if it cannot process the decisions of the players `seats` in this environment."""
         ...
 
     def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
-        """rows: at least one segment, read-only. rng: of this request and shard alone."""
+        """Return what changes in some trajectories.
+
+        Args:
+            rows: At least one segment, read-only.
+            env: The environment.
+            rng: Random stream of this request and shard only.
+        """
         ...
 
 
 @runtime_checkable
 class Table(Protocol):
-    """Pure and lock-free: `try_` calls never wait. After `close` every call raises TableClosed."""
+    """Table of items. It is pure and lock-free: `try_` calls never wait. After `close` every call raises TableClosed."""
 
     spec: TableSpec
 
     def try_insert(self, items: ItemColumns, rng: np.random.Generator | None = None) -> bool:
-        """All rows or none; False: the limiter or the bound does not allow it now. rng: for who makes room, where chance decides it."""
+        """Insert all rows or none.
+
+        Args:
+            items: Columns of n rows.
+            rng: Decides which items make room, where that is random.
+
+        Returns:
+            False if the limiter or the capacity does not allow it now.
+        """
         ...
 
     def try_sample(self, count: int, rng: np.random.Generator) -> Sample | None:
-        """`count` items (0: all, in insertion order); None: the limiter does not allow it now. Never an evicted item."""
+        """Return `count` items (0: all, in insertion order), never an evicted one; None if the limiter does not allow it now."""
         ...
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
-        """index: of sampled items; those that are gone since are passed over. Raises DataError where nothing goes by priorities."""
+        """Set priorities of sampled items; those that are gone since are skipped.
+
+        Args:
+            index: int64[n], `Sample.index` of the items.
+            priority: float64[n].
+
+        Raises:
+            DataError: If the table does not use priorities.
+        """
         ...
 
     def announce(self, version: int) -> None:
-        """Newest version of the learner's weights: what `max_lag` counts from."""
+        """Set the newest version of the learner's weights, from which `max_lag` counts."""
         ...
 
     def __len__(self) -> int: ...
 
     def statistics(self) -> Mapping[str, Any]:
-        """inserted, sampled, evicted, dropped (too old), refused inserts and samples: counts of items."""
+        """Return counts of items: inserted, sampled, evicted, dropped (too old), refused inserts and samples."""
         ...
 
     def state_dict(self) -> State:
-        """Contents and counts, in arrays of its own."""
+        """Return contents and counts, in arrays of its own."""
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Into a table of an equal spec. Raises DataError, and changes nothing, if the state does not fit."""
+        """Load the state of a table of an equal spec. Raises DataError, and changes nothing, if the state does not fit."""
         ...
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class Block:
 
 
 def placed_where(chosen: Tensor, count: int) -> Tensor:
-    """The first `count` places where `chosen` bool[n] is true, int64[count], rising; there must be so many, which is known."""
+    """Return the first `count` places where `chosen` bool[n] is true, int64[count], rising; there must be so many, which is known."""
     import torch
 
     place = torch.where(chosen, chosen.cumsum(0) - 1, count).clamp(max=count)
@@ -87,14 +87,15 @@ class BlockRows:
 
 
 def of_players(block: Block, column: Tensor, *, others: bool = False) -> Tensor:
-    """float64[K, C]: sums of a column float64[K, C] over the slots of the same environment that are the same player's, or all others'."""
+    """Return float64[K, C]: sums of a column float64[K, C] over the slots of the same environment that are the same player's, or all
+    others'."""
     player = column.new_tensor(block.players)
     counted = (player[:, None] == player) ^ others
     return (column.view(len(column), -1, len(player)) @ counted.to(column.dtype)).view_as(column)
 
 
 def until_next(block: Block, column: Tensor) -> Tensor:
-    """float64[K, C]: sums of a column float64[K, C] over the times from each row up to its slot's next one, or its episode's end."""
+    """Return float64[K, C]: sums of a column float64[K, C] over the times from each row up to its slot's next one, or its episode's end."""
     times = len(column)
     so_far = column.new_ones(times, times).tril() @ column  # a product, whose bits repeat on a card
     return so_far.gather(0, block.until) - so_far + column

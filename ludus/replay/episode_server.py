@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class EpisodeServer:
-    """Tables are created and closed with their task; who waits for a table of a closed task wakes with TableClosed.
+    """Tables by task. They are created and closed with their task; a call that waits for a table of a closed task raises TableClosed.
 
-    seed: of the run; each table draws from a stream of its own below (task, table).
-    shards: peers of `TableShard` parts that hold the items (see `ShardedTable`); none: this process does. Several servers may share
-    shards, if their tasks differ. When a shard is dead, every call to a table raises PartDied, also of those who wait.
+    Args:
+        seed: Of the run; each table draws from a random stream of its own below (task, table).
+        shards: Peers of `TableShard` parts that hold the items (`ShardedTable`); none: this process holds them. Several servers may share
+            shards if their tasks differ. When a shard is dead, every call to a table raises PartDied, also a call that waits.
     """
 
     def __init__(self, seed: int = 0, shards: Sequence[Peer] = ()) -> None:
@@ -51,9 +52,19 @@ class EpisodeServer:
         *,
         devices: Mapping[str, torch.device] | None = None,
     ) -> None:
-        """Make the tables of a task. devices: by table, where the columns of one lie on a device. All or none: raises DataError if it has
-        tables already, names repeat, or the items of a table that is to lie on a device are kept by shards; Deadlock if a table's settings
-        must deadlock with its `sizes`, UnknownName for an unknown kind."""
+        """Create the tables of a task, all or none.
+
+        Args:
+            task: Id of the task.
+            specs: Of the tables.
+            sizes: By table, sizes to check for deadlocks.
+            devices: By table, where the columns of one are stored on a device.
+
+        Raises:
+            DataError: If the task has tables already, names repeat, or shards hold the items of a table that is to be on a device.
+            Deadlock: If a table's settings must deadlock with its `sizes`.
+            UnknownName: For an unknown kind.
+        """
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
@@ -88,7 +99,7 @@ class EpisodeServer:
         return table
 
     def table(self, task: str, name: str) -> WaitingTable:
-        """One table. Raises TableClosed if its task has ended, DataError if there is no such task or table."""
+        """Return one table. Raises TableClosed if its task has ended, DataError if there is no such task or table."""
         with self._lock:
             if task in self._closed:
                 raise TableClosed(f"the tables of task {task!r} are closed: it has ended.")
@@ -120,7 +131,7 @@ class EpisodeServer:
         return self.table(task, table).try_sample(count, rng)
 
     def room(self, task: str, table: str) -> float:
-        """The most items that may be inserted now; see `WaitingTable.room`."""
+        """Return the most items that may be inserted now; see `WaitingTable.room`."""
         return self.table(task, table).room()
 
     def update_priorities(self, task: str, table: str, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
@@ -128,20 +139,20 @@ class EpisodeServer:
         self.table(task, table).update_priorities(index, priority)
 
     def announce(self, task: str, version: int) -> None:
-        """Tell all tables of a task the learner's newest version; see `Table.announce`."""
+        """Announce the learner's newest version to all tables of a task; see `Table.announce`."""
         for table in self._of(task).values():
             table.announce(version)
 
     def statistics(self, task: str) -> Mapping[str, Mapping[str, Any]]:
-        """table -> counts and seconds waited; see `WaitingTable.statistics`."""
+        """Return counts and seconds waited of each table; see `WaitingTable.statistics`."""
         return {name: table.statistics() for name, table in self._of(task).items()}
 
     def state_dict(self, task: str) -> State:
-        """Contents and streams of a task's tables."""
+        """Return contents and random streams of a task's tables."""
         return {name: table.state_dict() for name, table in self._of(task).items()}
 
     def load_state_dict(self, task: str, state: State) -> None:
-        """Into tables that `create` made from the same specs. Raises DataError if the names differ."""
+        """Load them into tables that `create` made from the same specs. Raises DataError if the names differ."""
         tables = self._of(task)
         if tables.keys() != state.keys():
             raise DataError(

@@ -82,7 +82,7 @@ class Queue(BoundedTable):
         self._held += count
 
     def _copies(self, columns: ItemColumns) -> dict[str, Any]:
-        """Where they are kept."""
+        """Return where they are kept."""
         if self.device is None:
             return {name: np.array(array) for name, array in columns.items()}
         there = columns_on_device(columns, self.device)
@@ -133,11 +133,11 @@ class Queue(BoundedTable):
 
 
 class Replay(BoundedTable):
-    """At most `capacity` items in preallocated columns. An insert first makes room, then all its rows are stored.
+    """Replay table of at most `capacity` items in preallocated columns. An insert first makes room, then all its rows are stored.
 
-    Samplers at random draw with replacement; others, and all where `max_times_sampled` is set, give different items, and wait until as
-    many are held. New items have the priority of the column `priority` if there is one, else the largest so far (1 at first).
-    `max_lag` drops on arrival only, since replay exists to learn from what has become old; with `max_times_sampled` also later.
+    Random samplers draw with replacement; others, and all where `max_times_sampled` is set, give different items, and wait until as many
+    are held. New items have the priority of the column `priority` if there is one, else the largest so far (1 at first). `max_lag` drops on
+    arrival only, since replay exists to learn from old data; with `max_times_sampled` also later.
     """
 
     top: float
@@ -151,7 +151,7 @@ class Replay(BoundedTable):
         self._empty()
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
-        """See `Table`. Of an index that comes twice the last counts. Raises DataError for priorities out of range."""
+        """See `Table`. Of an index that occurs twice the last value counts. Raises DataError for priorities out of range."""
         if not len(self._book.priority):
             super().update_priorities(index, priority)
         self._require_open()
@@ -165,12 +165,12 @@ class Replay(BoundedTable):
 
     @property
     def mass(self) -> float:
-        """What the chances of its items add up to, on a scale that equal tables share."""
+        """Sum of the sampling weights of its items, on a scale that equal tables share."""
         return float(getattr(self._sampler, "mass", self._book.slots.size))
 
     def ahead(self, count: int, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the next `count` items in the sampler's order: what they are ordered by, least first; and their numbers in a column, by which
-        equal ones are, signed so that the least comes first. They remain."""
+        """Return the keys of the next `count` items in the sampler's order, least first, and their numbers in a column, which break ties,
+        signed so that the least comes first. The items remain."""
         assert isinstance(self._sampler, Ordered)
         slots = self._sampler.pick(count, None)
         return self._sampler.keys(slots), self._sampler.age * self._columns[column][slots]
@@ -238,13 +238,13 @@ class Replay(BoundedTable):
         return sample
 
     def _rows(self, slots: Indices) -> dict[str, Any]:
-        """Copies of what lies in these slots."""
+        """Return copies of what lies in these slots."""
         if self.device is None:
             return {name: array.take(slots, axis=0) for name, array in self._columns.items()}
         return rows_of(self._columns, slots)
 
     def _lend(self, slots: Indices) -> DeviceRowCache:
-        """The same, of a device, copied when they are wanted."""
+        """Return the same, of a device, copied when they are wanted."""
         lent = DeviceRowCache(self._columns, slots)
         self._lent = [each for each in self._lent if each() is not None]
         self._lent.append(weakref.ref(lent))
@@ -368,7 +368,12 @@ TABLES: Mapping[str, str] = {
 
 
 def build_table(spec: TableSpec, device: torch.device | None = None) -> Table:
-    """The table that `spec` asks for, whose columns lie on a device (None: in memory). Raises UnknownName, DataError or Deadlock."""
+    """Return the table of a spec. Raises UnknownName, DataError or Deadlock.
+
+    Args:
+        spec: Description of the table.
+        device: Where its columns are stored; None: in memory.
+    """
     table: Table = resolve_name("kind of table", spec.kind, TABLES)(spec)
     if device is not None:
         if not isinstance(table, Queue | Replay):

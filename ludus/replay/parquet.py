@@ -28,7 +28,7 @@ from ludus.replay.trajectories import OF_ROWS, Trajectories, select
 
 
 def space_to_json(space: Space[Any]) -> dict[str, Any]:
-    """What `space_from_json` makes an equal space of; bounds that are infinite are null, and those that are all one are one number.
+    """Return what `space_from_json` makes an equal space of; bounds that are infinite are null, and those that are all one are one number.
     Raises DataError for another kind of space."""
     if isinstance(space, Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
@@ -121,7 +121,7 @@ class Column:
         return pa.FixedSizeBinaryArray.from_buffers(pa.binary(self.bytes), len(plain), [None, pa.py_buffer(plain)])
 
     def to_numpy(self, values: Any, rows: int) -> Array:
-        """[rows, *shape]; writable."""
+        """Return [rows, *shape]; writable."""
         if not self.bytes:
             return np.zeros((rows, *self.shape), self.dtype)
         if len(values) != rows or values.null_count:
@@ -136,14 +136,14 @@ class Column:
 
 
 def columns_of(piece: Trajectories) -> dict[str, tuple[Array, bool]]:
-    """(array, whether it is of decisions) by name; those that are None are left out."""
+    """Return (array, whether it is of decisions) by name; those that are None are left out."""
     columns = {name: (getattr(piece, name), name in OF_ROWS) for name in (*OF_ROWS, *_SEGMENTS)}
     out = {name: pair for name, pair in columns.items() if pair[0] is not None}
     return out | {_EXTRA + name: (array, True) for name, array in piece.extras.items()}
 
 
 def trajectories_of(columns: dict[str, Array], start: NDArray[np.int64], policy: str) -> Trajectories:
-    """What `columns_of` took apart."""
+    """Return what `columns_of` took apart."""
     extras = {name.removeprefix(_EXTRA): array for name, array in columns.items() if name.startswith(_EXTRA)}
     fields: dict[str, Any] = {name: columns.get(name) for name in (*OF_ROWS, *_SEGMENTS)}
     return Trajectories(start=start, policy=policy, extras=extras, **fields)
@@ -158,8 +158,17 @@ _WHAT = "a trajectory file"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrajectoryOrigin:
-    """Where trajectories come from. env: id. players: of the game. seats: players whose decisions they are. observation, action: the
-    spaces of those. policies: whose. notes: what else is worth knowing; JSON."""
+    """Origin of recorded trajectories.
+
+    Attributes:
+        env: Id of the environment.
+        players: Number of players of the game.
+        seats: Players whose decisions are recorded.
+        observation: Space of their observations.
+        action: Space of their actions.
+        policies: Names of the policies.
+        notes: Further facts; JSON values.
+    """
 
     env: str
     players: int
@@ -172,22 +181,32 @@ class TrajectoryOrigin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """What a file holds. trajectories: one of each policy, in the order in which they first appear; segments in the file's order."""
+    """Contents of a trajectory file.
+
+    Attributes:
+        origin: Where the trajectories come from.
+        trajectories: One for each policy, in order of first appearance; segments in the file's order.
+    """
 
     origin: TrajectoryOrigin
     trajectories: tuple[Trajectories, ...]
 
 
 def check_pyarrow() -> None:
-    """Raises ConfigError, saying which extra brings it, if pyarrow cannot be imported."""
+    """Raise ConfigError, saying which extra brings it, if pyarrow cannot be imported."""
     require("pyarrow.parquet", _WHAT)
 
 
 class TrajectoryFile:
-    """A file that is written piece by piece; `with` it. It is written aside, and is there once the block ends without an error.
+    """File that is written piece by piece, as a context manager. It is written to a temporary path and is there once the block ends without
+    an error.
 
-    All pieces have the columns of the first, of the same dtypes and shapes; policies may differ. Raises ConfigError without pyarrow,
-    DataError for other columns or if there was no piece, OSError if the file cannot be written.
+    All pieces have the columns of the first, of the same dtypes and shapes; policies may differ.
+
+    Raises:
+        ConfigError: Without pyarrow.
+        DataError: For other columns, or if there was no piece.
+        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: Path, origin: TrajectoryOrigin) -> None:
@@ -271,8 +290,15 @@ class TrajectoryFile:
 
 
 def read_trajectories(path: Path) -> Recorded:
-    """What a `TrajectoryFile` wrote, all of it in memory. Raises DataError for a file that is missing, cut off, damaged or another
-    program's; ConfigError without pyarrow."""
+    """Return the contents of a file that `TrajectoryFile` wrote, in memory.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        DataError: For a file that is missing, truncated, damaged or another program's.
+        ConfigError: Without pyarrow.
+    """
     pa, parquet = require("pyarrow", _WHAT), require("pyarrow.parquet", _WHAT)
     try:
         with parquet.ParquetFile(str(path), page_checksum_verification=True) as file:
@@ -286,7 +312,7 @@ def read_trajectories(path: Path) -> Recorded:
 
 
 def _groups(start: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """(first, last) segments of groups with at most `most` rows, and at most as many segments."""
+    """Return (first, last) segments of groups with at most `most` rows, and at most as many segments."""
     first, segments, out = 0, len(start) - 1, []
     while first < segments:
         last = int(np.searchsorted(start, start[first] + most, side="right")) - 1
@@ -297,7 +323,7 @@ def _groups(start: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
 
 
 def _read(pa: Any, table: Any, layout: Mapping[str, Column]) -> tuple[dict[str, Array], Array, list[str]]:
-    """(columns, where segments start, the policy of each)."""
+    """Return (columns, where segments start, the policy of each)."""
     wanted = {name: column.type(pa) for name, column in layout.items() if column.bytes}
     types = {field.name: field.type for field in table.schema}
     if types != {**wanted, "length": pa.int64(), "policy": pa.string()}:

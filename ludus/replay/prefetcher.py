@@ -26,10 +26,13 @@ from ludus.replay.waiting import WaitCounts, WaitingTable
 
 
 class ToDevice:
-    """Moves the columns of samples to a device (but for `ON_HOST`), in one transfer; a `prepare` of a `Prefetcher`.
+    """Transfer of the columns of samples to a device (except `ON_HOST`), in one copy; a `prepare` of a `Prefetcher`.
 
-    To a card they go by pinned memory, in a stream of their own, so that copying and computing overlap; they are there when it returns,
-    for the stream that is current where it is called.
+    To a GPU they go through pinned memory, on a CUDA stream of their own, so that copying and computing overlap; they are ready when it
+    returns, for the stream that is current where it is called.
+
+    Args:
+        device: Of torch, such as "cuda:0".
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -54,7 +57,7 @@ class ToDevice:
 
 
 def detached_copy(sample: Sample) -> Sample:
-    """The same, copied by now where it is a table's on a device; a `prepare`, where a thread puts other rows into the table."""
+    """Return the sample, copied if it is a table's on a device; a `prepare` where a thread writes other rows into the table."""
     if isinstance(sample.columns, DeviceRowCache):
         sample.columns.settle()
     return sample
@@ -75,15 +78,17 @@ class DrawBatch(Protocol[Taken]):
 
 
 class Prefetcher(Generic[Request, Batch]):
-    """Batches for requests, in their order, `depth` of them ready before they are asked for.
+    """Batches for requests, in their order, `depth` of them ready before they are requested.
 
-    prepare: what becomes of a sample, such as `ludus.replay.prefetcher.ToDevice`. wake: wakes a `sample` that waits.
-    depth 0: no thread; everything is done when it is asked for.
+    The thread works in the order of its requests, so the batches do not depend on its speed. With depth d, what `run_between` does after a
+    batch counts from the d + 1st batch after it on (with 0, from the next one). What others do to the table meanwhile has no such order.
+    Samples that were not taken are discarded and counted; where items are used up, request only what will be used.
 
-    The thread does what it is told in the order in which it is told, so what comes does not depend on how fast it is. With depth d, what
-    `between` does after a batch counts from the d + 1st batch after it on (with 0, from the next one). What others do to the table
-    meanwhile has no such order. Requests are asked for by who takes batches, d ahead. What was sampled and not taken is thrown away, and
-    counted; ask only for what will be used where items are used up.
+    Args:
+        sample: Draws the items of a request; None ends the batches.
+        prepare: Turns a sample into a batch, such as `ToDevice`.
+        depth: Batches ahead; 0: no thread, and everything is done on request.
+        wake: Wakes a `sample` that waits.
     """
 
     def __init__(
@@ -103,21 +108,25 @@ class Prefetcher(Generic[Request, Batch]):
         self._line: _Line[Request, Batch] | None = None
 
     def batches(self, requests: Iterable[Request]) -> Generator[Batch, None, None]:
-        """One batch for each request, until `sample` has no more. Raises what `sample`, `prepare` and `between` raise, where the batch
-        would have come; DataError after `close`, and for a second loop within one. Leaving the loop early is fine."""
+        """Yield one batch for each request, until `sample` has no more. Leaving the loop early is fine.
+
+        Raises:
+            DataError: After `close`, and for a second loop within one.
+            Exception: Whatever `sample`, `prepare` and `run_between` raise, where the batch would have come.
+        """
         return self._ahead(requests) if self._depth else self._now(requests)
 
     def run_between(self, call: Callable[[], object]) -> None:
-        """Have something done after what was asked for so far, and before what will be: priority updates, say. Outside of a loop, and with
-        depth 0, at once."""
+        """Run a call after everything requested so far and before everything that will be: priority updates, say. Outside of a loop, and
+        with depth 0, it runs immediately."""
         if self._line is None:
             call()
         else:
             self._line.add(call)
 
     def statistics(self) -> Mapping[str, Any]:
-        """batches taken, discarded; and as in `WaitCounts`: batch_waits, batch_wait_seconds, batch_wait_longest of the learner for
-        batches, and room_… of the thread for the learner."""
+        """Return counts: batches taken, discarded; and as in `WaitCounts`: batch_waits, batch_wait_seconds, batch_wait_longest of the
+        learner for batches, and room_… of the thread for the learner."""
         counts: dict[str, Any] = dict(self._counts)
         for side, waits in self._waits.items():
             counts[f"{side}_waits"] = waits.calls
@@ -126,7 +135,7 @@ class Prefetcher(Generic[Request, Batch]):
         return counts
 
     def close(self) -> None:
-        """End the batches: who waits for one wakes with DataError. Closing twice is harmless."""
+        """End the batches: a caller that waits for one gets DataError. Closing twice is harmless."""
         self._closed = True
         line = self._line
         if line is not None:
@@ -212,7 +221,7 @@ class _Line(Generic[Request, Batch]):
             self._changed.notify_all()
 
     def take(self) -> tuple[Batch] | None:
-        """The next batch; None if there is no more."""
+        """Return the next batch; None if there is no more."""
         begun = time.monotonic()
         with self._changed:
             blocked = not self._ready
@@ -263,7 +272,7 @@ class _Line(Generic[Request, Batch]):
                     self._changed.notify_all()
 
     def _next(self) -> _Ask[Request] | Callable[[], object] | None:
-        """What is to be done next; None: nothing more."""
+        """Return what is to be done next; None: nothing more."""
         begun = time.monotonic()
         with self._changed:
             blocked = not self._work
@@ -285,12 +294,18 @@ class _Line(Generic[Request, Batch]):
 
 
 def identity(sample: Sample) -> Sample:
-    """A `prepare` that does nothing."""
+    """Return the sample unchanged; a `prepare`."""
     return sample
 
 
 def prefetch(table: WaitingTable, prepare: Callable[[Sample], Batch], *, depth: int = 2) -> Prefetcher[int, Batch]:
-    """Batches from a table, which waits until its limiter allows them: requests are counts of items."""
+    """Return a prefetcher of a table, which waits until the table's limiter allows a sample.
+
+    Args:
+        table: Sampled from; requests are counts of items.
+        prepare: As of `Prefetcher`.
+        depth: Batches ahead.
+    """
 
     def sample(count: int, unwanted: threading.Event) -> Sample:
         return table.sample(count, unless=unwanted)[0]

@@ -35,25 +35,39 @@ PROCESSING: Mapping[str, str] = {
 
 
 class Processing(Config):
-    """Base: fields are options. adds: whether it answers rows beside the given ones. whole_episodes: whether it makes sense of whole
-    episodes only, not of fragments of them."""
+    """Base of processings: derive a class whose fields are its options.
+
+    Attributes:
+        adds: Whether it returns further rows.
+        whole_episodes: Whether it needs whole episodes, and not fragments of them.
+    """
 
     adds: ClassVar[bool] = False
     whole_episodes: ClassVar[bool] = False
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError if it cannot process what the players `seats` do in this environment."""
+        """Raise ScenarioError if it cannot process the decisions of the players `seats` in this environment."""
 
     @abstractmethod
     def process(self, rows: Trajectories, *, env: EnvSpec, rng: np.random.Generator) -> Processed:
-        """rows: at least one segment, in arrays that are read-only; with what earlier ones of the list have changed and added
-        (`Trajectories.added`). rng: of this request and shard alone."""
+        """Return what changes in some trajectories.
+
+        Args:
+            rows: At least one segment, in read-only arrays, with what earlier processings of the list changed and added
+                (`Trajectories.added`).
+            env: The environment.
+            rng: Random stream of this request and shard only.
+        """
         raise NotImplementedError(f"{type(self).__name__} must say what it does, in a method `process`.")
 
 
 def parse_processing(value: Any) -> tuple[Processing, ...]:
-    """By name or `module:Class`, as mappings with `kind` and options, or objects; one, or a list. Raises ConfigError for what is none,
-    UnknownName for an unknown name."""
+    """Return processings from a value: a name or `module:Class`, a mapping with `kind` and options, an object, or a list of these.
+
+    Raises:
+        ConfigError: For a value that is none.
+        UnknownName: For an unknown name.
+    """
     parts = []
     for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
         part = build_part("processing", item, PROCESSING)
@@ -72,8 +86,17 @@ def processed(
     env: EnvSpec,
     stream: Callable[[int], np.random.Generator],
 ) -> Trajectories:
-    """The rows after all of `chain`, each of which draws from `stream` (of its place in the chain). What they answer is checked: rewards,
-    extras and rows beside the given ones may change, nothing else. Raises ScenarioError for anything else."""
+    """Return the rows after all of `chain`. Rewards, extras and further rows may change, nothing else.
+
+    Args:
+        rows: Trajectories of one request and shard.
+        chain: Processings, in order.
+        env: The environment.
+        stream: Gives the random stream of each place in the chain.
+
+    Raises:
+        ScenarioError: For a result that does not fit.
+    """
     if any(each.adds for each in chain):
         rows = replace(rows, added=np.zeros(rows.num_segments, np.bool_))
     for place, each in enumerate(chain):
@@ -117,7 +140,7 @@ def _read_only(rows: Trajectories) -> Trajectories:
 
 
 def why_not(each: ProcessesTrajectories, rows: Trajectories, answer: Any) -> str:
-    """What keeps an answer from being used, as the end of a sentence; "" if nothing does."""
+    """Return why a result cannot be used, as the end of a sentence; "" if it can."""
     if not isinstance(answer, Processed):
         return f"{short_repr(answer)}, a {type(answer).__name__}; expected a ludus.replay.processing.Processed"
     columns = {**answer.extras} if answer.reward is None else {"reward": answer.reward, **answer.extras}
@@ -182,7 +205,7 @@ def _why_not_column(expected: Any, array: Any, length: int) -> str:
 
 
 class RewardScale(Processing):
-    """Rewards times a factor, as learners see them; payoffs stay as they are."""
+    """Rewards times a factor, for the learner; payoffs stay as they are."""
 
     factor: float = Field(gt=0, allow_inf_nan=False)
 
@@ -192,7 +215,7 @@ class RewardScale(Processing):
 
 
 class RewardClip(Processing):
-    """Rewards between two numbers, as DQN's on Atari (Mnih et al. 2015); payoffs stay as they are."""
+    """Rewards clipped to an interval, as DQN's on Atari (Mnih et al. 2015); payoffs stay as they are."""
 
     low: float = -1.0
     high: float = 1.0
@@ -213,13 +236,18 @@ class RewardClip(Processing):
 
 
 class HER(Processing):
-    """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495): each decision is learned from again as if what came of a
+    """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495): each decision is also learned from as if the outcome of a
     later one of its episode had been the goal.
 
-    goal, achieved: [first, last + 1] of the entries of an observation that hold the goal, and what is achieved. copies: relabelled rows
-    for each decision. strategy: the later decision is any of the episode, or its last. A goal is reached within `tolerance` of each entry
-    of what is achieved, which pays `rewards`: not reached, and reached. reward: instead, `module:function`, which is given (achieved,
-    goal) float32[n, g] and answers float[n]. ends: whether an episode ends where its goal is reached; another end of it stays one.
+    Attributes:
+        goal: [first, last + 1] of the entries of an observation that hold the goal.
+        achieved: [first, last + 1] of the entries that hold what is achieved.
+        copies: Relabelled rows for each decision.
+        strategy: The later decision is any of the episode ("future"), or its last ("final").
+        tolerance: A goal is reached within this distance of each entry.
+        rewards: Reward where the goal is not reached, and where it is.
+        reward: Instead, `module:function` of (achieved, goal) float32[n, g] that returns float[n].
+        ends: Whether an episode ends where its goal is reached; another end of it stays one.
     """
 
     adds: ClassVar[bool] = True
@@ -246,7 +274,7 @@ class HER(Processing):
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError where observations are no vectors that are long enough."""
+        """Raise ScenarioError where observations are not vectors that are long enough."""
         last = max(self.goal[1], self.achieved[1])
         for agent in (agent for seat in seats for agent in env.agents_of(seat)):
             shape = tuple(agent.observation.shape or ())
@@ -308,7 +336,7 @@ class HER(Processing):
         reward: Array,
         over: NDArray[np.bool_],
     ) -> Trajectories:
-        """Each row as a segment of its own, with another goal."""
+        """Return each row as a segment of its own, with another goal."""
         ends = row == rows.start[segment + 1] - 1
 
         def behind(column: Array | None, bootstrap: Array | None) -> Array | None:
@@ -349,7 +377,7 @@ class HER(Processing):
 
 
 def following(rows: Trajectories) -> Array:
-    """What each row was followed by, [N, …]: the next row's observation, or the segment's bootstrap observation."""
+    """Return the next observation of each row, [N, …]: the next row's, or the segment's bootstrap observation."""
     after = np.empty_like(rows.observation)
     after[:-1] = rows.observation[1:]
     after[rows.start[1:] - 1] = rows.bootstrap_observation

@@ -103,15 +103,15 @@ class RateLimiter:
         return self.difference(fill) - count >= self.min_diff
 
     def room(self, fill: TableFill) -> float:
-        """The most items that may be inserted now; infinite where nothing holds inserts back."""
+        """Return the most items that may be inserted now; infinite where nothing holds inserts back."""
         if self.max_diff == _INFINITY:
             return _INFINITY
         owed = math.floor((Fraction(self.max_diff) - self.difference(fill)) / self.ratio)
         return max(0, self.min_size - fill.size, owed)
 
     def owed(self, batch: int, fill: TableFill) -> int:
-        """The most batches of `batch` > 0 items that may be sampled now, one after the other. Raises DataError without a `min_diff`, where
-        there is no end to them."""
+        """Return the most batches of `batch` > 0 items that may be sampled now, one after the other. Raises DataError without a `min_diff`,
+        where there is no end to them."""
         if self.min_diff == -_INFINITY:
             raise DataError("the limiter has no min_diff, so that any number of batches may be sampled; give one.")
         if fill.size < self.min_size:
@@ -119,11 +119,11 @@ class RateLimiter:
         return max(0, math.floor((self.difference(fill) - Fraction(self.min_diff)) / batch))
 
     def first_sample(self, batch: int) -> int:
-        """How many items must be inserted before the first batch of `batch` may be sampled."""
+        """Return how many items must be inserted before the first batch of `batch` may be sampled."""
         return max(self.min_size, math.ceil((Fraction(self.min_diff) + batch) / self.ratio))
 
     def never_inserts(self, count: int, fill: TableFill) -> bool:
-        """Whether an insert of `count` can never be allowed, whatever the samplers do from now on."""
+        """Return whether an insert of `count` can never be allowed, whatever the samplers do from now on."""
         if self.max_diff == _INFINITY:
             return False
         step = self.ratio * count
@@ -131,14 +131,14 @@ class RateLimiter:
         return fill.size + count > self.min_size and all(low + step > self.max_diff for low in lowered)
 
     def never_samples(self, count: int, fill: TableFill) -> bool:
-        """Whether a sample of `count` can never be allowed, whatever is inserted from now on."""
+        """Return whether a sample of `count` can never be allowed, whatever is inserted from now on."""
         if self.min_diff == -_INFINITY:
             return False
         filled = self.difference(fill) + self.ratio * max(0, self.min_size - fill.size)
         return all(high - count < self.min_diff for high in (filled, self.max_diff))
 
     def describe(self, fill: TableFill) -> str:
-        """The state of the limiter in words, for messages about a wait that was too long."""
+        """Return the state of the limiter in words, for messages about a wait that was too long."""
         return (
             f"it holds {fill.size} items (min_size {self.min_size}) and samples_per_insert × inserted − sampled is "
             f"{float(self.difference(fill)):g} (min_diff {self.min_diff:g}, max_diff {self.max_diff:g})"
@@ -188,7 +188,7 @@ def _needs(limiter: RateLimiter, needed: int) -> str:
 def _check_leaving(
     limiter: RateLimiter, *, capacity: int, insert: int, batch: int, times: int, needed: int
 ) -> tuple[float, bool]:
-    """Where items leave after `times` samples and inserts are held back: (the value to which D may fall, whether that is exact).
+    """Return where items leave after `times` samples and inserts are held back: (the value to which D may fall, whether that is exact).
 
     If r = times and max_diff ≤ capacity, no item leaves early: D is the samples that the held ones have left, so size ≥ D / times, and
     a sample waits for D ≥ times · (needed − 1) + 1 at most. Else D says nothing about the size, and only single inserts, which may

@@ -257,7 +257,7 @@ class SelectorChoice:
 
     @staticmethod
     def of(spec: TableSpec) -> SelectorChoice:
-        """What a spec says, or else its kind. Raises DataError where that does not go together, UnknownName for an unknown kind."""
+        """Return what a spec says, or else its kind. Raises DataError where that does not go together, UnknownName for an unknown kind."""
         preset = PRESETS.get(spec.kind, PRESETS["ring"])
         choice = SelectorChoice(
             spec.sampler or preset.sampler,
@@ -293,7 +293,7 @@ class SelectorChoice:
         return any(kind.by == "priority" for kind in kinds)
 
     def check_update(self, table: str, index: Any, priority: Any) -> tuple[Indices, NDArray[np.float64]]:
-        """(index, priority) of `Table.update_priorities`, as arrays. Raises DataError for what is out of range."""
+        """Return (index, priority) of `Table.update_priorities`, as arrays. Raises DataError for what is out of range."""
         names, priority = np.asarray(index), np.asarray(priority, np.float64)
         if names.ndim != 1 or names.shape != priority.shape or names.dtype.kind != "i":
             raise DataError(

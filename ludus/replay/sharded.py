@@ -38,7 +38,7 @@ def capacities(capacity: int, shards: int) -> Counts:
 
 
 def pieces(count: int, *, room: Counts, inserted: Counts, capacity: Counts) -> Counts:
-    """How many rows of an insert go to each shard; as few as can be. inserted: items that each has received so far.
+    """Return how many rows of an insert go to each shard; as few as can be. inserted: items that each has received so far.
 
     - Where a shard has room for all, the one with the most room gets them; of equal ones the one that received least, then the first.
     - Where all shards together have, those with the most room are filled.
@@ -235,8 +235,16 @@ class TableShard:
 
 
 def spawn_shards(runtime: Runtime, number: int, *, resources: Mapping[str, float] | None = None) -> list[Peer]:
-    """So many shards for an `EpisodeServer`, each with these resources, which live as long as the runtime. Waits until they are there, and
-    raises as `Runtime.get` does."""
+    """Return shards for an `EpisodeServer`, which live as long as the runtime. Waits until they exist.
+
+    Args:
+        runtime: Where they live.
+        number: Of shards.
+        resources: Of each, as `Runtime.spawn` takes them.
+
+    Raises:
+        LudusError: As `Runtime.get` does.
+    """
     parts = [runtime.spawn(TableShard, k, resources=resources, name=f"table shard {k}") for k in range(number)]
     for part in parts:
         runtime.get(runtime.call(part, "ready"))
@@ -276,7 +284,7 @@ class ShardClient:
         return len(self._peers)
 
     def require_alive(self) -> None:
-        """Raises PartDied if they are not."""
+        """Raise PartDied if they are not."""
         if self._dead:
             raise PartDied(self._dead)
 
@@ -327,7 +335,7 @@ class ShardClient:
         return self.ask(method, [(shard, *args) for shard in range(len(self))])
 
     def ping(self) -> None:
-        """Raises PartDied if one is dead."""
+        """Raise PartDied if one is dead."""
         self.ask_all("ready")
 
     def forget(self) -> None:
@@ -378,7 +386,12 @@ _CHANGES = ("announce", "commit", "draw", "insert_remote", "reset")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoteItemColumns:
-    """Items that lie elsewhere. ref: a reference to `rows` rows of columns, which shards fetch themselves."""
+    """Items that are stored elsewhere.
+
+    Attributes:
+        ref: Reference to columns, which shards fetch themselves.
+        rows: Number of rows.
+    """
 
     ref: Ref
     rows: int
@@ -458,7 +471,7 @@ class ShardedTable(BoundedTable):
         return {**super().statistics(), "shards": self._shards.sizes.tolist()}
 
     def check_alive(self) -> None:
-        """Raises PartDied if a shard is dead: nobody would learn of it who only waits for room."""
+        """Raise PartDied if a shard is dead: nobody would learn of it who only waits for room."""
         self._require_open()
         self._shards.ping()
 
@@ -526,7 +539,7 @@ class ShardedTable(BoundedTable):
     # ------------------------------------------------------------------ helpers
 
     def _refuse(self, kind: Any, shards: int) -> None:
-        """Raises DataError for what would not be the same over several shards."""
+        """Raise DataError for what would not be the same over several shards."""
         name, choice = self.spec.name, self._choice
         why = ""
         if kind not in (Queue, Replay):
@@ -545,7 +558,7 @@ class ShardedTable(BoundedTable):
             )
 
     def _blocks(self, count: int, rng: np.random.Generator | None) -> list[tuple[int, InsertPart]]:
-        """Which rows of an insert go to which shard."""
+        """Return which rows of an insert go to which shard."""
         room = self._capacity - self._shards.sizes
         if self._chance and rng is None and count > room.sum():
             raise DataError(
@@ -586,7 +599,7 @@ class ShardedTable(BoundedTable):
         return self._shards.mass if self._sampler is Prioritised else self._shards.sizes.astype(np.float64)
 
     def _first(self, count: int) -> NDArray[np.int64]:
-        """The shards of the first `count` items of all, in their order."""
+        """Return the shards of the first `count` items of all, in their order."""
         held = np.flatnonzero(self._shards.sizes)
         heads = self._shards.ask("ahead", [(int(j), count) for j in held])
         shard = np.repeat(held, [len(key) for key, _ in heads])
@@ -596,7 +609,8 @@ class ShardedTable(BoundedTable):
     def _gather(
         self, owner: NDArray[np.int64], rng: np.random.Generator, *, everything: bool = False
     ) -> tuple[Sample, NDArray[np.int64]]:
-        """A batch whose row i comes from shard owner[i], those of one shard in the order in which it gives them; and the items' numbers."""
+        """Return a batch whose row i comes from shard owner[i], those of one shard in the order in which it gives them; and the items'
+        numbers."""
         places = {int(j): np.flatnonzero(owner == j) for j in np.unique(owner)}
         calls = [(j, 0 if everything else len(rows), _seed(rng)) for j, rows in places.items()]
         columns: dict[str, Array] = {}

@@ -127,7 +127,7 @@ def set_keys(
 def pop_first(
     tree: NDArray[np.int64], count: int, key: NDArray[np.float64], tie: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The first `count` slots by (key, tie), in order: int64[count]. They are left out of the tree."""
+    """Return the first `count` slots by (key, tie), in order: int64[count]. They are left out of the tree."""
     leaves = len(tree) // 2
     out = np.empty(count, np.int64)
     for k in range(count):
@@ -175,7 +175,7 @@ class RingSlots:
         return slots
 
     def held(self, slots: Indices) -> NDArray[np.bool_]:
-        """Which of the slots hold an item."""
+        """Return which of the slots hold an item."""
         return slots < self.size  # they are filled in order, once
 
     def names(self, slots: Indices) -> Indices:
@@ -199,7 +199,7 @@ class RingSlots:
         return {"numbers": np.arange(self._newest - self.size, self._newest)}
 
     def load_state_dict(self, state: dict[str, Array], size: int) -> None:
-        """Raises DataError, and changes nothing, unless the state is one of `size` items in a row."""
+        """Raise DataError, and changes nothing, unless the state is one of `size` items in a row."""
         numbers = state["numbers"]
         if len(numbers) != size or size > self.capacity or (np.diff(numbers) != 1).any():
             raise DataError(f"the state's numbers do not name {size} items in a row, of at most {self.capacity}.")
@@ -239,7 +239,7 @@ class SlotPool:
         return self._order[positions]
 
     def held(self, slots: Indices) -> NDArray[np.bool_]:
-        """Which of the slots hold an item."""
+        """Return which of the slots hold an item."""
         return self._place[slots] < self.size
 
     def names(self, slots: Indices) -> Indices:
@@ -263,7 +263,7 @@ class SlotPool:
         return {"order": self._order.copy(), "number": self._number.copy(), "name": self._name.copy()}
 
     def load_state_dict(self, state: dict[str, Array], size: int) -> None:
-        """Raises DataError, and changes nothing, unless the state is one of a table of this capacity."""
+        """Raise DataError, and changes nothing, unless the state is one of a table of this capacity."""
         slots, order = np.arange(self.capacity), np.asarray(state["order"])
         fit = all(np.shape(state[name]) == (self.capacity,) for name in ("order", "number", "name"))
         if (

@@ -37,12 +37,12 @@ Columns: TypeAlias = Mapping[str, Any]
 
 
 def schema_of(columns: ItemColumns) -> Schema:
-    """The names, dtypes and item shapes of columns."""
+    """Return the names, dtypes and item shapes of columns."""
     return {name: (array.dtype, array.shape[1:]) for name, array in columns.items()}
 
 
 def num_rows(columns: ItemColumns) -> int:
-    """Rows of well-formed columns. Raises DataError if there are none, or lengths differ, or one is not a plain array."""
+    """Return rows of well-formed columns. Raises DataError if there are none, or lengths differ, or one is not a plain array."""
     if not columns:
         raise DataError("the items have no columns; give at least one array with one row per item.")
     rows: dict[str, int] = {}
@@ -61,7 +61,7 @@ def num_rows(columns: ItemColumns) -> int:
 
 
 def check_schema(columns: ItemColumns, schema: Schema) -> None:
-    """Raises DataError if names, dtypes or item shapes differ from `schema`."""
+    """Raise DataError if names, dtypes or item shapes differ from `schema`."""
     if columns.keys() != schema.keys():
         missing, extra = sorted(schema.keys() - columns.keys()), sorted(columns.keys() - schema.keys())
         raise DataError(f"the items' columns differ from the table's: missing {missing}, not expected {extra}.")
@@ -74,7 +74,7 @@ def check_schema(columns: ItemColumns, schema: Schema) -> None:
 
 
 def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> dict[str, Any]:
-    """The given rows of every column (views for a slice, copies otherwise)."""
+    """Return the given rows of every column (views for a slice, copies otherwise)."""
     there: torch.Tensor | None = None  # the rows, on a device
     out: dict[str, Any] = {}
     for name, column in columns.items():
@@ -119,7 +119,7 @@ class DeviceRowCache(Mapping[str, Any]):
         return len(self._names)
 
     def settle(self) -> None:
-        """Copies them, if they are not yet."""
+        """Copy them, if they are not yet."""
         with self._lock:
             if self.there is not None and not self._own.keys() >= self.there.columns.keys():
                 self._own |= self.there.gathered()
@@ -127,7 +127,7 @@ class DeviceRowCache(Mapping[str, Any]):
 
 
 def resident(columns: Columns, device: torch.device, *, but: Collection[str]) -> Mapping[str, torch.Tensor] | LazyRows:
-    """Columns of a batch on a device, but for these; not gathered yet, if they lie there."""
+    """Return columns of a batch on a device, but for these; not gathered yet, if they lie there."""
     wanted = [name for name in columns if name not in but]
     if (
         isinstance(columns, DeviceRowCache)
@@ -139,7 +139,7 @@ def resident(columns: Columns, device: torch.device, *, but: Collection[str]) ->
 
 
 def concatenate(parts: Sequence[Columns]) -> dict[str, Any]:
-    """Columns of several parts under each other, in order; one part is handed on without a copy."""
+    """Return columns of several parts under each other, in order; one part is handed on without a copy."""
     if len(parts) == 1:
         return dict(parts[0])
     return {name: _joined([part[name] for part in parts]) for name in parts[0]}
@@ -154,7 +154,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def columns_on_device(columns: ItemColumns, device: torch.device) -> dict[str, Any]:
-    """Copies of columns on a device, which take one transfer; but for those of `ON_HOST`, which are as they were."""
+    """Return copies of columns on a device, which take one transfer; but for those of `ON_HOST`, which are as they were."""
     there = columns_to_device({name: array for name, array in columns.items() if name not in ON_HOST}, device)
     return {name: there.get(name, array) for name, array in columns.items()}
 
@@ -167,7 +167,7 @@ def empty_on_device(shape: tuple[int, ...], dtype: np.dtype[np.generic], device:
 
 
 def to_host_columns(columns: Columns) -> dict[str, Array]:
-    """Columns in memory, wherever they were."""
+    """Return columns in memory, wherever they were."""
     return {name: c if isinstance(c, np.ndarray) else to_numpy(c) for name, c in columns.items()}
 
 
@@ -259,7 +259,7 @@ class BoundedTable(ABC):
 
     @abstractmethod
     def _contents(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """(book-keeping, columns) of the items held, copied, in insertion order; only called where there is a schema."""
+        """Return (book-keeping, columns) of the items held, copied, in insertion order; only called where there is a schema."""
 
     @abstractmethod
     def _restore(self, book: Mapping[str, Any], columns: ItemColumns, count: int) -> None:
@@ -309,7 +309,7 @@ class BoundedTable(ABC):
         return sample
 
     def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
-        """Raises DataError: this kind of table does not look at priorities, and saying nothing would hide the mistake."""
+        """Raise DataError: this kind of table does not look at priorities, and saying nothing would hide the mistake."""
         self._require_open()
         raise DataError(
             f"table {self.spec.name!r} is a {self.spec.kind}, which has no priorities; use a kind, sampler or remover that goes by them."
@@ -339,7 +339,7 @@ class BoundedTable(ABC):
         return {"counts": asdict(self._counts), "newest": self._newest, "contents": contents}
 
     def load_state_dict(self, state: State) -> None:
-        """Raises DataError, and changes nothing, if the contents do not fit into this table."""
+        """Raise DataError, and changes nothing, if the contents do not fit into this table."""
         self._require_open()
         contents = state["contents"]
         rows = 0 if contents is None else num_rows(contents["columns"])
@@ -364,8 +364,8 @@ class BoundedTable(ABC):
         self._forget()
 
     def room(self) -> float:
-        """The most items that may be inserted at once now: as many as the limiter lets in, and of a table where old items make room for new
-        ones, as it holds."""
+        """Return the most items that may be inserted at once now: as many as the limiter lets in, and of a table where old items make room
+        for new ones, as it holds."""
         self._require_open()
         return min(self.limiter.room(self._fill()), self.rules.most)
 
@@ -395,7 +395,7 @@ class BoundedTable(ABC):
         return self._newest - self.spec.max_lag
 
     def _fresh(self, items: ItemColumns) -> NDArray[np.bool_] | None:
-        """Which rows are not too old; None: all."""
+        """Return which rows are not too old; None: all."""
         if self.spec.max_lag is None:
             return None
         if "version_lo" not in items or items["version_lo"].ndim != 1:
@@ -441,7 +441,7 @@ class QueueRules:
     most = math.inf  # more than it holds is refused: nothing makes room between pieces
 
     def __init__(self, spec: TableSpec) -> None:
-        """Raises DataError or Deadlock for what a queue cannot do."""
+        """Raise DataError or Deadlock for what a queue cannot do."""
         options = spec.sampler, spec.remover, spec.max_times_sampled
         if any(option not in (None, own) for option, own in zip(options, ("fifo", "fifo", 1), strict=True)):
             raise DataError(
@@ -490,7 +490,7 @@ class ReplayRules:
     """The limiter's; and a batch of different items waits until there are as many. choice: who samples and who makes room."""
 
     def __init__(self, spec: TableSpec) -> None:
-        """Raises DataError, UnknownName or Deadlock for what does not go together."""
+        """Raise DataError, UnknownName or Deadlock for what does not go together."""
         self.choice = SelectorChoice.of(spec)
         self.limiter, self.most = RateLimiter.of(spec.limiter), float(spec.capacity)
         self.different = bool(self.choice.times) or not resolve_name("sampler", self.choice.sampler, SELECTORS).repeats

@@ -97,14 +97,14 @@ OF_ROWS = ("observation", "action", "logp", "reward", "mask", "t", "state", "dt"
 
 
 def rows_of(start: NDArray[np.int64], segments: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n]: the rows of some segments int64[k], one segment after the other."""
+    """Return int64[n]: the rows of some segments int64[k], one segment after the other."""
     length = np.diff(start)[segments]
     before = np.cumsum(length) - length
     return np.repeat(start[segments] - before, length) + np.arange(int(length.sum()))
 
 
 def select(trajectories: Trajectories, segments: NDArray[np.int64], *, policy: str | None = None) -> Trajectories:
-    """Copies of some segments int64[k], in their order. policy: whose they are (None: as before)."""
+    """Return copies of some segments int64[k], in their order. policy: whose they are (None: as before)."""
     rows = rows_of(trajectories.start, segments)
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
@@ -160,7 +160,7 @@ class Joint:
 
 
 def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
-    """The joint view of `player`'s team, ordered by (episode, t).
+    """Return the joint view of `player`'s team, ordered by (episode, t).
 
     Raises DataError if an agent has two segments in one episode (concatenated fragments), or the player has none at all.
     """
@@ -220,7 +220,7 @@ def joint(trajectories: Trajectories, spec: EnvSpec, *, player: int) -> Joint:
 def _steps(
     trajectories: Trajectories, segments: NDArray[np.int64], place: NDArray[np.int64], agents: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """(episode int64[T], t int32[T], row int64[T, n]) of the timesteps at which an agent decided; place: each segment's agent."""
+    """Return (episode int64[T], t int32[T], row int64[T, n]) of the timesteps at which an agent decided; place: each segment's agent."""
     lengths = np.diff(trajectories.start)[segments]
     rows = np.repeat(trajectories.start[segments], lengths) + _within(lengths)
     keys = np.stack([np.repeat(trajectories.episode[segments], lengths), trajectories.t[rows].astype(np.int64)])
@@ -237,7 +237,7 @@ def _left_with(
     pieces: int,
     when: NDArray[np.int64] | None,
 ) -> Array | None:
-    """[B, *state] the state that comes after each piece: see `Joint`."""
+    """Return [B, *state] the state that comes after each piece: see `Joint`."""
     if trajectories.bootstrap_state is None:
         return None
     tail, until = trajectories.tail[segments], trajectories.t[trajectories.start[segments + 1] - 1].astype(np.int64)

@@ -90,7 +90,7 @@ class WaitingTable:
             return sample
 
     def room(self) -> float:
-        """The most items that may be inserted now, as far as the table can tell."""
+        """Return the most items that may be inserted now, as far as the table can tell."""
         with self._changed:
             return self._table.room() if isinstance(self._table, BoundedTable) else float("inf")
 
@@ -110,7 +110,8 @@ class WaitingTable:
             return len(self._table)
 
     def statistics(self) -> Mapping[str, Any]:
-        """The table's, and for `insert` and `sample` those of `WaitCounts`: insert_waits, insert_wait_seconds, insert_wait_longest, …"""
+        """Return the table's, and for `insert` and `sample` those of `WaitCounts`: insert_waits, insert_wait_seconds, insert_wait_longest,
+        …"""
         with self._changed:
             counts = dict(self._table.statistics())
             for side, waits in self._waits.items():
@@ -120,7 +121,7 @@ class WaitingTable:
             return counts
 
     def state_dict(self) -> State:
-        """The table and the random stream; waits are clock readings and start anew."""
+        """Return the table and the random stream; waits are clock readings and start anew."""
         with self._changed:
             return {"table": self._table.state_dict(), "rng": self._rng.bit_generator.state}
 

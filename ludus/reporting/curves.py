@@ -32,8 +32,8 @@ def learner_name(population: int, policy: str, generation: int) -> str:
 
 
 def newest(curve: Curve) -> dict[str, float]:
-    """What a training came to last: the return over the newest episodes, its spread, their length and statistics, the learner's metrics of
-    the newest point that has them, environment steps per second. What is not known is left out."""
+    """Return what a training came to last: the return over the newest episodes, its spread, their length and statistics, the learner's
+    metrics of the newest point that has them, environment steps per second. What is not known is left out."""
     recent = last(curve, episodes=_EPISODES)
     values = {
         "return": recent["mean"][0],
@@ -51,7 +51,7 @@ def newest(curve: Curve) -> dict[str, float]:
 
 
 def is_shown_metric(metric: str) -> bool:
-    """Whether a learner's metric is among those that say how it learns; settings and sizes are not."""
+    """Return whether a learner's metric is among those that say how it learns; settings and sizes are not."""
     return metric.endswith(("loss", "entropy", "explained_variance")) or metric in (
         "kl",
         "epsilon",
@@ -78,8 +78,8 @@ def format_newest(numbers: dict[str, float]) -> list[str]:
 
 
 def picture(curve: Curve, *, width: int, height: int) -> list[str]:
-    """The mean return over decisions as lines of Braille letters, `width` wide with the numbers at its left; nothing where there are not
-    two episodes' worth to draw."""
+    """Return the mean return over decisions as lines of Braille letters, `width` wide with the numbers at its left; nothing where there are
+    not two episodes' worth to draw."""
     known = curve["n"] > 0
     decisions, n, mean = curve["decisions"][known], curve["n"][known], curve["mean"][known]
     if len(mean) < 2:

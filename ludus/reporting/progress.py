@@ -268,7 +268,7 @@ class RichProgress(NullObserver):
                 os.write(2, f"\n{text}\n".encode())
 
     def close(self) -> None:
-        """Stops drawing and gives the terminal back; also after an error, when no `run_finished` came."""
+        """Stop drawing and give the terminal back; also after an error, when no `run_finished` came."""
         if self._live is not None:
             with suppress(OSError):
                 self._live.stop()
@@ -384,8 +384,8 @@ def progress_for(stream: TextIO | None = None) -> PlainProgress | RichProgress:
 
 
 def describe(record: GenerationRecord, rates: Rates, trained: Mapping[int, float]) -> str:
-    """A generation as one plain line. trained: the returns of learners in their last rollouts, by population, which are told where their
-    policies have not been evaluated."""
+    """Return a generation as one plain line. trained: the returns of learners in their last rollouts, by population, which are told where
+    their policies have not been evaluated."""
     parts = [f"generation {record.number}"]
     if record.nash_conv is not None:
         parts.append(f"NashConv {number(record.nash_conv)}{'' if record.exact else ' (at least)'}")
@@ -404,7 +404,7 @@ def describe(record: GenerationRecord, rates: Rates, trained: Mapping[int, float
 
 
 def _done(fraction: float | None, curve: Curve | None) -> str:
-    """The share of a task that is done, with the time left at its newest pace: the first iteration may have compiled kernels."""
+    """Return the share of a task that is done, with the time left at its newest pace: the first iteration may have compiled kernels."""
     if fraction is None:
         return ""
     left = 0.0
@@ -414,7 +414,7 @@ def _done(fraction: float | None, curve: Curve | None) -> str:
 
 
 def _filled(parts: Sequence[str], width: int) -> list[str]:
-    """Lines of whole parts."""
+    """Return lines of whole parts."""
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 2 + len(part) <= width:
@@ -425,7 +425,7 @@ def _filled(parts: Sequence[str], width: int) -> list[str]:
 
 
 def format_progress(curve: Curve) -> str:
-    """What a training came to so far."""
+    """Return what a training came to so far."""
     return "  ".join([f"{compact(curve['decisions'][-1])} decisions", *format_newest(newest(curve))])
 
 

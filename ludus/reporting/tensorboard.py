@@ -111,7 +111,7 @@ class TensorBoardWriter(NullObserver):
         self.close()
 
     def close(self) -> None:
-        """Writes what is queued and closes the file."""
+        """Write what is queued and close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -66,7 +66,7 @@ class InFlightLimiter:
         return tuple(self._delivered.values())
 
     def reserve(self, worker: str) -> InFlightPermit | None:
-        """A credit for the worker's present incarnation; None: none is free, so it must wait."""
+        """Return a credit for the worker's present incarnation; None: none is free, so it must wait."""
         if self.free == 0:
             return None
         lease = InFlightPermit(self._next, worker, self._incarnation.get(worker, 0))
@@ -115,7 +115,7 @@ class InFlightLimiter:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Raises DataError, and changes nothing, if more credits are out than this ledger has."""
+        """Raise DataError, and changes nothing, if more credits are out than this ledger has."""
         collecting = {lease["id"]: InFlightPermit(**lease) for lease in state["collecting"]}
         delivered = {lease["id"]: InFlightPermit(**lease) for lease in state["delivered"]}
         if len(collecting) + len(delivered) > self.limit:

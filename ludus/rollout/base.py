@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -19,11 +20,14 @@ from ludus.replay.trajectories import Trajectories
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedEpisodes:
-    """Evaluation episodes that are each decided in advance: who sits where, and all of its luck. Such an episode is the same whatever it is
-    played beside (up to the rounding of batches), so many profiles can be played together, and cut as one likes.
+    """Evaluation episodes whose seats and chance outcomes are decided in advance. Such an episode is the same whatever is played with it
+    (up to the rounding of batches), so that many profiles can be played together, and split at will.
 
-    refs: who plays. seats int32[n, P]: by place among `refs`. luck uint64[n]: the environment's seeds. noise uint64[n]: keys of the
-    players' chance, of which decision d draws number d · 2**16 + w as its w-th.
+    Attributes:
+        refs: Policies.
+        seats: int32[n, P], the policy of each seat, by index in `refs`.
+        luck: uint64[n], the environment's seeds.
+        noise: uint64[n], keys of the players' random numbers, of which decision d draws number d · 2**16 + w as its w-th.
     """
 
     refs: tuple[PolicyRef, ...]
@@ -32,13 +36,13 @@ class PlannedEpisodes:
     noise: NDArray[np.uint64]
 
     def of_players(self) -> PlannedEpisodes:
-        """The same episodes, with those of `refs` alone who play in one: whoever is named is sent to the hosts."""
+        """Return the same episodes with only those of `refs` that play in one: every named policy is sent to the hosts."""
         playing, seats = np.unique(self.seats, return_inverse=True)
         places = seats.reshape(self.seats.shape).astype(np.int32)
         return replace(self, refs=tuple(self.refs[k] for k in playing), seats=places)
 
     def requests(self, num_envs: int) -> Iterator[RolloutRequest]:
-        """To play them all, in order, one at a time in each of `num_envs` environments."""
+        """Yield the requests that play them all, in order, one at a time in each of `num_envs` environments."""
         for first in range(0, len(self.luck), num_envs):
             rows = slice(first, first + num_envs)
             part = PlannedEpisodes(self.refs, self.seats[rows], self.luck[rows], self.noise[rows])
@@ -47,28 +51,35 @@ class PlannedEpisodes:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """What a worker plays.
+    """Request to play episodes or to collect decisions.
 
-    learner: its newest weights act in every training episode, in the seats `seats` (environment e plays seats[e mod len]); None: an
-    evaluation, every seat is drawn from `opponents`. together: the learner plays all of `seats` in every episode, against itself, and
-    learns from all of them. opponents: every other seat, drawn once per episode.
-    unit, amount: exactly `amount` whole episodes (preassigned indices, never the first to finish), or at least `amount` decisions
-    of the learner, leaving episodes open that the next request with `carry_on` continues.
-    seed: key of this request's shard streams.
-    carry_on: go on with the episodes that the last request left open (their opponents stay); the learner's weights are the new ones.
-    extras: names of `PolicyOutput.extras` to record for the learner's rows. state: record the environment's state with them.
-    modes, modes_seed: the learner plays each seat of an episode in one of these modes (`ludus.policies.specs.drawn`); (): in its ref's.
-    first_episode: what the request's episode indices count from, so that they can be unique within a task; ignored by `carry_on`,
-    which goes on counting.
-    planned: instead of `opponents` and `seed`, for an evaluation: episode k in environment k.
-    seconds: with a learner, how long a host may play its share (None: as long as it takes). Then it is cut short: fragments where they are;
-    of whole episodes, each environment ends the one that it is in, and those that others have begun meanwhile do not count. So at least
-    one decision, or one episode of each environment that has a share, is played, and short episodes are not preferred.
-    processing: what is done with the learner's trajectories before they come back.
-    place: the first number of the noise is no uniform for the learner's policy, but says how far its environment is among all of them, from
-    0 (the first) to 1 (the last), so that each may explore in a way of its own. It does not depend on shards.
-    bootstrap_value: the extra in which the learner's policy, which must not remember, says what an observation is worth: it is asked about
-    bootstrap observations, too (`Trajectories.bootstrap_value`); "": it is not.
+    Attributes:
+        learner: Its newest weights act in every training episode, in the seats `seats` (environment e plays seats[e mod len]); None: an
+            evaluation, in which every seat is drawn from `opponents`.
+        seats: Seats of the learner.
+        opponents: Every other seat, drawn once per episode.
+        unit: What `amount` counts.
+        amount: Exactly this number of whole episodes (preassigned indices, never the first to finish); or at least this number of decisions
+            of the learner, leaving episodes open that the next request with `carry_on` continues.
+        seed: Key of this request's random streams of shards.
+        carry_on: Continue the episodes that the last request left open (their opponents stay); the learner's weights are the new ones.
+        extras: Names of `PolicyOutput.extras` to record for the learner's rows.
+        first_episode: Number from which the request's episode indices count, so that they can be unique within a task; ignored by
+            `carry_on`, which continues counting.
+        together: The learner plays all of `seats` in every episode, against itself, and learns from all of them.
+        modes: The learner plays each seat of an episode in one of these modes, with these probabilities (`ludus.policies.specs.drawn`); ():
+            in its ref's.
+        modes_seed: Key of the draw of modes.
+        state: Whether the environment's state is recorded with the learner's rows.
+        planned: For an evaluation, instead of `opponents` and `seed`: episode k in environment k.
+        seconds: With a learner, how long a host may play its share; None: without limit. After that it is cut short: fragments where they
+            are; of whole episodes, each environment ends its present one, and those that others have begun meanwhile do not count. So at
+            least one decision, or one episode of each environment that has a share, is played, and short episodes are not preferred.
+        processing: Processings of the learner's trajectories before they are returned.
+        place: Whether the first number of the learner's noise is not uniform but the position of its environment among all of them, from 0
+            (the first) to 1 (the last), so that each may explore differently. It does not depend on shards.
+        bootstrap_value: Extra in which the learner's policy, which must have no memory, returns the value of an observation; it is also
+            evaluated on bootstrap observations (`Trajectories.bootstrap_value`); "": it is not.
     """
 
     learner: PolicyRef | None
@@ -94,15 +105,30 @@ class RolloutRequest:
     def evaluation(
         players: Mixture, episodes: int, *, seed: int, planned: PlannedEpisodes | None = None
     ) -> RolloutRequest:
-        """So many whole episodes in which nobody learns: `players` play every seat."""
+        """Return the request of an evaluation: whole episodes in which no policy learns.
+
+        Args:
+            players: Distribution over all seats.
+            episodes: Number of episodes.
+            seed: Key of its random streams.
+            planned: Instead of `players` and `seed`.
+        """
         return RolloutRequest(None, (), players, "episodes", episodes, seed=seed, planned=planned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeResults:
-    """Finished episodes, in order of (index): returns float64[n, P], length int32[n], terminated bool[n], seat int8[n] of the learner (its
-    first one, where it plays several; -1: none), entry int32[n, F] drawn of each factor of the opponents (-1: a factor for the learner's
-    own seats), index int64[n]. statistics: float64[n, P, S] as in `FinishedEpisodes`; None where the environment has none."""
+    """Finished episodes, n rows in rising index.
+
+    Attributes:
+        returns: float64[n, P].
+        length: int32[n], environment steps.
+        terminated: bool[n].
+        seat: int8[n] of the learner (its first one, where it plays several; -1: none).
+        entry: int32[n, F], entry drawn of each factor of the opponents (-1: a factor for the learner's own seats).
+        index: int64[n].
+        statistics: float64[n, P, S] as in `FinishedEpisodes`; None where the environment has none.
+    """
 
     returns: NDArray[np.float64]
     length: NDArray[np.int32]
@@ -113,18 +139,24 @@ class EpisodeResults:
     statistics: NDArray[np.float64] | None = None
 
     def take(self, rows: NDArray[Any]) -> EpisodeResults:
-        """Those of `rows`, places or bool[n], in their order."""
+        """Return the given rows (indices or bool[n]), in their order."""
         chosen: list[Any] = [None if column is None else column[rows] for column in self.columns]
         return EpisodeResults(*chosen)
 
     @property
     def learner_returns(self) -> NDArray[np.float64]:
-        """float64[n]: the learner's own return of each episode."""
+        """float64[n]: the learner's return of each episode."""
         return np.asarray(self.returns[np.arange(len(self.seat)), self.seat])
 
+    @property
+    def earned(self) -> NDArray[np.float64]:
+        """`learner_returns`, by its former name."""
+        warnings.warn("EpisodeResults.earned is called learner_returns now.", DeprecationWarning, stacklevel=2)
+        return self.learner_returns
+
     def mean_statistics(self, names: Sequence[str]) -> Mapping[str, float]:
-        """By name of a statistic, its mean over the learner's episodes in which it is known (NaN where it never is); empty where the
-        environment counts nothing."""
+        """Return the mean of each statistic over the learner's episodes in which it is known (NaN where it never is), by name; empty where
+        the environment has none."""
         if self.statistics is None or not len(self.seat):
             return {}
         own = self.statistics[np.arange(len(self.seat)), self.seat]
@@ -135,12 +167,12 @@ class EpisodeResults:
 
     @property
     def columns(self) -> list[Any]:
-        """In the order of the fields."""
+        """The arrays, in the order of the fields."""
         return [getattr(self, column.name) for column in fields(self)]
 
     @staticmethod
     def joined(parts: Sequence[EpisodeResults]) -> EpisodeResults:
-        """One after the other."""
+        """Return the concatenation of several results."""
         columns = zip(*(part.columns for part in parts), strict=True)
         together: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
         return EpisodeResults(*together)
@@ -148,9 +180,17 @@ class EpisodeResults:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSums:
-    """What finished episodes came to for the learner, of those that were played on a device: how many, the mean, M2 (sum of squared
-    deviations), least and greatest of its returns, their mean length, and the share that it won
-    (`ludus.metagame.population.match_log.won`)."""
+    """Aggregates of finished episodes for the learner, where these were played on a device.
+
+    Attributes:
+        count: Number of episodes.
+        mean: Mean of its returns.
+        m2: Sum of squared deviations of its returns.
+        low: Least return.
+        high: Greatest return.
+        length: Mean length.
+        won: Share that it won (`ludus.metagame.population.match_log.won`).
+    """
 
     count: int
     mean: float
@@ -163,14 +203,19 @@ class EpisodeSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
-    """counters: env_steps (timesteps in which an environment had a decision due, summed over environments), decisions (of all players),
-    learner_decisions, episodes; env_restarts too, where the environment counts them.
-    seconds: environment (its reset and steps), inference (the bank's answers), writing (trajectories, episodes, draws), waiting (what the
-    environment was blocked on other processes; not in its own).
-    next_episode: above the index of every episode in it, those that were left open included.
-    left: where they stayed with the runtime, references to lists of the trajectories, in order of the shards, or what they are known by
-    where they were received; where they stayed on a device, their `Block`. Then `trajectories` is None.
-    sums: of the episodes, where these themselves stayed on a device; then `episodes` has none.
+    """Result of a request.
+
+    Attributes:
+        trajectories: Of the learner; None where they are `left`.
+        episodes: That ended.
+        counters: env_steps (timesteps in which an environment had a decision due, summed over environments), decisions (of all players),
+            learner_decisions, episodes; env_restarts too, where the environment counts them.
+        seconds: environment (its reset and steps), inference (the bank's answers), writing (trajectories, episodes, draws), waiting (what
+            the environment was blocked on other processes; not in its own).
+        next_episode: Above the index of every episode in it, those that were left open included.
+        left: Where the trajectories stayed with the runtime: references to lists of them, in order of the shards, or their keys where they
+            were received; where they stayed on a device, their `Block`.
+        sums: Of the episodes, where these stayed on a device; then `episodes` has none.
     """
 
     trajectories: Trajectories | None
@@ -184,42 +229,65 @@ class Rollout:
 
 @runtime_checkable
 class PolicyBank(Protocol):
-    """Local copies or a shared server, the same to the worker. Index k of `refs` is what `bind` refers to."""
+    """Evaluates policies, from local copies or by a shared server, in the same way for the worker. Index k of `refs` is what `bind` refers
+    to.
+
+    Attributes:
+        refs: Loaded policies.
+        recurrent: Whether any loaded policy has memory.
+    """
 
     refs: Sequence[PolicyRef]
-    recurrent: bool  # whether any loaded policy has memory
+    recurrent: bool
 
     def load(self, policies: Sequence[tuple[PolicyRef, Policy]], *, extras: Sequence[str] = ()) -> None:
-        """The policies of the next request; those that were there already are kept, not rebuilt, and slots that are bound to others
-        keep them until they are bound anew. A ref with a version stands for the same weights for ever; one without is taken
-        anew at each load. `extras`: what the request will record."""
+        """Load the policies of the next request. Those that were loaded already are kept, not rebuilt, and slots that are bound to others
+        keep them until they are bound again. A ref with a version always stands for the same weights; one without is loaded again each
+        time.
+
+        Args:
+            policies: All policies of the request.
+            extras: Names of the extras that the request will record.
+        """
         ...
 
     def release(self) -> None:
-        """No slot is bound to anything any more. Before a request that does not carry on, so that what is evaluated together with its
-        policies does not depend on the request before it (a resumed run has none)."""
+        """Unbind all slots: before a request that does not carry on, so that what is evaluated together with its policies does not depend
+        on the request before it (a resumed run has none)."""
         ...
 
     def bind(
         self, player: int, slots: NDArray[np.int32], policy: NDArray[np.int32], *, keep_memory: bool = False
     ) -> None:
-        """From now on `slots` of `player` are played by the loaded policies of these indices; their memory starts at zero, unless
-        it is kept (a learner's newer weights within an episode)."""
+        """Bind slots of a player to loaded policies.
+
+        Args:
+            player: Index of the player.
+            slots: int32[n].
+            policy: int32[n], index in `refs` of the policy of each.
+            keep_memory: Whether their memory stays (a learner's newer weights within an episode); otherwise it starts at zero.
+        """
         ...
 
     def memory(self, player: int, slots: NDArray[Any], policy: int) -> NDArray[np.float32] | None:
-        """The recurrent memory float32[n, *shape] that the last `act` of each of `slots`, by loaded policy `policy`, started from (a copy);
-        None without."""
+        """Return a copy of the recurrent memory float32[n, *shape] that the last `act` of each of `slots`, by loaded policy `policy`,
+        started from; None without."""
         ...
 
     def act(self, player: int, due: ActionRequests, noise: NDArray[np.float32]) -> PolicyOutput:
-        """noise: [n, noise_width]. Groups rows by policy; same-architecture policies are stacked into one batched product. The
-        worker's rows, in order; valid until the player's next `act`."""
+        """Return the answers for the due rows, in their order; valid until the player's next `act`. Rows are grouped by policy, and
+        policies of one architecture are stacked into one batched product.
+
+        Args:
+            player: Index of the player.
+            due: Its due decisions, n rows.
+            noise: float32[n, noise_width], uniform random numbers.
+        """
         ...
 
     @property
     def noise_width(self) -> int:
-        """Uniforms per row that `act` wants: the most that any loaded policy does."""
+        """Uniform numbers per row that `act` needs: the most that any loaded policy does."""
         ...
 
 
@@ -227,8 +295,12 @@ T = TypeVar("T")
 
 
 class RecentCache(Generic[T]):
-    """Values by key, of `limit` bytes together; `trim` forgets those that were not used for longest. most: of them at a time, where each
-    may hold a file that is open."""
+    """Cache of values by key; `trim` drops the least recently used.
+
+    Args:
+        limit: Bytes of all values together.
+        most: Number of values, where each may hold an open file.
+    """
 
     def __init__(self, limit: int, *, most: float = math.inf) -> None:
         self.size = 0
@@ -239,21 +311,21 @@ class RecentCache(Generic[T]):
         return len(self._values)
 
     def find(self, key: Hashable) -> T | None:
-        """The value, which counts as used now; None if it was never kept, or forgotten."""
+        """Return the value and mark it as used; None if it was never kept, or dropped."""
         if key not in self._values:
             return None
         self._values.move_to_end(key)
         return self._values[key][0]
 
     def keep(self, key: Hashable, value: T, size: int) -> None:
-        """size: bytes."""
+        """Keep a value. size: bytes."""
         if key in self._values:
             self.size -= self._values.pop(key)[1]
         self._values[key] = value, size
         self.size += size
 
     def trim(self, needed: int) -> None:
-        """Back to the limits, but for the `needed` values that were used last."""
+        """Drop values down to the limits, except the `needed` most recently used."""
         while len(self._values) > needed and (self.size > self._limit or len(self._values) > self._most):
             _, (_, size) = self._values.popitem(last=False)
             self.size -= size

@@ -77,7 +77,7 @@ class BotPlayers(Protocol):
         ...
 
     def heartbeat(self) -> list[float]:
-        """Changes with every question. Asked from another thread."""
+        """Return a number that changes with every question. Called from another thread."""
         ...
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class FollowedGames(Wrapper):
         return super().reset(seeds, episodes=episodes)
 
     def state(self, environment: int) -> Any:
-        """A copy of the present `pyspiel.State`. Raises EnvError if the moves do not fit, so that the vector plays another game."""
+        """Return a copy of the present `pyspiel.State`. Raises EnvError if the moves do not fit, so that the vector plays another game."""
         import pyspiel
 
         from ludus.envs.openspiel.states import ChanceStream
@@ -261,7 +261,7 @@ class FollowedGames(Wrapper):
 
 
 def _innermost(env: VectorEnv) -> VectorEnv:
-    """What wrappers are around."""
+    """Return what wrappers are around."""
     while isinstance(env, Wrapper):
         env = env.env
     return env
@@ -271,7 +271,7 @@ class CopiedGames(Wrapper):
     """A vector whose environments are objects; a state is a copy of one."""
 
     def __init__(self, env: VectorEnv) -> None:
-        """Raises ScenarioError for a vector that does not show them."""
+        """Raise ScenarioError for a vector that does not show them."""
         super().__init__(env, env.spec)
         inner = _innermost(env)
         if not isinstance(inner, ExposesGameState):
@@ -282,7 +282,7 @@ class CopiedGames(Wrapper):
         self._inner: ExposesGameState = inner
 
     def state(self, environment: int) -> Any:
-        """A copy of the environment's object, which may be played on. Raises EnvError if it cannot be copied."""
+        """Return a copy of the environment's object, which may be played on. Raises EnvError if it cannot be copied."""
         try:
             return copy.deepcopy(self._inner.game(environment))
         except Exception as error:
@@ -397,7 +397,7 @@ class BotBank:
 
 
 def _rows(due: ActionRequests, rows: NDArray[np.int64]) -> ActionRequests:
-    """Copies."""
+    """Return copies."""
     mask = None if due.mask is None else due.mask[rows]
     return ActionRequests(due.slot[rows], due.observation[rows], mask, due.reward[rows], due.first[rows])
 
@@ -413,7 +413,7 @@ class LegalMoves:
         self._dtype = np.float32 if floats else np.int32
 
     def checked(self, answers: Sequence[Any], mask: NDArray[np.bool_] | None, names: Sequence[str]) -> Array:
-        """[n, …] as policies answer. Raises PolicyError, with its name, for a bot whose answer is no legal action."""
+        """Return [n, …] as policies answer. Raises PolicyError, with its name, for a bot whose answer is no legal action."""
         if isinstance(self._space, Discrete) and (quick := _numbers(answers, mask, self._space)) is not None:
             return quick
         rows = []

@@ -50,7 +50,7 @@ class BotCallStatus:
         self._numbers[0] = bot
 
     def read(self) -> tuple[int, float, bool]:
-        """(bot or -1, seconds since it was asked, whether it is being made)."""
+        """Return (bot or -1, seconds since it was asked, whether it is being made)."""
         while True:
             bot, since, making = self._numbers.tolist()
             seconds = time.monotonic() - since
@@ -89,7 +89,7 @@ class BotWorker:
         self._play = job.begin(status)
 
     def play(self, *arguments: Any) -> Any:
-        """What the job is for."""
+        """Return what the job is for."""
         assert self._play is not None
         return self._play(*arguments)
 
@@ -129,7 +129,8 @@ class BotProcess:
             raise self._died(lost) from None
 
     def answered(self) -> bool:
-        """Whether there is an answer to a call; never waits. Raises what making the bots raised, and PartDied if the process is gone."""
+        """Return whether there is an answer to a call; never waits. Raises what making the bots raised, and PartDied if the process is
+        gone."""
         try:
             if not self._begun and self._child.answered():
                 self._receive()
@@ -139,14 +140,14 @@ class BotProcess:
             raise self._died(lost) from None
 
     def answer(self) -> Any:
-        """The answer, after `answered`. Raises what was raised there, and PartDied if the process is gone."""
+        """Return the answer, after `answered`. Raises what was raised there, and PartDied if the process is gone."""
         try:
             return self._receive()
         except ChildLost as lost:
             raise self._died(lost) from None
 
     def check(self, deadline: float) -> None:
-        """Raises PolicyError if a bot has been thinking for longer than `deadline` seconds, or is not made by then and after `MAKING`."""
+        """Raise PolicyError if a bot has been thinking for longer than `deadline` seconds, or is not made by then and after `MAKING`."""
         bot, seconds, making = self._asked.read()
         if bot == _NOBODY:
             return
@@ -158,7 +159,7 @@ class BotProcess:
             )
 
     def wait(self, deadline: float) -> Any:
-        """The answer. Raises as `answered`, `answer` and `check` do."""
+        """Return the answer. Raises as `answered`, `answer` and `check` do."""
         while not self.answered():
             self.check(deadline)
             wait([self.fileno()], timeout=_LOOK)
@@ -257,7 +258,7 @@ class BotProcesses:
         self._processes, self._bots, self._loaded = [], {}, {}
 
     def _all(self, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
-        """The answers of the processes to a call each, [] where there is none."""
+        """Return the answers of the processes to a call each, [] where there is none."""
         pairs = list(zip(self._processes, calls, strict=True))
         try:
             for process, call in pairs:
@@ -283,7 +284,7 @@ def _send(process: BotProcess, call: tuple[Any, ...]) -> None:
 
 
 def bot_players(settings: BotSettings) -> BotPlayers:
-    """What the workers of a process ask."""
+    """Return what the workers of a process ask."""
     return BotProcesses(settings.processes, deadline=settings.deadline) if settings.processes else BotPool()
 
 
@@ -328,7 +329,7 @@ class _BotCheck:
 
 
 def read_bots(bots: Sequence[BotSpec], spec: EnvSpec, *, wrapped: bool, deadline: float) -> list[NamedBot]:
-    """What these bots are. wrapped: as `require_fit` takes it. deadline: seconds that one may take to be made (10 at least).
+    """Return what these bots are. wrapped: as `require_fit` takes it. deadline: seconds that one may take to be made (10 at least).
 
     Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time, or a Policy that
     cannot be made of its options alone.

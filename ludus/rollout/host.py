@@ -87,10 +87,10 @@ class RolloutHost:
         policies: Sequence[tuple[PolicyRef, Ref]],
         server: Peer | None = None,
     ) -> list[Rollout]:
-        """One rollout per shard. policies: references to their messages; a `BotPolicy` itself, since bots play here. server: what holds
-        the policies, where the host does not. Raises what `RolloutWorker.play` raises;
-        PartDied if the server died, TrainingError if a device has not enough memory to act there: then episodes that are open in the task
-        slot are lost, as if the host had died itself."""
+        """Return one rollout per shard. policies: references to their messages; a `BotPolicy` itself, since bots play here. server: what
+        holds the policies, where the host does not. Raises what `RolloutWorker.play` raises; PartDied if the server died, TrainingError if
+        a device has not enough memory to act there: then episodes that are open in the task slot are lost, as if the host had died
+        itself."""
         self._begun += 1
         self._playing = ()
         workers = self._workers(task_slot)
@@ -138,14 +138,14 @@ class RolloutHost:
         return [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
 
     def collected_rollouts(self) -> list[Rollout]:
-        """The rollouts of the last `collect`, without trajectories. Raises what it raised."""
+        """Return the rollouts of the last `collect`, without trajectories. Raises what it raised."""
         if isinstance(self._collected, Exception):
             raise self._collected
         return self._collected
 
     def heartbeat(self) -> list[float]:
-        """Changes with every step: finished episodes of the evaluation that is played, the largest `RolloutWorker.unended`, requests that
-        were begun, steps of each worker, and what bots are asked. Asked from another thread."""
+        """Return numbers that change with every step: finished episodes of the present evaluation, the largest `RolloutWorker.unended`,
+        requests that were begun, steps of each worker, and calls of bots. Called from another thread."""
         workers = [worker for task_slot in list(self._task_slots.values()) for worker in list(task_slot)]
         return [
             self._ended(),
@@ -195,7 +195,7 @@ class RolloutHost:
         return rollout
 
     def _ended(self) -> int:
-        """Episodes of the evaluation that is played."""
+        """Return episodes of the evaluation that is played."""
         return sum(worker.episodes for worker in self._playing)
 
     def _workers(self, task_slot: int) -> list[RolloutWorker]:

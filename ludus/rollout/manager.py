@@ -97,8 +97,9 @@ class HostMonitor:
         self._owed[host] -= 1
 
     def wait(self, owed: Sequence[PendingReply], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
-        """Which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again meanwhile,
-        and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart left."""
+        """Return which of these are done, once `at_least` are or `timeout` seconds have passed. Hosts that are stuck are made again
+        meanwhile, and where nothing is waited for, too, which makes what they owe done. Raises PartDied if one of them has no restart
+        left."""
         end, answers = None if timeout is None else monotonic() + timeout, [each.answer for each in owed]
         while True:
             looks = {each.host: self._until(each.host) for each in owed} if self._deadline else {}
@@ -121,8 +122,8 @@ class HostMonitor:
     def _waited(
         self, answers: Sequence[Ref], heartbeats: Sequence[Ref], at_least: int, timeout: float | None
     ) -> list[Ref]:
-        """Which answers are there, once so many are, or a heartbeat has come, or time has passed: nobody who answers waits for one who does
-        not say how it is."""
+        """Return which answers are there, once so many are, or a heartbeat has come, or time has passed: nobody who answers waits for one
+        who does not say how it is."""
         if not heartbeats:
             return self._runtime.wait(answers, at_least=at_least, timeout=timeout)[0]
         there = self._runtime.wait(answers, at_least=0, timeout=0.0)[0]
@@ -131,7 +132,7 @@ class HostMonitor:
         return self._runtime.wait([*answers, *heartbeats], at_least=len(there) + 1, timeout=timeout)[0]
 
     def _open(self, hosts: Collection[int]) -> list[Ref]:
-        """The heartbeats that these hosts were asked for and have not given."""
+        """Return the heartbeats that these hosts were asked for and have not given."""
         return [question.answer for host in hosts if (question := self._asked_for(host)) is not None]
 
     def _asked_for(self, host: int) -> _HeartbeatRequest | None:
@@ -139,12 +140,12 @@ class HostMonitor:
         return None if question is None or question.since <= self._heard[host] else question
 
     def _until(self, host: int) -> float:
-        """When to look at it, if it says nothing until then."""
+        """Return when to look at it, if it says nothing until then."""
         question = self._asked_for(host)
         return self._limit(host) if question is None else question.until
 
     def _limit(self, host: int) -> float:
-        """When to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
+        """Return when to look at a host, if it says nothing until then. Time in which it is being made does not count, within reason."""
         assert self._deadline is not None
         start, now = self._made[host], monotonic()
         if (
@@ -156,8 +157,8 @@ class HostMonitor:
         return self._heard[host] + self._deadline
 
     def _is_stuck(self, host: int, look: float) -> bool:
-        """Whether it has made no step since it was looked at last, or does not say so in time. Does not wait: where it is late, it is asked
-        for its heartbeat, which comes. look: when it was to be looked at."""
+        """Return whether it has made no step since it was looked at last, or does not say so in time. Does not wait: where it is late, it
+        is asked for its heartbeat, which comes. look: when it was to be looked at."""
         question, now = self._asked_for(host), monotonic()
         if question is None:
             if now < look or now < self._limit(host):
@@ -196,7 +197,7 @@ class HostMonitor:
 
 
 def _result_or_none(runtime: Runtime, answer: Ref) -> Any:
-    """What has come. Raises TimeoutError if nothing has."""
+    """Return what has come. Raises TimeoutError if nothing has."""
     if not runtime.wait([answer], at_least=0, timeout=0.0)[0]:
         raise TimeoutError
     return runtime.get(answer, timeout=_HEARTBEAT_SECONDS)
@@ -289,8 +290,7 @@ class Pending:
 
 
 class RolloutManager:
-    """`num_envs` environments in `shards` shards, carried by `hosts` parts of the runtime. The hosts and their environments belong to
-    it."""
+    """Runs `num_envs` environments in `shards` shards on `hosts` parts of the runtime. It owns the hosts and their environments."""
 
     def __init__(
         self,
@@ -315,13 +315,32 @@ class RolloutManager:
         warn: Callable[[str], None] = ignore,
         scored: MakeEnv | None = None,
     ) -> None:
-        """spec: of the environments. resources: that each host asks for. restarts: how often each is made again. deadline: seconds without
-        a step after which a host that owes an answer is stuck, and is made again (None: never). leave: trajectories stay with the runtime
-        (`Rollout.left`), for trainers in other processes. ready: a vector made already, for the first shard; only where the runtime is this
-        process. profile: what rollouts are added to. inference: by servers (None: by copies in the hosts). bots: where they
-        play, beside each host. device: where copies compute. kind: of the hosts, whose name messages have. tell: takes a sentence where
-        environments were made again. warn: takes one, once, where no episode ends. scored: makes the environments in which matches are
-        played, if they count other rewards. Raises ScenarioError for more shards than environments, or more hosts than shards."""
+        """Spawn the hosts.
+
+        Args:
+            runtime: Where they live.
+            make_env: Makes the environments of a shard.
+            spec: Of the environments.
+            num_envs: Number of environments.
+            shards: Number of shards; results depend on it.
+            hosts: Number of hosts; results do not depend on it.
+            resources: Of each host.
+            restarts: How often each host is restarted.
+            deadline: Seconds without a step after which a host that owes an answer is stuck and is restarted; None: never.
+            leave: Whether trajectories stay with the runtime (`Rollout.left`), for trainers in other processes.
+            ready: An existing vector, for the first shard; only where the runtime is this process.
+            profile: Collects the times of rollouts.
+            inference: Servers that evaluate policies; None: copies in the hosts.
+            bots: Where bots play, next to each host.
+            device: Where copies compute.
+            kind: Class of the hosts, whose name messages have.
+            tell: Takes a sentence where environments were restarted.
+            warn: Takes a sentence, once, where no episode ends.
+            scored: Makes the environments in which matches are played, if they count other rewards.
+
+        Raises:
+            ScenarioError: For more shards than environments, or more hosts than shards.
+        """
         self.spec, self.num_envs = spec, num_envs
         self.match_slot = 0 if scored is None else SCORED
         """The task slot to play matches in."""
@@ -363,22 +382,26 @@ class RolloutManager:
         self._watch = HostMonitor(runtime, self._hosts, deadline=deadline, excused=excused)
 
     def run(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]) -> Rollout:
-        """Play a request with exactly the policies that it names. Raises what `RolloutWorker.play` raises, and ScenarioError for a request
-        that is too small for the shards."""
+        """Play a request with exactly the policies that it names, and return its rollout.
+
+        Raises:
+            ScenarioError: For a request that is too small for the shards.
+            LudusError: As `RolloutWorker.play`.
+        """
         return self.finish(self.start(request, policies))
 
     @property
     def hosts(self) -> int:
-        """How many hosts there are."""
+        """Number of hosts."""
         return len(self._hosts)
 
     def life(self, host: int) -> str:
-        """Names the present life of a host, and of the server that it asks: the requests of one life are lost together."""
+        """Return a name of the present incarnation of a host, and of its server: the requests of one incarnation are lost together."""
         served = "" if self._servers is None else f".{self._servers.life(host)}"
         return f"{self._runtime.incarnation(self._hosts[host])}{served}"
 
     def playing(self, unit: str, amount: int) -> list[int]:
-        """The hosts that have a share of such requests: of a few episodes, the first environments play all."""
+        """Return the hosts that have a share of such requests: of a few episodes, the first environments play all."""
         return [
             k for k, block in enumerate(self._blocks) if unit == "decisions" or any(s.first < amount for s in block)
         ]
@@ -392,11 +415,16 @@ class RolloutManager:
         hosts: Sequence[int] | None = None,
         hear: ProgressCallback | None = None,
     ) -> Pending:
-        """Have a request played, by all hosts or these ones, and do not wait for it.
+        """Start a request without waiting for it.
 
-        task_slot: requests of one slot are played one after the other, and one that carries on goes on with the slot's open episodes. Each
-        slot has environments of its own, so that several tasks can be in progress.
-        hear: told where one host plays the request before this returns, in this process; elsewhere `finish` tells.
+        Args:
+            request: What is played.
+            policies: All that it names.
+            task_slot: Requests of one slot are played in order, and one that carries on continues the slot's open episodes. Each slot has
+                environments of its own, so that several tasks can be in progress.
+            hosts: That play it; None: all.
+            hear: Progress callback, where one host plays the request in this process before this returns; elsewhere that of `finish` is
+                called.
         """
         check_shares(request, len(self._shards))
         begun = perf_counter()
@@ -426,10 +454,19 @@ class RolloutManager:
     def finish(
         self, pending: Pending, *, receive: Receive | None = None, hear: ProgressCallback | None = None
     ) -> Rollout:
-        """Wait for a request and merge what the hosts bring, in the order of the shards. A host that dies and is made again plays its
-        share again, also where only what it had brought is lost: whole episodes come out the same; episodes that were open from the
-        last request are lost, and new ones begin in their place. receive: takes what hosts have left. Raises what `RolloutWorker.play`,
-        `receive` and `hear` raise."""
+        """Wait for a request and merge the hosts' answers, in the order of the shards.
+
+        A host that dies and is restarted plays its share again, also where only its result is lost: whole episodes are the same again;
+        episodes that were open from the last request are lost, and new ones begin in their place.
+
+        Args:
+            pending: From `start`.
+            receive: Takes what hosts have left.
+            hear: Progress callback.
+
+        Raises:
+            Exception: Whatever `RolloutWorker.play`, `receive` and `hear` raise.
+        """
         begun = perf_counter()
         look = None if hear is None else lambda: hear(self._episodes(pending))
         try:
@@ -446,7 +483,7 @@ class RolloutManager:
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
     def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout | None:
-        """What the only host of a request brings; None if it or its server has died, and was made again, before it was done, or before
+        """Return the result of the only host of a request; None if it or its server died, and was restarted, before it was done, or before
         `receive` had taken what it left."""
         begun = perf_counter()
         (partial,) = pending.partials
@@ -459,8 +496,8 @@ class RolloutManager:
         return self._merged(pending, answer, left, perf_counter() - begun)
 
     def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
-        """Those of these requests, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed. A host
-        that died is done."""
+        """Return those of these requests, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed.
+        A host that died is done."""
         partials = [single.partials[0] for single in pending]
         with self.profile.part("rollout"):
             done = self._watch.wait(
@@ -469,7 +506,7 @@ class RolloutManager:
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
     def cancel(self, pending: Pending) -> None:
-        """Nobody wants what comes of this request, which hosts play all the same. Nothing, if it was taken already."""
+        """Discard the result of this request, which hosts play nevertheless. Nothing happens if it was taken already."""
         if pending not in self._open:
             return
         self._open.remove(pending)
@@ -479,8 +516,8 @@ class RolloutManager:
         self._unwanted = self._playing([*self._unwanted, *_owed(pending)])
 
     def close(self) -> None:
-        """Close the environments and give the hosts back, those that are still playing at once, others within the deadline. Raises
-        EnvError, when all is given back, for environments that could not be closed."""
+        """Close the environments and stop the hosts: those that are still playing immediately, others within the deadline. Raises EnvError,
+        once all is closed, for environments that could not be closed."""
         owed = [*self._unwanted, *(answer for pending in self._open for answer in _owed(pending))]
         busy = {each.host for each in self._playing(owed)}
         answers = [self._runtime.call(host, "close") for host in self._hosts]
@@ -514,8 +551,8 @@ class RolloutManager:
     def _answers(
         self, pending: Pending, partials: Sequence[_PartialResult], look: Callable[[], None] | None
     ) -> dict[int, list[Rollout]]:
-        """What hosts bring, by host, however often they die and are made again meanwhile: one that has died is asked again at once, while
-        the others go on. look: called while they are waited for."""
+        """Return what hosts bring, by host, however often they die and are made again meanwhile: one that has died is asked again at once,
+        while the others go on. look: called while they are waited for."""
         answers: dict[int, list[Rollout]] = {}
         while left := [partial for partial in partials if partial.host not in answers]:
             owed = [PendingReply(partial.host, partial.answer) for partial in left]
@@ -531,7 +568,7 @@ class RolloutManager:
         return answers
 
     def _answer(self, partial: _PartialResult) -> list[Rollout] | None:
-        """What a host that is done brings; None if it, or the server that it asks, has died and was made again."""
+        """Return what a host that is done brings; None if it, or the server that it asks, has died and was made again."""
         handle = self._hosts[partial.host]
         self._watch.answered(partial.host)
         partial.answered = True
@@ -546,7 +583,7 @@ class RolloutManager:
             return None
 
     def _episodes(self, pending: Pending) -> int:
-        """How many of a request's episodes have ended, as far as its hosts have said."""
+        """Return how many of a request's episodes have ended, as far as its hosts have said."""
         for partial in pending.partials:
             alive = self._runtime.incarnation(self._hosts[partial.host]) == partial.life
             if alive and self._runtime.wait([partial.answer], at_least=0, timeout=0.0)[0]:
@@ -577,7 +614,7 @@ class RolloutManager:
         partial.episodes, partial.question, partial.answered = 0, None, False
 
     def _received(self, pending: Pending, receive: Receive | None) -> Sequence[Any] | None:
-        """What hosts have left, where it was received; None if some of it is lost with a host, which was made again."""
+        """Return what hosts have left, where it was received; None if some of it is lost with a host, which was made again."""
         left = [partial.left for partial in pending.partials if partial.left is not None]
         if receive is None or not left:
             return left
@@ -595,7 +632,7 @@ class RolloutManager:
             return None
 
     def _has_died(self, partial: _PartialResult, heartbeat: Ref) -> bool:
-        """Whether another life has taken the place of the one that played this. Raises PartDied if none is left."""
+        """Return whether another life has taken the place of the one that played this. Raises PartDied if none is left."""
         handle = self._hosts[partial.host]
         try:
             _result_or_none(self._runtime, heartbeat)
@@ -625,7 +662,7 @@ class RolloutManager:
         return rollout
 
     def _send(self, ref: PolicyRef, policy: Policy | RemotePolicy) -> Ref:
-        """A reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
+        """Return a reference to the policy: the last one, if it is the same object, so that no host fetches it again."""
         if isinstance(policy, RemotePolicy):
             return policy.message
         if isinstance(policy, BotPolicy):  # which goes as it is
@@ -644,7 +681,7 @@ def _owed(pending: Pending) -> list[PendingReply]:
 
 
 def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:
-    """One host in this process around a vector that exists already."""
+    """Return one host in this process around a vector that exists already."""
     return RolloutManager(runtime, _is_started, spec=env.spec, num_envs=env.num_envs, ready=env)
 
 

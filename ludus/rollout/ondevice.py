@@ -124,7 +124,7 @@ class SeatAssignment:
 
 
 def _named_outside(request: RolloutRequest) -> set[PolicyRef]:
-    """The policies that may play a seat which the learner does not learn to play."""
+    """Return the policies that may play a seat which the learner does not learn to play."""
     return {
         ref
         for factor in request.opponents.factors
@@ -202,8 +202,8 @@ class PolicyTables:
 
 
 def thresholds(probs: Tensor) -> Tensor:
-    """float32[n, A], of which an action is the first that is above a uniform number; one of probability 0 is never taken. Sums are taken as
-    products, whose bits repeat on a card."""
+    """Return float32[n, A], of which an action is the first that is above a uniform number; one of probability 0 is never taken. Sums are
+    taken as products, whose bits repeat on a card."""
     weights, ones = probs.double(), torch.ones(probs.shape[1], probs.shape[1], dtype=torch.float64, device=probs.device)
     upto, behind = weights @ ones.triu(), weights @ ones.tril(-1)
     return torch.where(behind > 0, upto / upto[:, -1:], torch.inf).float()
@@ -344,7 +344,7 @@ class _Steps:
     # ------------------------------------------------------------------------------------------ as it goes on
 
     def ahead(self) -> int:
-        """How many steps to make now; 0: it is enough."""
+        """Return how many steps to make now; 0: it is enough."""
         request, num_steps, longest = self._request, len(self._due), self._spec.max_decisions
         if num_steps and self._is_learner.device.type == "meta":  # nothing is ever over there
             return 0
@@ -414,7 +414,7 @@ class _Steps:
     def block(
         self, timestep: DeviceTimestep, table: PolicyTables | None, newest: Tensor, *, fresh: bool
     ) -> tuple[Block, _Pending | None, _ReadBack]:
-        """(what is learned from, what waits for the next block, what was read back)."""
+        """Return (what is learned from, what waits for the next block, what was read back)."""
         columns = {name: torch.stack(parts).flatten(1, 2) for name, parts in self._columns.items()}
         if table is not None:
             columns["logp"] = table.log_prob(columns["observation"], columns["action"])
@@ -474,7 +474,7 @@ class _Steps:
         return [count, mean(own_returns), m2, low, high, mean(length), mean((own_returns > others).double())]
 
     def _before(self, name: str, column: Tensor) -> Tensor:
-        """A row ahead of the others: of decisions that waited for their rewards; nothing came of them then."""
+        """Return a row ahead of the others: of decisions that waited for their rewards; nothing came of them then."""
         assert self._first is not None
         waiting = self._first.is_waiting if name == "row" else self._first.columns.get(name)
         return torch.zeros_like(column[0]) if waiting is None else waiting
@@ -482,7 +482,7 @@ class _Steps:
     def _waiting(
         self, columns: Mapping[str, Tensor], still_open: Tensor, timestep: DeviceTimestep
     ) -> tuple[_Pending | None, dict[str, Tensor]]:
-        """(decisions whose rewards have not come; what follows the last rows that have theirs: one of these, or what is due now)."""
+        """Return (decisions whose rewards have not come; what follows the last rows that have theirs: one of these, or what is due now)."""
         if self._request.unit == "episodes":
             return None, {}
         there, k = still_open.any(0), still_open.to(torch.int8).argmax(0)
@@ -515,7 +515,7 @@ class _Steps:
 
 
 def _closed(row: Tensor, closes: Tensor) -> tuple[Tensor, Tensor]:
-    """(when each decision's reward came, by time int64[K, C]; the decisions bool[K, C] whose reward has)."""
+    """Return (when each decision's reward came, by time int64[K, C]; the decisions bool[K, C] whose reward has)."""
     times = len(row)
     when = torch.where(closes, torch.arange(times, device=row.device)[:, None], times)
     when = when.flip(0).cummin(0).values.flip(0)

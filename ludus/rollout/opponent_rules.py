@@ -32,15 +32,15 @@ class Rule(Protocol):
     """Pure: all it remembers is in the state, which a checkpoint holds. Its options are its fields."""
 
     def start(self, probs: NDArray[np.float64]) -> State:
-        """The state that begins with float64[K] probabilities, K at least 1."""
+        """Return the state that begins with float64[K] probabilities, K at least 1."""
         ...
 
     def update(self, state: State, evidence: OpponentResults) -> State:
-        """The state after a rollout."""
+        """Return the state after a rollout."""
         ...
 
     def probs(self, state: State) -> NDArray[np.float64]:
-        """float64[K], summing to 1: what the next episodes draw from."""
+        """Return float64[K], summing to 1: what the next episodes draw from."""
         ...
 
 
@@ -49,7 +49,7 @@ class NoRegret(Protocol):
     """A rule whose mean over rounds is announced: that of what it holds best, without what it explores."""
 
     def strategy(self, state: State) -> NDArray[np.float64]:
-        """float64[K], summing to 1."""
+        """Return float64[K], summing to 1."""
         ...
 
 
@@ -198,7 +198,7 @@ def _check(*, explore: float) -> None:
 
 
 def _advantage(evidence: OpponentResults, probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[K]: each entry's value above the mean under `probs`; 0 where it was not played."""
+    """Return float64[K]: each entry's value above the mean under `probs`; 0 where it was not played."""
     has_played = evidence.played > 0
     if not has_played.any():
         return np.zeros(len(probs))
@@ -226,7 +226,7 @@ Floats = NDArray[np.float64]
 
 
 def nearest_in_hull(rows: Floats, point: Floats) -> Floats:
-    """float64[m] weights, summing to 1, of the point of the convex hull of rows float64[m, n] that is nearest to float64[n].
+    """Return float64[m] weights, summing to 1, of the point of the convex hull of rows float64[m, n] that is nearest to float64[n].
 
     With x = t β, ‖(rows - point)ᵀ x‖² + (1 - Σ x)² is least, over x ≥ 0, at the β of the nearest point: a problem of least squares with
     non-negative unknowns, which needs no penalty (Lawson and Hanson 1974, chapter 23).
@@ -240,7 +240,8 @@ def nearest_in_hull(rows: Floats, point: Floats) -> Floats:
 
 
 def hull_difference(rows: Floats, point: Floats) -> Floats:
-    """float64[n]: the point minus the nearest point of the hull; its length is the response diversity, its direction the gradient."""
+    """Return float64[n]: the point minus the nearest point of the hull; its length is the response diversity, its direction the
+    gradient."""
     return np.asarray(point - nearest_in_hull(rows, point) @ rows)
 
 
@@ -295,7 +296,7 @@ class ResponseDiversityRule:
             )
 
     def of_group(self, group: int) -> ReturnRows:
-        """The rule of a group."""
+        """Return the rule of a group."""
         table = self.tables[group]
         rows = None if table is None else np.array(table, np.float64)
         return ReturnRows(rows, self.weight, self.explore, self.prior, self.decay)

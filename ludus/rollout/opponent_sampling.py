@@ -74,7 +74,7 @@ class OpponentSampler:
         return bool(self._modes)
 
     def acting(self, player: int, episode: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Indices in the bank, int32[n]: the learner's policy, in the modes that it plays this seat of the episodes int64[n] in."""
+        """Return indices in the bank, int32[n]: the learner's policy, in the modes that it plays this seat of the episodes int64[n] in."""
         if not self._modes:
             return np.full(len(episode), self.learner, np.int32)
         keys = np.full(len(episode), self._mode_keys[player])
@@ -171,20 +171,20 @@ def _check_seats(request: RolloutRequest, num_players: int) -> None:
 
 
 def always(request: RolloutRequest) -> set[int]:
-    """The seats that only the learner ever plays."""
+    """Return the seats that only the learner ever plays."""
     seats = set() if request.learner is None else set(request.seats)
     return seats if request.together or len(seats) == 1 else set()
 
 
 def learner_refs(request: RolloutRequest) -> tuple[PolicyRef, ...]:
-    """The learner's refs that a request names: one, or one for each of its modes."""
+    """Return the learner's refs that a request names: one, or one for each of its modes."""
     if request.learner is None:
         return ()
     return tuple(request.learner._replace(mode=mode) for mode, _ in request.modes) or (request.learner,)
 
 
 def mixture_refs(mixture: Mixture) -> tuple[PolicyRef, ...]:
-    """Every policy that a mixture can draw, each once, in order of appearance."""
+    """Return every policy that a mixture can draw, each once, in order of appearance."""
     return tuple(dict.fromkeys(ref for f in mixture.factors for entry in f.entries for ref in entry))
 
 
@@ -197,7 +197,7 @@ def _index(known: dict[PolicyRef, int], ref: PolicyRef) -> int:
 
 
 def _planned(planned: PlannedEpisodes, shard: Shard, known: dict[PolicyRef, int]) -> NDArray[np.int32]:
-    """int32[E, P], bank indices. An environment without an episode has the players of the last one."""
+    """Return int32[E, P], bank indices. An environment without an episode has the players of the last one."""
     if len(planned.luck) > shard.total:
         raise ScenarioError(
             f"{len(planned.luck)} planned episodes were given for {shard.total} environments, which play one each; give fewer at a time."

@@ -20,7 +20,7 @@ class AdaptiveOpponents:
     """`mixture()` is what the next request draws from. Factors with the same entries are moved as one, by what all of them have seen."""
 
     def __init__(self, opponents: Opponents) -> None:
-        """Raises UnknownName or ConfigError for a rule that there is not."""
+        """Raise UnknownName or ConfigError for a rule that there is not."""
         self._start = initial_mixture(opponents)
         self._rules: list[Rule] = []  # of each group
         self._moves_live = False
@@ -104,26 +104,26 @@ class AdaptiveOpponents:
         return len(self._start.factors[group[0]].entries)
 
     def _movable(self, group: Sequence[int]) -> NDArray[np.intp]:
-        """The entries without live refs, or all of them."""
+        """Return the entries without live refs, or all of them."""
         entries = self._start.factors[group[0]].entries
         if self._moves_live:
             return np.arange(len(entries))
         return np.flatnonzero([all(ref.version is not None for ref in entry) for entry in entries])
 
     def _frozen(self, group: Sequence[int]) -> NDArray[np.float64]:
-        """What the movable entries' probabilities are among themselves, to begin with; uniform where they have none."""
+        """Return what the movable entries' probabilities are among themselves, to begin with; uniform where they have none."""
         movable = self._movable(group)
         probs = np.array(self._start.factors[group[0]].probs)[movable]
         total = probs.sum()
         return probs / total if total > 0 else np.full(len(movable), 1.0 / max(1, len(movable)))
 
     def _now(self, k: int, size: int) -> NDArray[np.float64]:
-        """What rule k plays, of so many entries."""
+        """Return what rule k plays, of so many entries."""
         rule = self._rules[k]
         return distribution(f"opponents' rule {qualified_name(rule)}", rule.probs(self._states[k]), size)
 
     def _meant(self, k: int, size: int) -> NDArray[np.float64]:
-        """The same, without what it explores."""
+        """Return the same, without what it explores."""
         rule = self._rules[k]
         if not isinstance(rule, NoRegret):
             return self._now(k, size)
@@ -135,7 +135,7 @@ class AdaptiveOpponents:
         return [factor.probs for factor in self._with(now)]
 
     def _with(self, moved: Sequence[NDArray[np.float64] | None]) -> tuple[OpponentFactor, ...]:
-        """The factors with these probabilities of the movable entries, which share what the live ones leave."""
+        """Return the factors with these probabilities of the movable entries, which share what the live ones leave."""
         factors = list(self._start.factors)
         for group, new in zip(self._groups, moved, strict=True):
             if new is None:
@@ -151,8 +151,8 @@ class AdaptiveOpponents:
 def opponent_results(
     episodes: EpisodeResults, seats: Sequence[tuple[int, ...]], factors: Sequence[int], entries: int
 ) -> OpponentResults:
-    """What episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is above
-    that of everybody else, and drawn where somebody shares the highest one with it."""
+    """Return what episodes say of the entries of these factors, which play `seats`; [entries] each. The learner has won where its return is
+    above that of everybody else, and drawn where somebody shares the highest one with it."""
     played, total, won, earned = np.zeros(entries, np.int64), np.zeros(entries), np.zeros(entries), np.zeros(entries)
     own_returns = episodes.learner_returns
     best = episodes.returns.max(axis=1, initial=-np.inf)
@@ -172,16 +172,16 @@ def opponent_results(
 
 
 def _means(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """float64[n]: the mean of each row's values where `where`; at least one is."""
+    """Return float64[n]: the mean of each row's values where `where`; at least one is."""
     return np.asarray((values * where).sum(axis=1) / np.maximum(where.sum(axis=1), 1))
 
 
 def initial_mixture(opponents: Opponents) -> Mixture:
-    """What a task begins with."""
+    """Return what a task begins with."""
     return opponents.start if isinstance(opponents, AdaptiveMixture) else opponents
 
 
 def live_refs(opponents: Opponents) -> tuple[PolicyRef, ...]:
-    """The live refs, each once."""
+    """Return the live refs, each once."""
     refs = (ref for factor in initial_mixture(opponents).factors for entry in factor.entries for ref in entry)
     return tuple(dict.fromkeys(ref for ref in refs if ref.version is None))

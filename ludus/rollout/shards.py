@@ -35,20 +35,20 @@ class Shard:
         return self.first + np.arange(self.num_envs)
 
     def keys(self, seed: int, what: str) -> NDArray[np.uint64]:
-        """One stream for each environment, uint64[num_envs], which does not depend on how the whole is cut into shards."""
+        """Return one stream for each environment, uint64[num_envs], which does not depend on how the whole is cut into shards."""
         return seeding.keys(seed, what, count=self.total)[self.first : self.first + self.num_envs]
 
     def noise(self, seed: int) -> np.random.Generator:
-        """The stream that the shard's policies draw their actions with."""
+        """Return the stream that the shard's policies draw their actions with."""
         return seeding.generator(seed, "noise") if self.count == 1 else seeding.generator(seed, "noise", self.index)
 
     def quota(self, episodes: int) -> NDArray[np.int64]:
-        """How many of `episodes` each environment plays, int64[num_envs]."""
+        """Return how many of `episodes` each environment plays, int64[num_envs]."""
         quota: NDArray[np.int64] = episodes // self.total + (self.environments < episodes % self.total)
         return quota
 
     def decisions(self, amount: int) -> int:
-        """How many of `amount` decisions are this shard's."""
+        """Return how many of `amount` decisions are this shard's."""
         return amount // self.count + (self.index < amount % self.count)
 
 
@@ -68,7 +68,7 @@ def split_envs(num_envs: int, count: int) -> tuple[Shard, ...]:
 
 
 def check_shares(request: RolloutRequest, count: int) -> None:
-    """Raises ScenarioError if a shard would have nothing to do for a request in decisions."""
+    """Raise ScenarioError if a shard would have nothing to do for a request in decisions."""
     if request.unit == "decisions" and request.amount < count:
         raise ScenarioError(
             f"{request.amount} decisions cannot be collected by {count} shards; collect at least one in each, or give fewer shards."
@@ -76,7 +76,7 @@ def check_shares(request: RolloutRequest, count: int) -> None:
 
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
-    """The partial results of one request, in the order of their shards; counters and seconds are sums."""
+    """Return the partial results of one request, in the order of their shards; counters and seconds are sums."""
     trajectories = [rollout.trajectories for rollout in rollouts if rollout.trajectories is not None]
     names = dict.fromkeys(name for rollout in rollouts for name in rollout.counters)
     parts = dict.fromkeys(name for rollout in rollouts for name in rollout.seconds)

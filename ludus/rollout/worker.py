@@ -59,7 +59,7 @@ class UniformStream:
         self._generator, self._at = generator, len(self._block)
 
     def take(self, rows: int, width: int) -> NDArray[np.float32]:
-        """The next rows × width numbers, float32[rows, width]; valid until the next call."""
+        """Return the next rows × width numbers, float32[rows, width]; valid until the next call."""
         needed = rows * width
         end = self._at + needed
         if end > len(self._block):
@@ -92,7 +92,7 @@ class PerEpisodeUniformStream:
         self._count.fill(0)
 
     def take(self, environments: NDArray[np.int32], width: int) -> NDArray[np.float32]:
-        """The next float32[n, width] of these environments' streams."""
+        """Return the next float32[n, width] of these environments' streams."""
         out = np.empty((len(environments), width), np.float32)
         _fill(environments, self._key, self._count, out)
         return out
@@ -164,7 +164,7 @@ class EpisodeLog:
         return int(self._columns[1][: self.count].sum())
 
     def result(self) -> EpisodeResults:
-        """The episodes so far, sorted by index."""
+        """Return the episodes so far, sorted by index."""
         order = np.argsort(self._columns[-1][: self.count], kind="stable")
         returns, length, terminated, seat, entry, index = (column.take(order, axis=0) for column in self._columns)
         statistics = None if self._statistics is None else self._statistics.take(order, axis=0)
@@ -187,7 +187,7 @@ class EpisodeLog:
 
 @kernel
 def _finish(environment, returns, terminated, length, at, total, factors, table):  # type: ignore[no-untyped-def]
-    """Writes episodes from row `at` on, and sends their environments on, to indices that are `total`, the environments of all shards,
+    """Writes episodes from row `at` on, and send their environments on, to indices that are `total`, the environments of all shards,
     higher. Returns how many environments have played their quota."""
     players, idle = returns.shape[1], 0
     episode, present, quota = (
@@ -292,7 +292,7 @@ class RolloutWorker:
             self._played = self.bank.env if isinstance(self.bank, BotBank) else self.env
 
     def _bank(self, policies: Sequence[tuple[PolicyRef, Policy]]) -> PolicyBank:
-        """The one that knows these."""
+        """Return the one that knows these."""
         if not any(isinstance(policy, BotPolicy) for _, policy in policies):
             return self.policies
         if self._bots is None:
@@ -420,7 +420,7 @@ class RolloutWorker:
             self.bank.bind(p, self._slots(p, environments), policy, keep_memory=True)
 
     def _recall(self, sampler: OpponentSampler) -> RecurrentMemory | None:
-        """What the learner's last decisions started from, if anything loaded remembers."""
+        """Return what the learner's last decisions started from, if anything loaded remembers."""
         bank, learner = self.bank, sampler.learner
         return (lambda player, slots: bank.memory(player, slots, learner)) if bank.recurrent else None
 
@@ -461,8 +461,8 @@ class RolloutWorker:
         return Rollout(trajectories, episodes, counters, run.seconds(self.env), highest + 1)
 
     def _bootstrap_value(self, rows: Trajectories, run: _Run) -> NDArray[np.float32]:
-        """What the learner's policy says that the bootstrap observations are worth, float32[S]; 0 where the game was over, and where nobody
-        knows what was seen then. Slots are its own as long as the request lasts."""
+        """Return what the learner's policy says that the bootstrap observations are worth, float32[S]; 0 where the game was over, and where
+        nobody knows what was seen then. Slots are its own as long as the request lasts."""
         name, shard, value = run.request.bootstrap_value, self._shard, np.zeros(rows.num_segments, np.float32)
         needs_value = rows.tail != SegmentEnd.TERMINATED
         if self.env.spec.enumeration is not None:
@@ -482,7 +482,7 @@ class RolloutWorker:
     def _worth(
         self, player: int, slot: NDArray[np.int32], segments: NDArray[np.int64], rows: Trajectories
     ) -> Mapping[str, Array]:
-        """The extras that bootstrap observations of these segments would be answered with."""
+        """Return the extras that bootstrap observations of these segments would be answered with."""
         mask, nothing = rows.bootstrap_mask, np.zeros(len(slot), np.float32)
         legal = None if mask is None else mask[segments]
         due = ActionRequests(slot, rows.bootstrap_observation[segments], legal, nothing, np.zeros(len(slot), np.bool_))
@@ -540,7 +540,7 @@ class RolloutWorker:
     def _uniforms(
         self, request: RolloutRequest, sampler: OpponentSampler, player: int, due: ActionRequests
     ) -> NDArray[np.float32]:
-        """What the policies of these rows draw their actions with."""
+        """Return what the policies of these rows draw their actions with."""
         width, agents = self.bank.noise_width, self._agents[player]
         environment = due.slot if agents == 1 else due.slot // agents
         if request.planned is not None:
@@ -650,12 +650,12 @@ class _Run:
 
 
 def _counted(env: VectorEnv) -> tuple[float, int]:
-    """Seconds that an environment says it has waited, and how many of its environments were restarted."""
+    """Return seconds that an environment says it has waited, and how many of its environments were restarted."""
     return float(getattr(env, "waited", 0.0)), int(getattr(env, "restarts", 0))
 
 
 def _no_actions(spec: EnvSpec, player: int) -> Array:
-    """The actions of a player that has nothing to decide, of its kind and shape."""
+    """Return the actions of a player that has nothing to decide, of its kind and shape."""
     agents = spec.agents_of(player)
     space = agents[0].action if agents else Discrete(1)
     dtype = np.float32 if isinstance(space, Box) and space.dtype.kind == "f" else np.int32

@@ -200,7 +200,7 @@ class EnvironmentCounters:
         return quota
 
     def with_present(self) -> NDArray[np.int64]:
-        """How many episodes each environment will have played at the end of the present one, int64[E]; no more than its quota."""
+        """Return how many episodes each environment will have played at the end of the present one, int64[E]; no more than its quota."""
         return np.minimum(self.episode + 1, self.quota)
 
     def tick(self, slots: NDArray[np.int32], agents: int) -> int:
@@ -233,11 +233,11 @@ class GrowingColumns:
         return name in self.arrays
 
     def get(self, name: str) -> Array | None:
-        """The column, or None if there is none."""
+        """Return the column, or None if there is none."""
         return self.arrays.get(name)
 
     def column(self, name: str, *, shape: tuple[int, ...] = (), dtype: DTypeLike) -> Array:
-        """The column, made anew if it is not there or was made for something else."""
+        """Return the column, made anew if it is not there or was made for something else."""
         array = self.arrays.get(name)
         if array is None or array.shape[1:] != shape or array.dtype != dtype:
             array = self.arrays[name] = np.empty((self.capacity, *shape), dtype)
@@ -283,7 +283,7 @@ class EnvironmentStates(NamedTuple):
         return EnvironmentStates(timestep.state, over, timestep.final_state)
 
     def after(self, environments: NDArray[np.int64]) -> Array:
-        """[n, *shape] of the last moment of decisions that close now: the final one, where the whole episode ended."""
+        """Return [n, *shape] of the last moment of decisions that close now: the final one, where the whole episode ended."""
         out: Array = self.now[environments]
         if self.final is not None and len(self.over):
             place = np.minimum(np.searchsorted(self.over, environments), len(self.over) - 1)

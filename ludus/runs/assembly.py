@@ -42,12 +42,13 @@ from ludus.training.training import TrainingParts
 
 
 def build_first_shard(scenario: Scenario) -> tuple[VectorEnv, GameFacts]:
-    """(The environments of the first shard, what their game is): they play, if this is the process to play in."""
+    """Return (The environments of the first shard, what their game is): they play, if this is the process to play in."""
     return scenario.env.make_described(num_envs=split_envs(scenario.env.num_envs, scenario.shards)[0].num_envs)
 
 
 def scored_spec(scenario: Scenario, env: EnvSpec) -> EnvSpec:
-    """The game as matches count it: rewards that only learners are paid change what returns there are, and whether they sum to zero."""
+    """Return the game as matches count it: rewards that only learners are paid change what returns there are, and whether they sum to
+    zero."""
     scored = scenario.env.scored
     if scored is scenario.env:
         return env
@@ -57,7 +58,7 @@ def scored_spec(scenario: Scenario, env: EnvSpec) -> EnvSpec:
 
 
 def validated_env(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv, EnvSpec, GameFacts]:
-    """(The environments of the first shard, the game as matches count it, what it is) of a scenario that can run, or go on after a
+    """Return (The environments of the first shard, the game as matches count it, what it is) of a scenario that can run, or go on after a
     generation. Raises what the checks raise; then the environments are closed."""
     require_sendable(scenario)
     env, game = build_first_shard(scenario)
@@ -69,7 +70,7 @@ def validated_env(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv
 
 
 def _manager(scenario: Scenario) -> partial[RolloutManager]:
-    """Makes rollout managers whose hosts ask for, and may do, what the runtime's options say."""
+    """Make rollout managers whose hosts ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
     return partial(
         RolloutManager,
@@ -180,7 +181,7 @@ def _early(
 
 
 def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
-    """The tables of learners that live here, and the trainers elsewhere, if any."""
+    """Return the tables of learners that live here, and the trainers elsewhere, if any."""
     choice = scenario.runtime
     shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
     if not choice.trainers or not scenario.learns:

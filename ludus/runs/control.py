@@ -40,8 +40,11 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class StopRequest:
-    """The driver looks at `requested` between steps, and stops with a resumable run once it is true. status: what a process that is
-    stopped so exits with."""
+    """Request to stop a run. The driver reads `requested` between steps, and stops with a resumable run once it is true.
+
+    Attributes:
+        status: Exit status of a process that is stopped by it.
+    """
 
     __slots__ = ("_reason", "status")
 
@@ -55,11 +58,11 @@ class StopRequest:
 
     @property
     def reason(self) -> str:
-        """Who asked; empty while nobody has."""
+        """Who requested it; "" while nothing was requested."""
         return self._reason or ""
 
     def request(self, reason: str = "asked to stop", *, status: int = 0) -> None:
-        """Ask for a clean stop; the first reason and status stay."""
+        """Request a clean stop; the first reason and status stay."""
         if self._reason is None:
             self._reason, self.status = reason, status
 
@@ -185,7 +188,7 @@ class Control(NullObserver):
         self._look(self._clock())
 
     def clock(self) -> float:
-        """Seconds on a clock that stands while the run waits. Between two checks only."""
+        """Return seconds on a clock that stands while the run waits. Between two checks only."""
         return self._clock() - self.waited
 
     def checkpointed(self) -> None:
@@ -206,7 +209,7 @@ class Control(NullObserver):
     # ------------------------------------------------------------------------------------------ orders
 
     def _left(self, work: float, elapsed: float) -> float:
-        """Seconds still to be waited after a step with `work` seconds of work that lasted `elapsed` seconds."""
+        """Return seconds still to be waited after a step with `work` seconds of work that lasted `elapsed` seconds."""
         return math.inf if self._order.paused else work / self._order.speed - elapsed
 
     def _take_checkpoint(self, checkpoint: Callable[[], None] | None) -> None:
@@ -282,7 +285,7 @@ class Control(NullObserver):
             live_files.write(self._folder, self._status)
 
     def _known_parts(self) -> tuple[PartState, ...]:
-        """The driver first, then as many as a reader takes, those before the others that say nothing."""
+        """Return the driver first, then as many as a reader takes, those before the others that say nothing."""
         status = self._status
         own = PartState("driver", "driver", status.host, status.pid, "busy", time.time())
         known = sorted(self._parts(), key=lambda part: part.state not in ("dead", "silent"))

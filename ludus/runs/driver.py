@@ -161,7 +161,8 @@ class Response(NamedTuple):
 
 
 def training_opponents(result: TrainingResult) -> Mixture | None:
-    """What a policy was trained against, on average where a rule has moved it; None where somebody was met who was still learning."""
+    """Return what a policy was trained against, on average where a rule has moved it; None where somebody was met who was still
+    learning."""
     opponents = result.task.opponents if result.average is None else result.average
     return None if isinstance(opponents, AdaptiveMixture) or live_refs(opponents) else opponents
 
@@ -189,7 +190,7 @@ def generation_record(
 
 
 def _values(mean: Array, solution: MetaSolution) -> list[float]:
-    """[P] expected returns of the meta-strategies against each other, by the payoff table."""
+    """Return [P] expected returns of the meta-strategies against each other, by the payoff table."""
     if solution.joint is not None:
         return [float((table * solution.joint).sum()) for table in mean]
     strategies = solution.strategies
@@ -289,7 +290,7 @@ class Driver:
             raise Interrupted(reason)
 
     def _conclusion(self) -> str:
-        """Why the schedule has no more tasks."""
+        """Return why the schedule has no more tasks."""
         early = self.scheduler.conclusion if isinstance(self.scheduler, Concludes) else ""
         return early or COMPLETE
 
@@ -488,7 +489,7 @@ class Driver:
             )
 
     def _mean(self) -> Array:
-        """float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out. Contiguous:
+        """Return float64[P, n_0, …]: the payoffs; where evaluation is adaptive, guesses are in the cells that it has left out. Contiguous:
         products round by how numbers lie in memory, and a table that has grown lies otherwise than one that was loaded."""
         payoffs = self.manager.table.view()
         return np.ascontiguousarray(
@@ -549,8 +550,8 @@ class Driver:
                 )
 
     def _exact_payoffs(self) -> Array | None:
-        """What the exact evaluator has computed of payoffs for itself (the exploitability of joint meta-strategies asks for that) where the
-        table has played ones; None where the table has them."""
+        """Return what the exact evaluator has computed of payoffs for itself (the exploitability of joint meta-strategies asks for that)
+        where the table has played ones; None where the table has them."""
         exact = self.work.exact
         if exact is None or self.manager.table.view().exact[tuple(map(slice, exact.known))].all():
             return None
@@ -618,7 +619,8 @@ def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
 
 
 def request_tasks(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:
-    """Its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are not."""
+    """Return its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are
+    not."""
     tasks = scheduler.next_tasks(view, free=free)
     who = f"scheduler {qualified_name(scheduler)}"
     if not isinstance(tasks, list | tuple) or not all(

@@ -92,7 +92,7 @@ def _found(part: AlgorithmChoice) -> AlgorithmChoice:
 
 
 def _file(text: str) -> str:
-    """Its whole path."""
+    """Return its whole path."""
     if text.endswith(".safetensors"):
         return str(Path(text).resolve())
     wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)
@@ -110,7 +110,7 @@ def _file(text: str) -> str:
 
 
 def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
-    """What `scenario.imported` names, in the game `spec`; None if that is nobody.
+    """Return what `scenario.imported` names, in the game `spec`; None if that is nobody.
 
     Raises ConfigError for a name of nobody, ScenarioError for a policy of another game or one that cannot be played or evaluated where it
     is to be, and for a seat that is to have one and has none; PolicyError for a bot that cannot be made; whatever reading runs and files
@@ -243,7 +243,7 @@ class _Members:
                 )
 
     def _name(self, wanted: Wanted, choice: Drawn, population: int) -> str:
-        """A name that no member has, and no learner will: those are POPULATION-NUMBER."""
+        """Return a name that no member has, and no learner will: those are POPULATION-NUMBER."""
         owner = "file" if wanted.run is None or choice.ref is None else wanted.run.folder.resolve().name
         if wanted.bot:
             owner = "bot" if isinstance(choice.policy, BotPolicy) else "own"
@@ -256,12 +256,12 @@ class _Members:
 
 
 def _first(population: int) -> PolicyRef:
-    """The member that every population begins with, which plays uniformly at random."""
+    """Return the member that every population begins with, which plays uniformly at random."""
     return PolicyRef(population, f"{population}-0")
 
 
 def _source(wanted: Wanted, choice: Drawn) -> str:
-    """Where it was, for its lineage."""
+    """Return where it was, for its lineage."""
     if wanted.bot:
         return wanted.text
     if wanted.file is not None:

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 def names_players(scenario: Scenario) -> bool:
-    """Whether it names players otherwise than by number."""
+    """Return whether it names players otherwise than by number."""
     return any(_named(scenario)) or any(isinstance(one, str) for one in _learners(scenario))
 
 
 def numbered(scenario: Scenario, names: PlayerNames, population: Sequence[int]) -> dict[str, Any]:
-    """The keys of a scenario that name players, with numbers in their place: of players in `algorithms`, of populations in `learners`.
+    """Return the keys of a scenario that name players, with numbers in their place: of players in `algorithms`, of populations in
+    `learners`.
 
     Args:
         scenario: As somebody wrote it.

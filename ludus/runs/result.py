@@ -29,10 +29,25 @@ MAX_WARNINGS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """What a run came to. nash_conv: per generation, where it is known. meta_strategies: [P] float64[m_p] of the last solved generation; of
-    a joint one, its marginals. joint: that, float64[m_0, …, m_(P-1)]; None where the solver gives marginals. statistics: of
-    each population, by the places of its policies [n, S], over their matches; None where the environment counts nothing. warnings: what may
-    not be as it seems, of all sessions, oldest first; each has a kind and a text."""
+    """Result of a run.
+
+    Attributes:
+        run_dir: Of the run.
+        scenario: Resolved scenario.
+        populations: Policies of each population.
+        payoffs: Payoff table.
+        meta_strategies: [P] float64[m_p] of the last solved generation; of a joint one, its marginals.
+        generations: Records, oldest first.
+        nash_conv: Per generation, where it is known.
+        episodes: Training episodes.
+        seconds: Wall time, summed over sessions.
+        stopped_by: Reason, as a sentence.
+        report: Path of the report; None if there is none.
+        summary: How the last session ended.
+        statistics: Of each population, by the places of its policies [n, S], over their matches; None where the environment has none.
+        joint: Joint meta-strategy, float64[m_0, …, m_(P-1)]; None where the solver gives marginals.
+        warnings: What may not be as it seems, of all sessions, oldest first; each has a kind and a text.
+    """
 
     run_dir: Path
     scenario: Scenario
@@ -56,8 +71,8 @@ class Result:
         return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
 
     def as_json(self) -> dict[str, Any]:
-        """What `ludus train --json` prints: plain data, null for what is not known. Keys are names of fields of `Result`, `RunSummary` and
-        `GenerationRecord`; payoffs stay in the database."""
+        """Return what `ludus train --json` prints: plain data, null for what is not known. Keys are names of fields of `Result`,
+        `RunSummary` and `GenerationRecord`; payoffs stay in the database."""
         return {
             "run_dir": str(self.run_dir),
             "report": None if self.report is None else str(self.report),
@@ -80,7 +95,12 @@ class Result:
         }
 
     def policy(self, population: int, index: int = -1) -> TrainedPolicy:
-        """A trained policy, loaded from the run directory."""
+        """Return a trained policy, loaded from the run directory.
+
+        Args:
+            population: Index of the population.
+            index: Place in the population; -1: the newest.
+        """
         record = self.populations[population][index]
         policy = build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
         choice = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
@@ -97,7 +117,7 @@ def _counted(statistics: NamedStatistics | None, members: Sequence[PolicyRecord]
 
 
 def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopped_by: str = "") -> Result:
-    """The result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
+    """Return the result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
     with Reader(run_dir) as reader:
         generations, payoffs, policies = reader.generations(), reader.payoffs(), reader.policies()
         statistics, warnings = reader.statistics(), reader.last_events(limit=MAX_WARNINGS, levels=("warning",))

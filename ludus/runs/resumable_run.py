@@ -113,7 +113,7 @@ class ResumableRun:
                 Store.open(self.folder).close()
 
     def still_last(self) -> None:
-        """Raises RunError if another process went on with the run since it was read."""
+        """Raise RunError if another process went on with the run since it was read."""
         with Reader(self.folder, check=False) as reader:
             named = tuple(c.id for c in reader.checkpoints())
         if named != (*self.named, *self.lost):
@@ -202,8 +202,8 @@ def _text(path: Path) -> str | None:
 
 
 def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | None, dict[str, str]]:
-    """The committed checkpoints up to the newest one that is whole, its state, and newer ones with what is wrong with them, oldest first.
-    Raises RunError, of the newest, if none is whole."""
+    """Return the committed checkpoints up to the newest one that is whole, its state, and newer ones with what is wrong with them, oldest
+    first. Raises RunError, of the newest, if none is whole."""
     flaws: dict[str, RunError] = {}
     for number in range(len(ids), 0, -1):
         name = ids[number - 1]
@@ -231,7 +231,7 @@ def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | 
 
 
 def _members(state: State | None) -> list[list[object]]:
-    """[population, policy] of every policy, in order."""
+    """Return [population, policy] of every policy, in order."""
     return [] if state is None else [m["ref"][:2] for some in state["manager"]["members"] for m in some]
 
 

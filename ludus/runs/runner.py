@@ -62,11 +62,21 @@ def run(
 ) -> Result:
     """Run a scenario from its start.
 
-    scenario: one, or what `load_scenario` takes: a preset, a YAML file, the id of an environment. overrides: `key=value` texts for these,
-    as the command line takes them. changes: values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
-    run_dir, name: where the run is written; a name, here or the scenario's, is the folder ./runs/NAME. stop: when it ends, as the
-    scenario's key, or a `StopRequest` with which to end it. report: write one at the end. Raises LudusError, before anything is written,
-    for what is wrong or does not fit together. Warns (`RunWarning`) of what the run's results may hide, once it is over.
+    Args:
+        scenario: A scenario, or what `load_scenario` takes: a preset, a YAML file, the id of an environment.
+        overrides: `key=value` texts for these, as on the command line.
+        run_dir: Directory that the run is written to.
+        name: Instead, a name: the run is written to ./runs/NAME. The scenario's name is used otherwise.
+        observer: Is called as the run goes on.
+        stop: When it ends, as the scenario's key, or a `StopRequest` with which to end it.
+        report: Whether a report is written at the end.
+        changes: Values of the scenario's keys, as objects or data (generations=5, algorithm="ppo", seed=1).
+
+    Returns:
+        The run's result. Once the run is over, a `RunWarning` is issued for what its results may hide.
+
+    Raises:
+        LudusError: Before anything is written, for what is wrong or does not fit together.
     """
     if observer is not None and not isinstance(observer, Observer):
         raise ConfigError(
@@ -119,9 +129,22 @@ def resume(
     stop: StopRequest | None = None,
     report: bool = True,
 ) -> Result:
-    """Go on with a run, by its directory or its name below ./runs, from the last barrier; `overrides` extend the run
-    (generations=40). A finished run that is not extended is left as it is. env: the environment again, where a Python
-    object was given. Raises LudusError, before anything is changed, if it cannot be resumed."""
+    """Resume a run from its last checkpoint, or extend a finished one. A finished run that is not extended is left as it is.
+
+    Args:
+        run_dir: Its directory, or its name below ./runs.
+        overrides: `key=value` texts that extend the run (generations=40).
+        env: The environment again, where a Python object was given.
+        observer: Is called as the run goes on.
+        stop: With which to end it.
+        report: Whether a report is written at the end.
+
+    Returns:
+        The run's result.
+
+    Raises:
+        LudusError: Before anything is changed, if it cannot be resumed.
+    """
     stored = read_run(find_run(run_dir, zoo=False), overrides)
     if env is not None:
         again = stored.scenario.env.given_again(env)
@@ -237,7 +260,7 @@ def _files_hint(error: OSError) -> str:
 
 @contextmanager
 def _remove_if_empty(folder: Path | None) -> Iterator[None]:
-    """Removes a folder that was made for a run which could not begin."""
+    """Remove a folder that was made for a run which could not begin."""
     try:
         yield
     except BaseException:
@@ -248,7 +271,7 @@ def _remove_if_empty(folder: Path | None) -> Iterator[None]:
 
 
 def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
-    """Raises RunIsOver if a run that is to be extended would stop at once, or has more generations than it is to have."""
+    """Raise RunIsOver if a run that is to be extended would stop at once, or has more generations than it is to have."""
     if scenario.generations < behind:
         raise RunIsOver(
             f"there is nothing to go on with: generations={scenario.generations} was given, and the run has {behind}. Give more to extend "
@@ -312,17 +335,17 @@ def _info(scenario: Scenario, spec: EnvSpec, folder: Path, game: GameFacts | Non
 
 
 def _limit(scenario: Scenario, unit: str) -> Any:
-    """What the run's own stopper says of it: a number, or None."""
+    """Return what the run's own stopper says of it: a number, or None."""
     return None if scenario.stop is None else limit_in_unit(scenario.stop, unit)
 
 
 def folder_name(scenario: Scenario) -> str | None:
-    """The name that somebody gave it; a preset's stands for the preset, which is run many times."""
+    """Return the name that somebody gave it; a preset's stands for the preset, which is run many times."""
     return None if scenario.name in preset_names() else scenario.name or None
 
 
 def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None) -> Path:
-    """Where a new run is written: the folder that was given, or ./runs/<name>; without a name, after what runs and when."""
+    """Return where a new run is written: the folder that was given, or ./runs/<name>; without a name, after what runs and when."""
     if run_dir is not None:
         if not isinstance(run_dir, str | PathLike):
             raise ConfigError(f"run_dir={run_dir!r} was given; expected the path of a folder that is new or empty.")
@@ -336,7 +359,7 @@ def new_folder(scenario: Scenario, run_dir: Path | str | None, name: str | None)
 
 
 def _unused(name: str) -> Path:
-    """Makes the folder ./runs/<name>, or with -2, -3 … where runs of the same second have it. Whoever makes it owns it."""
+    """Make the folder ./runs/<name>, or with -2, -3 … where runs of the same second have it. Whoever makes it owns it."""
     for k in count(1):
         folder = RUNS / (name if k == 1 else f"{name}-{k}")
         try:
@@ -389,7 +412,7 @@ def _closed_with(driver: Driver) -> list[Any]:
 
 @contextmanager
 def _close_on_error(driver: Driver, runtime: Runtime) -> Iterator[None]:
-    """Closes the parts of a run that fails, where they are in this process: others end with theirs."""
+    """Close the parts of a run that fails, where they are in this process: others end with theirs."""
     try:
         yield
     except BaseException:
@@ -400,7 +423,8 @@ def _close_on_error(driver: Driver, runtime: Runtime) -> Iterator[None]:
 
 
 def _finished(stored: ResumableRun, *, report: bool) -> Result:
-    """What a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live control."""
+    """Return what a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live
+    control."""
     assert stored.summary is not None
     live_files.remove(stored.folder)
     stored.tidy()

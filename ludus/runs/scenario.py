@@ -29,8 +29,15 @@ from ludus.training.stopping import dump_stopper, parse_stopper
 
 
 class BackgroundEvaluation(Config):
-    """A process that plays every `every`-th version of a learner against its opponents while it learns. num_envs: of its own. beside: also
-    of a run in one process (`runtime.kind=inprocess`), by a child of it; else that run plays them itself, in between."""
+    """Evaluation of learners while they learn, by a process of its own.
+
+    Attributes:
+        every: It plays each `every`-th version against the learner's opponents.
+        episodes: Of each evaluation.
+        num_envs: Of its own.
+        beside: Whether a run in one process (`runtime.kind=inprocess`) also uses a child process; otherwise that run plays the evaluations
+            itself, in between.
+    """
 
     every: int = Field(10, ge=1)
     episodes: int = Field(100, ge=2)
@@ -39,15 +46,19 @@ class BackgroundEvaluation(Config):
 
 
 class AdaptivePayoffs(Config):
-    """Matches go where the goal depends on them, until it is reached with `confidence`, or the budget of the generation is spent.
+    """Allocation of matches to where the goal depends on them, until it is reached with `confidence`, or the budget of the generation is
+    spent.
 
-    goal: meta_strategy, whose NashConv in the meta-game is to be at most `tolerance` (0: until the budget is spent); or ranking, in which
-    every comparison is to be decided: of two payoffs of a player against the same others, or, where two players share a population, of what
-    two policies earn when they meet (the response graph, which α-Rank reads).
-
-    budget: blocks of a generation; a block is one episode in each order of the seats of players who share a population. portion: blocks
-    that a profile gets at a time. start: profiles that a new policy is played in at first (null: all). batch: blocks that are given out
-    before it is looked again at what matters, at most a sixteenth of the budget.
+    Attributes:
+        goal: meta_strategy, whose NashConv in the meta-game is to be at most `tolerance` (0: until the budget is spent); or ranking, in
+            which every comparison is to be decided: of two payoffs of a player against the same others, or, where two players share a
+            population, of what two policies earn against each other (the response graph, which α-Rank reads).
+        budget: Blocks of a generation; a block is one episode in each order of the seats of players who share a population.
+        portion: Blocks that a profile gets at a time.
+        tolerance: See `goal`.
+        confidence: See above.
+        start: Profiles that a new policy is played in at first; null: all.
+        batch: Blocks between two decisions on where matches go, at most a sixteenth of the budget.
     """
 
     goal: Literal["meta_strategy", "ranking"] = "meta_strategy"
@@ -70,7 +81,7 @@ class AdaptivePayoffs(Config):
         return self
 
     def check(self, env: EnvSpec) -> None:
-        """Raises ScenarioError where returns have no known limits, and what is asked for needs them."""
+        """Raise ScenarioError where returns have no known bounds, and the goal needs them."""
         if np.isfinite(env.utility_range).all():
             return
         if self.goal == "ranking":
@@ -85,15 +96,22 @@ class AdaptivePayoffs(Config):
             )
 
     def build_goal(self) -> Goal | None:
-        """The goal; None: that of the meta-strategy, which needs to know the rest."""
+        """Return the goal; None: that of the meta-strategy, which needs the solver."""
         return ResponseGraph(confidence=self.confidence) if self.goal == "ranking" else None
 
 
 class Evaluation(Config):
-    """payoffs: exact where the game tree allows (auto), or by play with `episodes` per profile. adaptive: play goes where it matters
-    instead; exact payoffs need none. exploitability: likewise exact, or off. background: scores of learners while they train, or none.
-    workers: processes that play the matches of members which are there already while others train; results stay the same. Of a run in one
-    process (`runtime.kind=inprocess`) they are children."""
+    """How payoffs and exploitability are evaluated.
+
+    Attributes:
+        payoffs: exact where the game tree allows (auto), or by play.
+        episodes: Per profile, in play.
+        adaptive: Play goes where it matters instead; exact payoffs need none.
+        exploitability: Likewise exact, or off.
+        background: Evaluation of learners while they train, or none.
+        workers: Processes that play matches of existing members while others train; results stay the same. Of a run in one process
+            (`runtime.kind=inprocess`) they are children.
+    """
 
     payoffs: Literal["auto", "exact", "simulate"] = "auto"
     episodes: int = Field(1000, ge=2)
@@ -123,14 +141,14 @@ class Evaluation(Config):
         return self.episodes if self.adaptive is None else self.adaptive.portion
 
     def selection(self, solver: MetaSolver, seed: int) -> MatchSelection:
-        """What decides which matches are played. solver: whose solutions it looks at."""
+        """Return what decides which matches are played. solver: whose solutions it looks at."""
         if self.adaptive is None:
             return AllMissing()
         options = {**self.adaptive.model_dump(), "goal": self.adaptive.build_goal()}
         return AdaptiveSelection(solver=solver, episodes=self.episodes, seed=seed, **options)
 
     def check(self, context: ScheduleContext, schedule: ScheduleOptions, env: Environment) -> None:
-        """Raises ScenarioError for what cannot be computed of this game, or of what the algorithm trains."""
+        """Raise ScenarioError for what cannot be computed of this game, or of what the algorithm trains."""
         spec = context.env
         exact = [k for k in ("payoffs", "exploitability") if getattr(self, k) == "exact"]
         if exact and spec.enumeration is None:
@@ -168,11 +186,15 @@ class Evaluation(Config):
 
 
 class Checkpoints(Config):
-    """Barriers: at the start of every `generations`-th generation, every `iterations` training iterations inside a response, and after
-    evaluation that has played so many matches. They are part of the schedule: a run without a kill passes them too. horizon: one inside a
-    response, which ends open episodes, does not come before the longest episode can have ended since the last one, where the environment
-    says how long that is; false as it is read from a run that was begun before there was this rule. keep: complete checkpoints left on
-    disk."""
+    """When checkpoints are written. They are part of the schedule: a run without a kill has the same barriers.
+
+    Attributes:
+        generations: At the start of every `generations`-th generation.
+        iterations: Every so many training iterations inside a response, and after evaluation that has played so many matches.
+        horizon: Whether one inside a response, which ends open episodes, does not come before the longest episode can have ended since the
+            last one, where the environment specifies how long that is. False for stored runs that began before this rule.
+        keep: Complete checkpoints left on disk.
+    """
 
     generations: int = Field(1, ge=1)
     iterations: int = Field(200, ge=1)
@@ -231,16 +253,23 @@ CallbackList = Annotated[
 
 
 class Scenario(ScheduleOptions):
-    """What every kind of scenario has; a kind adds the options of its schedule, and `scheduler`.
+    """Base of scenarios; each kind adds the options of its schedule, and `scheduler`. Generation 0 plays uniformly at random.
 
-    env: an id, an `Environment`, or what its `source` takes. algorithm: what trains or computes a policy, a registered name or
-    `module:Class` with options. algorithms: another one for some, by player or by role in a league, {1: dqn, main_exploiter: ppo} say; a
-    role goes before a player. response: when a training task stops, {episodes: 20000} say; a computed oracle needs none. stop: ends the run
-    earlier. share: one population for interchangeable players (auto: where the environment says that they are), or for all players
-    (always). callbacks: code of one's own that the run calls. Generation 0 plays uniformly at random. generations, mode, seed: see
-    `ScheduleOptions`.
-
-    kind: how a file names it, `module:Class` unless the class was given a name (`class PSRO(PSROOptions, Scenario, kind="psro")`).
+    Attributes:
+        kind: Name in a file, `module:Class` unless the class has a name (`class PSRO(PSROOptions, Scenario, kind="psro")`).
+        env: An id, an `Environment`, or what its `source` takes.
+        algorithm: What trains or computes a policy, a registered name or `module:Class` with options.
+        algorithms: Other algorithms, by player or by role in a league, {1: dqn, main_exploiter: ppo} say; a role takes precedence over a
+            player.
+        response: When a training task stops, {episodes: 20000} say; a computed oracle needs none.
+        stop: Ends the run earlier.
+        share: One population for interchangeable players (auto: where the environment says that they are), or for all players (always).
+        evaluation: Of payoffs and exploitability.
+        checkpoints: When they are written.
+        runtime: Processes and devices.
+        callbacks: User code that the run calls.
+        name: Of the run.
+        generations: See `ScheduleOptions`; likewise mode and seed.
     """
 
     kind: ClassVar[str]
@@ -271,13 +300,19 @@ class Scenario(ScheduleOptions):
         cls.kind = kind or f"{cls.__module__}:{cls.__qualname__}"
 
     def scheduler(self, population: tuple[int, ...]) -> Scheduler:
-        """What decides which tasks come next. population: [P] index of each player's population. Raises ConfigError for options that do
-        not fit these populations."""
+        """Return the scheduler, which decides which tasks come next.
+
+        Args:
+            population: [P] index of each player's population.
+
+        Raises:
+            ConfigError: For options that do not fit these populations.
+        """
         raise NotImplementedError(f"{type(self).__name__} must say which scheduler it uses, in a method `scheduler`.")
 
     def to_yaml(self) -> str:
-        """The scenario as YAML; `load_scenario` of it gives an equal one. In full if `load_scenario` or a run completed it; else without
-        what follows from the environment."""
+        """Return the scenario as YAML, from which `load_scenario` makes an equal one. It is in full if `load_scenario` or a run completed
+        it; otherwise without what follows from the environment."""
         missing_settings = resolve_name(
             "function", "ludus.runs.scenario_defaults:missing_settings", {}
         )  # which knows all kinds
@@ -292,8 +327,8 @@ class Scenario(ScheduleOptions):
 
     @property
     def shards(self) -> int:
-        """Pieces that the environments are cut into: never a question of workers, or results would be one. By default each has an
-        environment and a decision to collect at least."""
+        """Number of pieces that the environments are split into. It does not depend on workers, so that results do not. By default each has
+        at least an environment and a decision to collect."""
         if self.runtime.shards or self.runtime.kind == "inprocess":
             return self.runtime.shards or 1
         collected = [
@@ -304,14 +339,14 @@ class Scenario(ScheduleOptions):
 
     @property
     def has_children(self) -> bool:
-        """Whether a run in one process has others beside it."""
+        """Whether a run in one process has child processes."""
         background = self.evaluation.background
         needs_processes = self.evaluation.workers > 0 or (self.learns and background is not None and background.beside)
         return self.runtime.kind == "inprocess" and needs_processes
 
     def with_shards(self) -> Self:
-        """With the number of shards written out, so that a run keeps it when it goes on with other workers. Raises ScenarioError for
-        workers that would have nothing to play."""
+        """Return the scenario with an explicit number of shards, so that a run keeps it when it continues with other workers. Raises
+        ScenarioError for workers without a share."""
         workers = self.runtime.workers
         if self.runtime.kind != "inprocess" and workers > self.shards:
             envs = f" and env.num_envs={workers} or more" if self.env.num_envs < workers else ""
@@ -323,17 +358,24 @@ class Scenario(ScheduleOptions):
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"shards": self.shards})})
 
     def population(self, env: EnvSpec) -> tuple[int, ...]:
-        """[P] index of each player's population."""
+        """Return the index of each player's population, [P]."""
         if self.share == "always":
             return (0,) * env.num_players
         return populations_of(env, share=self.share == "auto")
 
     def seats(self, env: EnvSpec) -> list[tuple[int, ...]]:
-        """The players of each population."""
+        """Return the players of each population."""
         return seats_of(self.population(env))
 
     def who_learns(self, population: tuple[int, ...]) -> Algorithms:
-        """Which algorithm trains whom. population: as `population` gives it. Raises ConfigError for names that nobody has."""
+        """Return which algorithm trains which population.
+
+        Args:
+            population: As `population` returns it.
+
+        Raises:
+            ConfigError: For names of no player or role.
+        """
         return Algorithms(self.algorithm, self.algorithms, population, self.roles)
 
     @property
@@ -347,7 +389,12 @@ class Scenario(ScheduleOptions):
         return not all(isinstance(part, ComputedOracle) for part in (self.algorithm, *self.algorithms.values()))
 
     def check(self, env: EnvSpec, *, matches: EnvSpec | None = None, generation: int = 0) -> None:
-        """Raises ScenarioError where parts that are fine alone do not fit together. matches: the game as matches count it, where learners
-        are paid otherwise. generation: the last one that a run has behind it: what only earlier ones need is not looked for."""
+        """Raise ScenarioError where parts do not fit together.
+
+        Args:
+            env: The environment.
+            matches: The game as matches count it, where learners get other rewards.
+            generation: Last generation that a resumed run has finished: what only earlier ones need is not checked.
+        """
         check = resolve_name("function", "ludus.runs.scenario_check:check", {})  # which loads what a scenario runs on
         check(self, env, matches=matches or env, generation=generation)

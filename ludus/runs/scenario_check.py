@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int = 0) -> None:
-    """Raises ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it. generation: the last
+    """Raise ScenarioError or ConfigError: what does not fit, and what would. matches: the game as matches count it. generation: the last
     one that a run has behind it."""
     scenario.runtime.check()
     context = ScheduleContext(env, scenario.who_learns(scenario.population(env)))
@@ -107,7 +107,7 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
 
 
 def require_sendable(scenario: Scenario) -> None:
-    """Raises ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
+    """Raise ScenarioError for an environment that was given as an object, where other processes need it and cannot have it."""
     source, kind = scenario.env.source, "processes" if scenario.has_children else scenario.runtime.kind
     if source is None or kind == "inprocess":
         return
@@ -163,7 +163,8 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
 
 
 def learner_placements(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
-    """Where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them does."""
+    """Return where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them
+    does."""
     algorithms, place_of = scenario.who_learns(scenario.population(env)), dict[str, str]()
     for assigned in algorithms.assigned(env):
         learner = _learner(assigned, env, scenario.runtime.device_choice)
@@ -174,7 +175,7 @@ def learner_placements(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
 
 
 def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
-    """A fresh one; None of what computes."""
+    """Return a fresh one; None of what computes."""
     if not isinstance(assigned.algorithm, Algorithm):
         return None
     return assigned.algorithm.learner(LearnerContext(env, assigned.seats, 0, device=device))
@@ -226,7 +227,7 @@ def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
 
 
 def unscheduled_warnings(scenario: Scenario) -> Iterator[str]:
-    """Numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
+    """Yield numbers that are to change over a training, and will not, since nothing says how long it is in the unit that they follow."""
     checked = list[Algorithm]()
     for algorithm in (scenario.algorithm, *scenario.algorithms.values()):
         if not isinstance(algorithm, Algorithm) or algorithm in checked:

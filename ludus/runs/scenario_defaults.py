@@ -124,13 +124,13 @@ def _algorithms(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
 
 
 def changed(scenario: AnyScenario, values: Mapping[str, Any]) -> AnyScenario:
-    """The scenario with other values of these keys. What was not given stays so."""
+    """Return the scenario with other values of these keys. What was not given stays so."""
     explicit = {key: getattr(scenario, key) for key in scenario.model_fields_set}
     return type(scenario)(**{**explicit, **values})
 
 
 def env_spec(environment: Environment) -> EnvSpec:
-    """What the environment is: one of it is made. Raises what making it raises."""
+    """Return what the environment is: one of it is made. Raises what making it raises."""
     if isinstance(environment.source, UserEnvObject):  # which is as many environments as it is
         env = environment.make()
     else:
@@ -165,7 +165,7 @@ def _settings(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
 
 
 def _used(scenario: Scenario, env: EnvSpec) -> list[Any]:
-    """The algorithms of the players who learn, and of the roles of the schedule."""
+    """Return the algorithms of the players who learn, and of the roles of the schedule."""
     named, learners = scenario.algorithms, getattr(scenario, "learners", ())
     chosen = learners if isinstance(learners, tuple) else ()
     population = scenario.population(env)
@@ -191,13 +191,13 @@ def _of_game(scenario: Scenario, env: EnvSpec, *, computes: bool) -> dict[str, A
 
 
 def _seeks_equilibrium(options: ScheduleOptions) -> bool:
-    """Whether its population is to come to one, as of double oracles."""
+    """Return whether its population is to come to one, as of double oracles."""
     solver = getattr(options, "meta_solver", None)  # XDO and ODO have none to choose
     return isinstance(options, ResponseOptions) and (solver is None or isinstance(solver, Nash))
 
 
 def _counts_generations(scenario: Scenario) -> bool:
-    """Whether its kind has the number of generations that schedules have in common, and not one of its own."""
+    """Return whether its kind has the number of generations that schedules have in common, and not one of its own."""
     return bool(
         type(scenario).model_fields["generations"].default == ScheduleOptions.model_fields["generations"].default
     )

@@ -28,9 +28,18 @@ from ludus.runs.scenario_kinds import SCENARIOS
 def load_scenario(
     name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
 ) -> Scenario:
-    """A preset, a YAML file, or the scenario that `first_scenario` makes for the id of an environment; with `key=value` overrides, and
-    with values of keys as objects or data. What nobody gives follows from the environment (`ludus.runs.scenario_defaults`). Raises
-    ConfigError with the nearest right name, and what making the environment raises."""
+    """Return a scenario in full; settings left out follow from the environment (`ludus.runs.scenario_defaults`).
+
+    Args:
+        name_or_path: A preset, a YAML file, or the id of an environment, for which `first_scenario` makes one.
+        overrides: `key=value` texts.
+        seed: Of the run.
+        changes: Values of keys, as objects or data.
+
+    Raises:
+        ConfigError: With the nearest right name.
+        LudusError: Whatever making the environment raises.
+    """
     return complete(read_scenario(name_or_path, overrides, seed, **changes))
 
 
@@ -46,7 +55,8 @@ def read_scenario(
 
 
 def to_scenario(source: Any, overrides: Sequence[str] = (), **changes: Any) -> Scenario:
-    """The scenario that was given, changed, or what `load_scenario` makes of a name, in full. Raises ConfigError for anything else."""
+    """Return the scenario that was given, changed, or what `load_scenario` makes of a name, in full. Raises ConfigError for anything
+    else."""
     if isinstance(source, str | PathLike):
         return load_scenario(source, overrides, **changes)
     if not isinstance(source, Scenario) and _is_made_of(source):
@@ -78,7 +88,7 @@ def _texts(overrides: Sequence[str]) -> list[str]:
 
 
 def _is_made_of(source: Any) -> bool:
-    """Whether it is an environment, or may make some."""
+    """Return whether it is an environment, or may make some."""
     if isinstance(source, type):
         return not issubclass(source, Scenario) and hasattr(source, "reset") and hasattr(source, "step")
     return callable(source) or (hasattr(source, "reset") and hasattr(source, "step")) or is_openspiel_game(source)
@@ -87,8 +97,8 @@ def _is_made_of(source: Any) -> bool:
 def parse_scenario(
     text: str, overrides: list[str] | None = None, seed: int | None = None, *, source: str = "", **changes: Any
 ) -> Scenario:
-    """The scenario that YAML text describes. source: the file it was read from. changes: as of `load_scenario`. Where `overrides` ask for
-    another kind, keys of the text that only its own kind has are left out."""
+    """Return the scenario that YAML text describes. source: the file it was read from. changes: as of `load_scenario`. Where `overrides`
+    ask for another kind, keys of the text that only its own kind has are left out."""
     data = from_yaml(text, what="the scenario", source=source)
     if not isinstance(data, dict):
         kind = "nothing" if data is None else type(data).__name__
@@ -134,7 +144,7 @@ LENGTHS = ("decisions", "episodes", "seconds", "updates")
 
 
 def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an option of the algorithm, or a response's length, that was given as if it were the scenario's own."""
+    """Raise ConfigError for an option of the algorithm, or a response's length, that was given as if it were the scenario's own."""
     if "." in key or key in kind.model_fields or key == "scenario":
         return
     algorithm = data.get("algorithm")
@@ -157,7 +167,7 @@ def _kind(name: str) -> type[Scenario]:
 
 
 def _parts(scenario: type[Scenario], texts: Sequence[str]) -> dict[str, Any]:
-    """The parts that a scenario has by default, where an override such as `algorithm.batch=500` changes something in them."""
+    """Return the parts that a scenario has by default, where an override such as `algorithm.batch=500` changes something in them."""
     fields = scenario.model_fields
     return {
         name: fields[name].default
@@ -167,8 +177,8 @@ def _parts(scenario: type[Scenario], texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _settings(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """What an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has there (a schedule), or the
-    start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's algorithm has."""
+    """Return what an override of one setting of an algorithm's part leaves as it is: the rest of what the algorithm has there (a schedule),
+    or the start of a schedule that was given as a number; of `algorithms.1.batch`, all else that everybody's algorithm has."""
     what, *parts = path
     value: Any = data
     if what == "algorithms" and parts:
@@ -195,7 +205,7 @@ def _settings(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]
 
 
 def _schedule(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """What a schedule is where it is not given: as the environment has it, or, of a run that is stored, as the class does."""
+    """Return what a schedule is where it is not given: as the environment has it, or, of a run that is stored, as the class does."""
     scenario = kind(**{key: value for key, value in data.items() if key != "scenario"})
     part: Any = scenario if is_stored() else complete(scenario)
     for name in path:
@@ -214,7 +224,7 @@ def _field(model: Any, name: str) -> FieldInfo:
 
 
 def list_presets() -> dict[str, str]:
-    """name -> what it is (the first line of its file)."""
+    """Return the description of each preset (the first line of its file), by name."""
     files = {name: _presets() / f"{name}.yaml" for name in preset_names()}
     return {name: file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in files.items()}
 
@@ -242,7 +252,7 @@ def _presets() -> Any:
 
 
 def _read(name_or_path: str) -> tuple[str, str]:
-    """(file, text)"""
+    """Return (file, text)"""
     if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         try:
             return name_or_path, Path(name_or_path).read_text(encoding="utf-8")
@@ -277,7 +287,7 @@ def _ids() -> list[str]:
 
 
 def _is_environment(name: str) -> bool:
-    """Whether it is the id of an environment, and no file."""
+    """Return whether it is the id of an environment, and no file."""
     if name.endswith((".yaml", ".yml")):
         return False
     family, slash, _ = name.partition("/")
@@ -287,8 +297,8 @@ def _is_environment(name: str) -> bool:
 def first_scenario(
     played: Mapping[str, Any], texts: list[str], changes: Mapping[str, Any], seed: int | None
 ) -> Scenario:
-    """A scenario for an environment: one player learns by `fixed_opponents`, of whom there are none, the players of a game by `psro`;
-    `scenario=` chooses another kind. played: its `id`, or from Python its `source`. Raises what making the environment raises."""
+    """Return a scenario for an environment: one player learns by `fixed_opponents`, of whom there are none, the players of a game by
+    `psro`; `scenario=` chooses another kind. played: its `id`, or from Python its `source`. Raises what making the environment raises."""
     wanted = {**override({"env": dict(played)}, texts, names={"env": "id"}), **changes}
     env = None
     if "scenario" not in wanted:

@@ -195,7 +195,7 @@ class RuntimeChoice(Config):
         )
 
     def check(self) -> None:
-        """Raises UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a card that is not there."""
+        """Raise UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a card that is not there."""
         from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
 
         unused = {
@@ -259,7 +259,7 @@ class RuntimeChoice(Config):
                 )
 
     def _check_gpus(self) -> None:
-        """Raises ConfigError."""
+        """Raise ConfigError."""
         elsewhere = "trainers" if self.trainers else "inference servers" if self.inference.kind == "server" else ""
         elsewhere = elsewhere or ("workers" if self.gpus and self.kind != "inprocess" else "")
         if elsewhere and ":" in self.device:

@@ -109,7 +109,7 @@ class TaskRunner:
     def _learned(
         self, tasks: Sequence[TrainingTask], *, proceed: Proceed, checkpoint: Checkpoint
     ) -> Generator[TrainingResult]:
-        """The results of tasks that learn, in their order."""
+        """Yield the results of tasks that learn, in their order."""
         checkpoints = self.scenario.checkpoints
         for group in self._in_progress(tasks):
             yield from train(
@@ -134,8 +134,8 @@ class TaskRunner:
             self.exact.add(ref, self.parts.policy(ref))
 
     def value(self, players: Mixture, seat: int, payoffs: Array) -> float:
-        """What a seat earns where all are drawn from members: exactly where possible, else by `payoffs` float64[P, n_0, …]; NaN where these
-        do not say."""
+        """Return what a seat earns where all are drawn from members: exactly where possible, else by `payoffs` float64[P, n_0, …]; NaN
+        where these do not say."""
         value = np.nan if self.exact is None else float(self.exact.values(players)[seat])
         return self.manager.value(players, seat, payoffs) if np.isnan(value) else value
 
@@ -182,14 +182,14 @@ class TaskRunner:
         }
 
     def _resumed(self, tasks: Sequence[TrainingTask]) -> Mapping[str, State]:
-        """The states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
+        """Return the states of these tasks; those of others, whose turn comes later, stay in checkpoints until then."""
         own_states = {task.id: self.resumed[task.id] for task in tasks if task.id in self.resumed}
         self.resumed = {name: state for name, state in self.resumed.items() if name not in own_states}
         return own_states
 
     def _oracle(self, task: TrainingTask) -> ComputedOracle | None:
-        """What computes a task's policy; None: it is learned. Each algorithm is looked at once: checking a protocol costs as much as a
-        small best response."""
+        """Return what computes a task's policy; None: it is learned. Each algorithm is looked at once: checking a protocol costs as much as
+        a small best response."""
         who = task.population, task.role
         if who not in self._oracles:
             algorithm = self.algorithms.of(*who)
@@ -223,7 +223,7 @@ class TaskRunner:
         )
 
     def _take_row(self, task: TrainingTask, row: int) -> TrainingResult:
-        """One policy of a network that plays several: its weights, and what this one is told."""
+        """Return one policy of a network that plays several: its weights, and what this one is told."""
         assert isinstance(task.start, PolicyRef)
         spec, weights = self.manager.weights_of(task.start)
         own = {**weights, "condition": weights["condition"][row : row + 1]}
@@ -231,7 +231,7 @@ class TaskRunner:
         return TrainingResult(task, ref, spec, own, metrics={}, counters={}, place=_TAKEN)
 
     def _part(self, game: RestrictedGame, seats: tuple[int, ...], algorithm: ComputedOracle) -> Response:
-        """The seats' part of a restricted game's equilibrium, which is computed once for all its players."""
+        """Return the seats' part of a restricted game's equilibrium, which is computed once for all its players."""
         assert self.exact is not None
         if not isinstance(algorithm, SolvesRestricted):
             raise ScenarioError(
@@ -244,7 +244,8 @@ class TaskRunner:
         return algorithm.part(self.exact.tree, seats, self._solved[1])
 
     def _tables(self, player: int, refs: Sequence[PolicyRef]) -> Array:
-        """float64[k, I_p, A]: what policies do at the information states of a player. Raises ScenarioError for one that has no table."""
+        """Return float64[k, I_p, A]: what policies do at the information states of a player. Raises ScenarioError for one that has no
+        table."""
         assert self.exact is not None
         tables = []
         for ref in refs:
@@ -286,7 +287,7 @@ class TaskRunner:
             proceed(done / episodes, {})
 
     def _profiles(self, indices: Iterable[tuple[int, ...]]) -> list[MatchProfile]:
-        """What is to be played: as many portions of each as it is named."""
+        """Return what is to be played: as many portions of each as it is named."""
         populations, which = self.manager.populations, self.manager.table.population
         return [
             MatchProfile(

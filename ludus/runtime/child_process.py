@@ -126,8 +126,8 @@ class ChildProcess:
             ) from error
 
     def receive(self, until: float | None = None) -> Any:
-        """The answer to the oldest call that is not answered yet. until: when, by `time.perf_counter`, the child is taken for hung and
-        killed; None: never. Raises ChildLost and ChildRaised."""
+        """Return the answer to the oldest call that is not answered yet. until: when, by `time.perf_counter`, the child is taken for hung
+        and killed; None: never. Raises ChildLost and ChildRaised."""
         try:
             self._wait(until)
             answer = self._connection.recv()
@@ -139,7 +139,7 @@ class ChildProcess:
         raise ChildRaised(None if kind is None else getattr(errors, kind), *rest)
 
     def answered(self) -> bool:
-        """Whether there is an answer; never waits. Raises ChildLost if none can come."""
+        """Return whether there is an answer; never waits. Raises ChildLost if none can come."""
         if self._readable.poll(0):
             return True
         # What the child started may hold the socket open, so that there is no end of file.
@@ -282,7 +282,7 @@ def _end_with_parent(descriptor: int, parent: int) -> None:
 
 
 def _raised(error: BaseException) -> tuple[str, str | None, str, str, str]:
-    """The answer that stands for an error."""
+    """Return the answer that stands for an error."""
     kind = None
     text = str(error)
     if isinstance(error, LudusError):

@@ -191,7 +191,7 @@ class FrameConnection:
         self.close()
 
     def _read(self) -> bool:
-        """Whether there was something."""
+        """Return whether there was something."""
         try:
             data, rights, flags, _ = self._socket.recvmsg(
                 _CHUNK, socket.CMSG_SPACE(_FILES * 4), socket.MSG_CMSG_CLOEXEC
@@ -268,7 +268,7 @@ class ConnectionLoop:
         self._thread.start()
 
     def add(self, sock: socket.socket) -> FrameConnection:
-        """A connection that is there."""
+        """Return a connection that is there."""
         wire = FrameConnection(self, sock)
         self.soon(wire.open)
         return wire
@@ -390,6 +390,6 @@ def connect(address: str) -> socket.socket:
 
 
 def is_ours(sock: socket.socket) -> bool:
-    """Whether a process of this user is at the other end, as the kernel knows."""
+    """Return whether a process of this user is at the other end, as the kernel knows."""
     _, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return bool(user == os.geteuid())

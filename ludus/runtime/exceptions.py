@@ -32,7 +32,7 @@ class RemoteTraceback(Exception):
 
 
 def pack_exception(error: Exception) -> PackedException:
-    """The exception, packed. Its own pickling is not relied on: it fails for classes whose arguments are not their message's."""
+    """Return the exception, packed. Its own pickling is not relied on: it fails for classes whose arguments are not their message's."""
     text = "".join(traceback.format_exception(error))
     data: bytes | None
     try:
@@ -44,7 +44,7 @@ def pack_exception(error: Exception) -> PackedException:
 
 
 def unpack(carried: PackedException) -> Exception | None:
-    """The original exception, or None where it could not be packed or its class is not known here."""
+    """Return the original exception, or None where it could not be packed or its class is not known here."""
     if carried.data is None:
         return None
     try:

@@ -30,13 +30,13 @@ RUNTIMES: Mapping[str, str] = {
 
 
 def build_runtime(name: str, **options: Any) -> Runtime:
-    """A registered runtime, or `module:Class`. Raises UnknownName."""
+    """Return a runtime by its registered name, or `module:Class`. Raises UnknownName."""
     runtime: Runtime = resolve_name("runtime", name, RUNTIMES)(**options)
     return runtime
 
 
 class Part:
-    """Handle of a spawned part; without one, `why` calls fail. One that has `ended` is not made again."""
+    """Handle of a spawned part; where `factory` failed, calls fail with `why`. A part that has `ended` is not restarted."""
 
     __slots__ = ("ended", "factory", "heartbeat", "name", "number", "owner", "restarts", "spec", "value", "why")
 
@@ -54,7 +54,7 @@ class Part:
         self.make()
 
     def make(self) -> None:
-        """`factory(spec)`, or why there is none."""
+        """Create `factory(spec)`, or record why it failed."""
         self.value: Any = None
         self.why: Exception | None = None
         try:
@@ -63,7 +63,7 @@ class Part:
             self.why = error
 
     def answer(self, method: str, args: Sequence[Any]) -> Answer:
-        """What comes of `method`, run now, with the values of references in their place."""
+        """Run `method` now, with the values of references in their place, and return its result or error."""
         for argument in args:
             if isinstance(argument, Answer) and argument.error is not None:
                 return Answer(self.owner, error=argument.error)
@@ -76,14 +76,14 @@ class Part:
             return Answer(self.owner, error=error)
 
     def end(self, why: RunError) -> None:
-        """Let go of the part for good."""
+        """Release the part for good."""
         self.value = None
         self.why = why
         self.ended = True
 
 
 class Answer:
-    """Reference to a value, or to the exception that came instead."""
+    """Reference to a value, or to an exception."""
 
     __slots__ = ("error", "owner", "value")
 
@@ -100,7 +100,7 @@ class Answer:
 
 
 class InProcessPeer:
-    """A `Peer` within a process. What it sends is done when `send` returns."""
+    """`Peer` within a process. A call is done when `send` returns."""
 
     __slots__ = ("_number", "_part")
 
@@ -122,12 +122,12 @@ class InProcessPeer:
 
 
 class InProcess:
-    """A `Runtime` whose calls are done when `call` returns, in the order they were made.
+    """`Runtime` within the process; calls are done when `call` returns, in order.
 
-    - `spawn` and `call` raise nothing that the part raises: `get` does, with the original exception. KeyboardInterrupt and SystemExit
-      are not answers; they go straight up.
-    - Values are passed, not copied: `get(put(x)) is x`. On Ray arrays arrive read-only, so nobody may write to what `get` or an argument
-      brought, here either (the contract suite in `ludus.testing` shows parts that keep to it).
+    - `spawn` and `call` raise nothing that the part raises: `get` does, with the original exception. KeyboardInterrupt and SystemExit are
+      not answers; they propagate immediately.
+    - Values are passed, not copied: `get(put(x)) is x`. On Ray arrays arrive read-only, so parts must not write to a result or an argument,
+      here either (the contract suite in `ludus.testing` checks this).
     - A part lives as long as this process, and a method that raises does not end it: `restarts` are only spent by `restart`.
     - `resources` are ignored.
     """
@@ -148,7 +148,7 @@ class InProcess:
         heartbeat: bool = False,
         name: str = "",
     ) -> Part:
-        """Make `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
+        """Create `factory(spec)` now. If it raises, `get` of every call to the part raises that."""
         self._require_open()
         require_concurrency(concurrency)
         return Part(self, factory, spec, restarts=restarts, heartbeat=heartbeat, name=name)
@@ -165,7 +165,7 @@ class InProcess:
     def wait(
         self, refs: Sequence[Answer], *, at_least: int = 1, timeout: float | None = None
     ) -> tuple[list[Answer], list[Answer]]:
-        """(all of them, none): everything is done already. Raises RunError if `at_least` is more than there are."""
+        """Return (all of them, none): everything is done already. Raises RunError if `at_least` is more than there are."""
         self._require_open()
         for ref in refs:
             require_own_ref(self, ref, Answer)
@@ -173,24 +173,24 @@ class InProcess:
         return list(refs), []
 
     def put(self, value: Any) -> Answer:
-        """A reference to this very object."""
+        """Return a reference to this very object."""
         self._require_open()
         return Answer(self, value)
 
     def get(self, ref: Answer, *, timeout: float | None = None) -> Any:
-        """The value; raises what the call raised."""
+        """Return the value; raises what the call raised."""
         self._require_open()
         require_own_ref(self, ref, Answer)
         return ref.result()
 
     def incarnation(self, handle: Part) -> int:
-        """How many times `restart` has made the part again."""
+        """Return how often `restart` has restarted the part."""
         self._require_open()
         require_own_ref(self, handle, Part)
         return handle.number
 
     def heartbeat(self, handle: Part) -> Answer:
-        """Now: a part is never busy when somebody can ask."""
+        """Call `part.heartbeat()` now: a part is never busy when it can be called."""
         self._require_open()
         require_own_ref(self, handle, Part)
         if not handle.heartbeat:
@@ -198,7 +198,7 @@ class InProcess:
         return self.call(handle, "heartbeat")
 
     def restart(self, handle: Part, *, why: str = GIVEN_UP) -> None:
-        """Let go of the part and make it again, if it has a restart left. A stopped part stays stopped."""
+        """Release the part and create it again, if it has a restart left. A stopped part stays stopped."""
         self._require_open()
         require_own_ref(self, handle, Part)
         if handle.ended:
@@ -211,13 +211,13 @@ class InProcess:
         self.tell(restart_message(handle.name, why, spent=handle.number, restarts=handle.restarts))
 
     def peer(self, handle: Part) -> InProcessPeer:
-        """The part's present incarnation, for other parts."""
+        """Return a handle of the part's present incarnation for other parts."""
         self._require_open()
         require_own_ref(self, handle, Part)
         return InProcessPeer(handle)
 
     def node(self, handle: Part) -> str:
-        """Always "". Raises as `get` does if there is no part."""
+        """Return "". Raises as `get` does if there is no part."""
         self._require_open()
         require_own_ref(self, handle, Part)
         if handle.ended and handle.why is not None:
@@ -226,11 +226,11 @@ class InProcess:
 
     @staticmethod
     def fetch(ref: Answer) -> Any:
-        """The value; raises what the call raised."""
+        """Return the value; raises what the call raised."""
         return ref.result()
 
     def stop(self, handle: Part) -> None:
-        """Let go of the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""
+        """Release the part; `get` of later calls to it raises RunError. Stopping twice is harmless."""
         self._require_open()
         require_own_ref(self, handle, Part)
         handle.end(RunError(STOPPED))

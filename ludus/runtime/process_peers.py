@@ -16,7 +16,7 @@ from ludus.runtime.shared_values import Value, pack
 
 
 def outcome_value(outcome: Outcome) -> Any:
-    """The value that an outcome which is not lost has brought. Raises what was raised there, with its traceback as the cause."""
+    """Return the value that an outcome which is not lost has brought. Raises what was raised there, with its traceback as the cause."""
     assert outcome.value is not None
     if outcome.kind != RAISED:
         return outcome.value.load()
@@ -49,7 +49,7 @@ class ProcessContext:
         self._lock = threading.Lock()
 
     def fetch(self, number: int) -> Any:
-        """The value of a reference, waited for; raises what it stands for."""
+        """Return the value of a reference, waited for; raises what it stands for."""
         outcome = self._driver.ask(FETCH, pack(number))
         self._wires.wait(lambda: bool(outcome.kind), None)
         if outcome.kind == Outcome.LOST:
@@ -71,7 +71,7 @@ class ProcessContext:
         return wire.ask(CALL, call)
 
     def wait(self, outcome: Outcome, timeout: float | None) -> bool:
-        """Whether it is settled within so many seconds."""
+        """Return whether it is settled within so many seconds."""
         return self._wires.wait(lambda: bool(outcome.kind), timeout)
 
 
@@ -104,7 +104,7 @@ class RemoteRef:
         return hash(self.number)
 
     def fetch(self) -> Any:
-        """The value; raises what it stands for."""
+        """Return the value; raises what it stands for."""
         return _surroundings().fetch(self.number)
 
 

@@ -104,7 +104,7 @@ class ProcessIncarnation:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     def state(self) -> PartState:
-        """What is known of it."""
+        """Return what is known of it."""
         part, last_seen, has_process = self.part, self.wire.heard, self.process > 0
         state = part_state(
             dead=self.why is not None, has_process=has_process, busy=self.wire.owed > 0, last_seen=last_seen
@@ -129,7 +129,7 @@ class ProcessIncarnation:
             self.pending_heartbeat, self.heartbeat_at = self.wire.ask(HEARTBEAT, Value()), time.time()
 
     def stderr_tail(self) -> str:
-        """What it wrote to standard output and error at its end, the trace of a crash included."""
+        """Return what it wrote to standard output and error at its end, the trace of a crash included."""
         with suppress(OSError):
             size = os.fstat(self.log).st_size
             text = os.pread(self.log, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace")
@@ -186,7 +186,7 @@ class ProcessAnswer:
         return self.outcome is None or bool(self.outcome.kind)
 
     def fetch(self) -> Any:
-        """The value, in the driver."""
+        """Return the value, in the driver."""
         return self.owner.get(self)
 
     def __reduce__(self) -> Any:
@@ -275,7 +275,7 @@ class ProcessRuntime:
     def wait(
         self, refs: Sequence[ProcessAnswer], *, at_least: int = 1, timeout: float | None = None
     ) -> tuple[list[ProcessAnswer], list[ProcessAnswer]]:
-        """(done, pending)."""
+        """Return (done, pending)."""
         self._require_open()
         for ref in refs:
             require_own_ref(self, ref, ProcessAnswer)
@@ -298,7 +298,7 @@ class ProcessRuntime:
         return ProcessAnswer(self, outcome)
 
     def get(self, ref: ProcessAnswer, *, timeout: float | None = None) -> Any:
-        """The value. Large arrays lie in shared memory, as long as they are used."""
+        """Return the value. Large arrays lie in shared memory, as long as they are used."""
         self._require_open()
         require_own_ref(self, ref, ProcessAnswer)
         if not self._await([ref], 1, timeout):
@@ -310,7 +310,7 @@ class ProcessRuntime:
         raise copy_error(error) from (RemoteTraceback(last_output) if last_output else None)
 
     def incarnation(self, handle: ProcessPart) -> int:
-        """How many times the part has been made again."""
+        """Return how many times the part has been made again."""
         self._require_open()
         require_own_ref(self, handle, ProcessPart)
         return handle.number
@@ -333,7 +333,7 @@ class ProcessRuntime:
         self._end(handle.life, why)
 
     def peer(self, handle: ProcessPart) -> ProcessPeer:
-        """The part's present incarnation, for other parts."""
+        """Return the part's present incarnation, for other parts."""
         self._require_open()
         require_own_ref(self, handle, ProcessPart)
         life, wires = handle.life, self._wires
@@ -403,7 +403,7 @@ class ProcessRuntime:
         life.wire.ask(BEGIN, part.order).then(life.begun)
 
     def _forking(self) -> ForkServer:
-        """The fork server; another one where it has ended."""
+        """Return the fork server; another one where it has ended."""
         if self._server is not None and not self._server.alive:
             self._server.end()
             self._server = None

@@ -61,11 +61,11 @@ class Host:
             raise pack_exception(loading_error(error)) from None
 
     def heartbeat(self) -> Any:
-        """What the part says beside its calls; None before it is made."""
+        """Return what the part says beside its calls; None before it is made."""
         return None if self._part is None else self._part.heartbeat()
 
 
 def loading_error(error: Exception) -> Exception:
-    """What was raised where Ray could not load a value; anything else as it is."""
+    """Return what was raised where Ray could not load a value; anything else as it is."""
     raised = error.client_exc if isinstance(error, RaySystemError) else None
     return raised if isinstance(raised, Exception) else error

@@ -50,7 +50,7 @@ def sweep(folder: str) -> None:
 
 
 def session_processes(folder: str) -> list[int]:
-    """Ids of living processes of the session; none where there is no /proc."""
+    """Return ids of living processes of the session; none where there is no /proc."""
     pids = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit() and int(name) != os.getpid() and belongs(name, folder):
@@ -59,7 +59,7 @@ def session_processes(folder: str) -> list[int]:
 
 
 def belongs(process: str, folder: str) -> bool:
-    """Whether the process with this id lives, and is of the session."""
+    """Return whether the process with this id lives, and is of the session."""
     with contextlib.suppress(OSError):
         return _is_marked(process, folder) or _writes_into(process, folder)
     return False

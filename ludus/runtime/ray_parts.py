@@ -33,12 +33,13 @@ _DEATHS = (
 
 
 def is_death(error: Exception, actor: str) -> bool:
-    """Whether the actor with this id died before it had answered; for a call, one that an argument was to come from may have instead."""
+    """Return whether the actor with this id died before it had answered; for a call, one that an argument was to come from may have
+    instead."""
     return isinstance(error, _DEATHS) and getattr(error, "actor_id", None) in (None, actor)
 
 
 def is_lost(error: Exception, ref: ray.ObjectRef[Any]) -> bool:
-    """Whether an answer was there and is gone; for a call, what an argument was to be may be instead."""
+    """Return whether an answer was there and is gone; for a call, what an argument was to be may be instead."""
     return isinstance(error, ray_exceptions.ObjectLostError) and error.object_ref_hex == ref.hex()
 
 
@@ -54,7 +55,8 @@ _CAUSES = {
 
 
 def reason(error: Exception, stderr_tail: str = "") -> str:
-    """Why a part died: in plain words where Ray's are known, or the sentence or two in which it says so. last_words: of its process."""
+    """Return why a part died: in plain words where Ray's are known, or the sentence or two in which it says so. last_words: of its
+    process."""
     for words, meaning in _CAUSES.items():
         if match := re.search(words, f"{error}{stderr_tail}"):
             return match.expand(meaning)
@@ -65,7 +67,7 @@ def reason(error: Exception, stderr_tail: str = "") -> str:
 
 
 def translate(error: Exception) -> Exception:
-    """What to raise instead of an exception of Ray's, with the remote traceback as its cause."""
+    """Return what to raise instead of an exception of Ray's, with the remote traceback as its cause."""
     inner: Exception = error
     while isinstance(inner, ray_exceptions.RayTaskError) and isinstance(inner.cause, Exception):
         inner = inner.cause
@@ -147,7 +149,7 @@ class RayIncarnation:
         self.why: RunError | None = None
 
     def look(self) -> bool:
-        """Whether it is known by now if its process came."""
+        """Return whether it is known by now if its process came."""
         if self.process or not ray.wait([self.placement_ref], timeout=0.0)[0]:
             return self.process > 0
         with contextlib.suppress(RayError):  # it ended before
@@ -161,7 +163,7 @@ class RayIncarnation:
         self.last_seen = time.time()
 
     def state(self) -> PartState:
-        """What is known of it."""
+        """Return what is known of it."""
         busy, there = self.calls > self.answered, self.process > 0
         state = part_state(dead=self.why is not None, has_process=there, busy=busy, last_seen=self.last_seen)
         name, part = self.part.name, self.part
@@ -181,8 +183,8 @@ def _is_concurrent(options: Mapping[str, Any]) -> bool:
 
 
 def _host(part: RayPart) -> Any:
-    """The actor's class. One whose calls run at the same time is made by a thread of its own: calls that came before could have taken all
-    the others, and they wait for it. One that has a heartbeat answers for that in such a thread."""
+    """Return the actor's class. One whose calls run at the same time is made by a thread of its own: calls that came before could have
+    taken all the others, and they wait for it. One that has a heartbeat answers for that in such a thread."""
     if part.heartbeat or _is_concurrent(part.options):
         return ray.remote(concurrency_groups={_CONTROL: 1})(Host)  # type: ignore[call-overload]
     return ray.remote(Host)
@@ -265,7 +267,8 @@ def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node:
 
 
 def has_room(wanted: Sequence[tuple[Mapping[str, Any], str]]) -> bool:
-    """Whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of them.
+    """Return whether the nodes that are alive are large enough for actors with these options: each one for some node, and all for all of
+    them.
 
     wanted: (options, the id of the node that it lives on). Those that are gone with their node need no room, and those without one do.
     """
@@ -328,7 +331,7 @@ class RayPeer:
             ) from error
 
     def failure(self, error: RayError) -> Exception:
-        """What to raise instead of an exception of Ray's."""
+        """Return what to raise instead of an exception of Ray's."""
         if not is_death(error, self._actor_id):
             return translate(error)
         died = PartDied(f"{self._name}, which was asked for something, died before it had answered ({reason(error)}).")
@@ -366,7 +369,7 @@ class RayReply:
 
 
 def _value(argument: Any) -> Any:
-    """What stands for a reference: Ray's own."""
+    """Return what stands for a reference: Ray's own."""
     if not isinstance(argument, RayAnswer):
         return argument
     if argument.ref is None:

@@ -144,7 +144,7 @@ class RayRuntime:
     def wait(
         self, refs: Sequence[RayAnswer], *, at_least: int = 1, timeout: float | None = None
     ) -> tuple[list[RayAnswer], list[RayAnswer]]:
-        """(done, pending). Values are not fetched: this asks only where they are."""
+        """Return (done, pending). Values are not fetched: this asks only where they are."""
         self._require_open()
         for ref in refs:
             require_own_ref(self, ref, RayAnswer)
@@ -165,7 +165,7 @@ class RayRuntime:
             raise RunError(f"the value cannot be sent to another process: {error}") from error
 
     def get(self, ref: RayAnswer, *, timeout: float | None = None) -> Any:
-        """The value. Large arrays lie in the object store, which keeps them as long as they are used."""
+        """Return the value. Large arrays lie in the object store, which keeps them as long as they are used."""
         self._require_open()
         require_own_ref(self, ref, RayAnswer)
         if ref.ref is None:
@@ -196,26 +196,26 @@ class RayRuntime:
 
     @staticmethod
     def fetch(ref: Any) -> Any:
-        """The value of a reference that a part was given inside of an argument. Raises RunError if it is lost."""
+        """Return the value of a reference that a part was given inside of an argument. Raises RunError if it is lost."""
         try:
             return ray.get(ref)
         except RayError as error:
             raise translate(error)  # noqa: B904  its cause is the remote traceback
 
     def incarnation(self, handle: RayPart) -> int:
-        """How many times the part has been made again."""
+        """Return how many times the part has been made again."""
         self._require_open()
         require_own_ref(self, handle, RayPart)
         return handle.number
 
     def peer(self, handle: RayPart) -> RayPeer:
-        """The part's present incarnation, for other parts."""
+        """Return the part's present incarnation, for other parts."""
         self._require_open()
         require_own_ref(self, handle, RayPart)
         return RayPeer(handle.life)
 
     def node(self, handle: RayPart) -> str:
-        """The id of the node that the part lives on. Waits until it is there, and raises as `get` does."""
+        """Return the id of the node that the part lives on. Waits until it is there, and raises as `get` does."""
         self._require_open()
         require_own_ref(self, handle, RayPart)
         life = handle.life
@@ -281,7 +281,7 @@ class RayRuntime:
                 life.pending_heartbeat, life.heartbeat_at = life.heartbeat(), time.time()
 
     def spilled(self) -> int:
-        """Bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""
+        """Return bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""
         return spilled(self._session) - self._spilled
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ _sessions: list[Session] = []  # none or one: Ray has one connection per process
 def enter(
     *, address: str | None, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool
 ) -> Session:
-    """The session of this process, which is made if there is none. Raises RunError if there is another one, or none can be had."""
+    """Return the session of this process, which is made if there is none. Raises RunError if there is another one, or none can be had."""
     if not ray.is_initialized():
         _sessions.clear()
     else:
@@ -96,8 +96,8 @@ def leave(session: Session) -> None:
 
 
 def require_alive(session: Session) -> None:
-    """Raises RunError if a Ray that was started here has lost a process without which it ends the driver some time later. A cluster's
-    nodes say themselves what they lose."""
+    """Raise RunError if a Ray that was started here has lost a process without which it ends the driver some time later. A cluster's nodes
+    say themselves what they lose."""
     node = getattr(ray._private.worker, "_global_node", None)
     if session.janitor is None or node is None:
         return
@@ -110,8 +110,8 @@ def require_alive(session: Session) -> None:
 
 
 def spilled(session: Session) -> int:
-    """Bytes that all nodes have written to disk so far, since their shared memory was full; 0 where Ray does not say. Raises RunError as
-    `require_alive` does."""
+    """Return bytes that all nodes have written to disk so far, since their shared memory was full; 0 where Ray does not say. Raises
+    RunError as `require_alive` does."""
     require_alive(session)
     with contextlib.suppress(Exception):
         reply: Any = get_memory_info_reply(ray._private.state.state, timeout_seconds=5.0)  # type: ignore[no-untyped-call]
@@ -120,7 +120,7 @@ def spilled(session: Session) -> int:
 
 
 def stderr_tail(session: Session, process: int) -> str:
-    """What a process of a local Ray wrote to standard error at its end, the trace of a crash included; empty if nothing is known."""
+    """Return what a process of a local Ray wrote to standard error at its end, the trace of a crash included; empty if nothing is known."""
     pattern = os.path.join(session.folder, "session_2*", "logs", f"worker-*-{process}.err")
     for file in glob.glob(pattern) if session.folder and process else ():
         with contextlib.suppress(OSError):
@@ -172,7 +172,8 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
 
 
 def _store() -> int:
-    """Bytes of the object store: as many as there is room for in shared memory, or Ray would take a slow folder on disk and say nothing."""
+    """Return bytes of the object store: as many as there is room for in shared memory, or Ray would take a slow folder on disk and say
+    nothing."""
     try:
         there = os.statvfs(_SHARED)
     except OSError:

@@ -46,7 +46,7 @@ class Value:
         return self.file >= 0
 
     def load(self) -> Any:
-        """The value, again each time. Arrays are read-only and lie where the bytes do."""
+        """Return the value, again each time. Arrays are read-only and lie where the bytes do."""
         if not self.is_large:
             return _load(memoryview(self.body).toreadonly())
         return _load(memoryview(mmap.mmap(self.file, self.size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)))
@@ -112,7 +112,7 @@ def _aligned(count: int) -> int:
 
 
 def _in_memory(pieces: Sequence[Any], starts: Sequence[int], total: int) -> int:
-    """A sealed file with these pieces."""
+    """Return a sealed file with these pieces."""
     file = os.memfd_create("ludus", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(file, total)

@@ -84,7 +84,7 @@ class MeanMixtures:
                 self._means[str(result.task.population)] = result.average
 
     def solution(self, view: View) -> MetaSolution | None:
-        """The means as meta-strategies, in which new policies have no weight yet, as in the paper; None if one is not known."""
+        """Return the means as meta-strategies, in which new policies have no weight yet, as in the paper; None if one is not known."""
         marginals = []
         for player, which in enumerate(self._population):
             by = self._means.get(str(self._population[1 - player]))  # what the other player's response has met
@@ -143,7 +143,7 @@ class AnytimePSROScheduler(PSROScheduler):
         self._means.record(result)
 
     def solve(self, view: View) -> MetaSolution:
-        """The means of the last distributions."""
+        """Return the means of the last distributions."""
         return self._means.solution(view) or super().solve(view)
 
     def opponents(self, target: Target, view: View) -> AdaptiveMixture:
@@ -190,7 +190,7 @@ class SelfPlayPSROScheduler(AnytimePSROScheduler):
     together = 2
 
     def groups(self, population: int, view: View, solution: MetaSolution) -> Sequence[Sequence[TrainingTask]]:
-        """Pairs of a response and the new strategy that it meets."""
+        """Return pairs of a response and the new strategy that it meets."""
         seats = self.seats(population)
         other = population if len(seats) == 2 else self.population[1 - seats[0]]
         return [self._pair(task, other, k) for k, task in enumerate(self.tasks(population, view, solution))]
@@ -230,13 +230,14 @@ def _shared(factor: OpponentFactor, live: PolicyRef, share: float) -> OpponentFa
 
 
 def weight_for_new_policies(probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[n]: those without weight get a uniform share each, as a rule that multiplies weights would never move them from zero."""
+    """Return float64[n]: those without weight get a uniform share each, as a rule that multiplies weights would never move them from
+    zero."""
     new = probs == 0
     return np.where(new, 1.0 / len(probs), probs * (1.0 - new.mean()))
 
 
 def _marginal(mixture: Mixture, seat: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:
-    """float64[n]: what a seat plays; live refs are members by now."""
+    """Return float64[n]: what a seat plays; live refs are members by now."""
     place = {ref.policy: i for i, ref in enumerate(refs)}
     probs = np.zeros(len(refs))
     for ref, share in _entries(mixture, seat):

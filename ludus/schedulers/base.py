@@ -11,33 +11,39 @@ from ludus.metagame.population.base import View
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Explicit state, resumable in the middle: the same state and the same results give the same tasks.
+    """Decides which tasks a run does. Its state is explicit, and it can be resumed anywhere: equal states and results give equal tasks.
 
-    together: how many training tasks must be in progress at a time, at least, since they play against each other.
+    Attributes:
+        together: Least number of training tasks that must be in progress at a time, since they play against each other.
     """
 
     together: int
 
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:
-        """At most `free` new tasks. Nothing, with nothing in flight, means that the schedule is complete."""
+        """Return at most `free` new tasks. None, while none is in flight, means that the schedule is complete.
+
+        Args:
+            view: Populations and payoffs.
+            free: Most tasks.
+        """
         ...
 
     def on_result(self, result: TaskResult, view: View) -> None:
-        """A task was answered and its result is in `view`. A result given twice counts once."""
+        """Process the result of a task, which is in `view` already. A result that comes twice counts once."""
         ...
 
     def state_dict(self) -> State:
-        """Everything that the next tasks depend on, those that are out included."""
+        """Return all that the next tasks depend on, those in flight included."""
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Into a new scheduler: tasks that were out and not answered are given out again."""
+        """Load a state into a new scheduler: tasks that were in flight are given out again."""
         ...
 
 
 @runtime_checkable
 class Concludes(Protocol):
-    """A scheduler that may be complete before it has done all that its options ask for."""
+    """Scheduler that may be complete before it has done all that its options allow."""
 
     @property
     def conclusion(self) -> str:
@@ -47,14 +53,19 @@ class Concludes(Protocol):
 
 @runtime_checkable
 class TakesOpponents(Protocol):
-    """A scheduler whose learners meet policies from elsewhere by the weights that they were given with. They are members of its populations
-    before the first task."""
+    """Scheduler whose learners play against imported policies by the weights given for them. These are members of its populations before
+    the first task."""
 
     @property
     def opponent_seats(self) -> tuple[int, ...]:
-        """Seats in which somebody is met."""
+        """Seats in which the learners have an opponent."""
         ...
 
     def set_opponents(self, opponents: Mixture, *, lacking: tuple[int, ...] = ()) -> None:
-        """Who they became, once, before the first task. lacking: seats that nobody was given for; their part of the mixture is ignored."""
+        """Set the opponents, once, before the first task.
+
+        Args:
+            opponents: Distribution over members, for all seats.
+            lacking: Seats for which no policy was given; their part of the mixture is ignored.
+        """
         ...

@@ -127,7 +127,7 @@ class ChunkedScheduler(PlanningScheduler):
         return ()
 
     def game(self, view: View) -> Places | None:
-        """The policies whose meta-game the next chunk depends on; None: on none."""
+        """Return the policies whose meta-game the next chunk depends on; None: on none."""
         return None
 
     def review(self, view: View) -> None:
@@ -135,7 +135,7 @@ class ChunkedScheduler(PlanningScheduler):
 
     @abstractmethod
     def solution(self, view: View) -> MetaSolution:
-        """The meta-strategies that are announced after a chunk."""
+        """Return the meta-strategies that are announced after a chunk."""
 
     def trained(self, result: TrainingResult, view: View) -> None:
         """Called once per training result; whoever adds to it calls this one too."""
@@ -152,7 +152,8 @@ class ChunkedScheduler(PlanningScheduler):
     # ------------------------------------------------------------------------------------------ what they share
 
     def source(self, population: int, before: str | None, start: Start = None) -> Source:
-        """What a learner's next task goes on from: task `before`, or its last good weights if that ended early; without one, `start`."""
+        """Return what a learner's next task goes on from: task `before`, or its last good weights if that ended early; without one,
+        `start`."""
         if before is None:
             return {"continues": None, "start": start}
         if before in self._failed:
@@ -215,7 +216,7 @@ class ChunkedScheduler(PlanningScheduler):
 
 
 def refuse_changes(saved: Mapping[str, object], options: Mapping[str, object]) -> None:
-    """Raises RunError if an option's value is another one than in the saved state, which cannot follow it."""
+    """Raise RunError if an option's value is another one than in the saved state, which cannot follow it."""
     for name, value in options.items():
         if saved[name] != value:
             raise RunError(

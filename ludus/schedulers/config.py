@@ -30,24 +30,37 @@ Solver = Annotated[
 
 
 class ScheduleContext:
-    """Where a schedule is to run. algorithms: what answers its training tasks. population: [P] index of each player's population. seats:
-    the players of each population. assigned: what is trained by which algorithm. generation: the last one that a run has behind it."""
+    """What the options of a schedule are checked against.
+
+    Attributes:
+        env: The environment.
+        population: [P] index of each player's population.
+        seats: Players of each population.
+        assigned: Which algorithm trains which population and role.
+        generation: Last generation that a resumed run has finished.
+    """
 
     def __init__(self, env: EnvSpec, algorithms: Algorithms, *, generation: int = 0) -> None:
-        """Raises ScenarioError if one policy of an algorithm cannot serve all the players of its population."""
+        """Raise ScenarioError if one policy of an algorithm cannot serve all the players of its population.
+
+        Args:
+            env: The environment.
+            algorithms: What does its training tasks.
+            generation: Last generation that a resumed run has finished.
+        """
         self.generation = generation
         self.env, self.population = env, algorithms.population
         self.seats = seats_of(self.population)
         self.assigned = algorithms.assigned(env)
 
     def of_role(self, role: str) -> ScheduleContext:
-        """What is trained in one role of the schedule alone."""
+        """Return the context of one role of the schedule only."""
         other = copy(self)
         other.assigned = tuple(assignment for assignment in self.assigned if assignment.role == role)
         return other
 
     def check_file(self, key: str, path: str) -> None:
-        """Raises ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
+        """Raise ScenarioError unless the file holds a policy that learners of every population can start from. key: the option that names
         it."""
         stored = load_policy(path).spec
         for assignment in self.assigned:
@@ -60,7 +73,12 @@ class ScheduleContext:
                 )
 
     def check_zero_sum(self, what: str, others: str) -> None:
-        """Raises ScenarioError for a general-sum game. what: "psro solves"; others: a sentence that names what serves there."""
+        """Raise ScenarioError for a general-sum game.
+
+        Args:
+            what: Begin of the message, "psro solves", say.
+            others: Sentence that names alternatives.
+        """
         if not self.env.zero_sum:
             raise ScenarioError(
                 f"{what} zero-sum games; {self.env.id} is general-sum. {others} If its returns always have the same sum, and only nobody "
@@ -68,7 +86,7 @@ class ScheduleContext:
             )
 
     def check_solver(self, solver: object) -> None:
-        """Raises ConfigError if it is no meta-solver, ScenarioError or SolverError if it cannot solve this game."""
+        """Raise ConfigError if it is no meta-solver, ScenarioError or SolverError if it cannot solve this game."""
         require(solver, "meta-solver", (MetaSolver,), META_SOLVERS)
         assert isinstance(solver, MetaSolver)
         env, needs, name = self.env, solver.needs, registered_name(solver, META_SOLVERS)
@@ -87,7 +105,7 @@ class ScheduleContext:
             self.answer(solver)
 
     def answer(self, solver: MetaSolver) -> MetaSolution:
-        """What it says where each player has one policy, and all payoffs are 0. Raises SolverError if it cannot."""
+        """Return its solution where each player has one policy and all payoffs are 0. Raises SolverError if it has none."""
         env, shape = self.env, (1,) * self.env.num_players
         nothing, counts, known = np.zeros((env.num_players, *shape)), np.ones(shape, np.int64), np.ones(shape, np.bool_)
         alone = Payoffs(nothing, counts, nothing, known, env.utility_range, self.population, bool(env.zero_sum))
@@ -95,8 +113,13 @@ class ScheduleContext:
 
 
 class Opponent(Config):
-    """policy: who it is, as `ludus tournament` names entrants: policies of runs, FILE.safetensors, random, bot:NAME, or module:Class, a bot
-    or Policy of the user's own. weight: how often it is met, beside the others, where a schedule goes by that (fixed_opponents)."""
+    """Opponent from elsewhere.
+
+    Attributes:
+        policy: As `ludus tournament` names participants: policies of runs, FILE.safetensors, random, bot:NAME, or module:Class, a custom
+            bot or Policy.
+        weight: Relative frequency, where a schedule uses weights (fixed_opponents).
+    """
 
     policy: str = Field(min_length=1)
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -117,12 +140,19 @@ PlayMode: TypeAlias = Literal["explore", "greedy", "search"]
 
 
 class ScheduleOptions(Config):
-    """generations: tasks per population, one after the other. mode: how the members of a population are played; against a fixed mixture
-    some best response is deterministic, so greedy loses nothing; search is for members that can. seed: of all that is drawn. opponents:
-    policies and bots from elsewhere (see `Opponent`): they are members of the populations from the start and never train; how often each is
-    met, the schedule says."""
+    """Options that all schedules have.
 
-    by_weight: ClassVar[bool] = False  # whether opponents are met by their weights
+    Attributes:
+        by_weight: Whether opponents are played by their weights.
+        generations: Tasks per population, in sequence.
+        mode: How the members of a population are played. Against a fixed mixture some best response is deterministic, so greedy loses
+            nothing; search is for members that can.
+        seed: Of all random draws.
+        opponents: Imported policies and bots (`Opponent`): they are members of the populations from the start and never train; the schedule
+            decides how often each is played.
+    """
+
+    by_weight: ClassVar[bool] = False
 
     generations: int = Field(20, ge=0)
     mode: PlayMode = "greedy"
@@ -147,43 +177,44 @@ class ScheduleOptions(Config):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of its learners, where they differ: an algorithm can be given for each."""
+        """Roles of its learners, where they differ: an algorithm can be given for each."""
         return ()
 
     @property
     def needs_learner(self) -> bool:
-        """Whether its policies meet others that still learn, or go on learning: then an algorithm that computes them will not do."""
+        """Whether its policies play against others that still learn, or continue learning: then an algorithm that computes them cannot be
+        used."""
         return False
 
     @property
     def reads_payoffs(self) -> bool:
-        """Whether it asks for matches to be played, and reads what they come to."""
+        """Whether it requests matches and reads their results."""
         return True
 
     @property
     def asks_for_all(self) -> bool:
-        """Whether these are of new members with all that there are, and not with a few."""
+        """Whether these are matches of new members against all members, and not against a few."""
         return True
 
     def meets_first(self, population: Sequence[int]) -> bool:
-        """Whether it finds out what those whom it announces earn against the first members, who play at random. population: [P] index of
+        """Return whether it evaluates announced meta-strategies against the first members, who play at random. population: [P] index of
         each player's population."""
         return self.reads_payoffs
 
     @property
     def modes(self) -> frozenset[str]:
-        """In which its members are played."""
+        """Modes in which its members are played."""
         return frozenset({self.mode})
 
     @property
     def meets_bots(self) -> bool:
-        """Whether opponents from elsewhere may be bots."""
+        """Whether imported opponents may be bots."""
         return True
 
     @property
     def imported(self) -> Sequence[tuple[str, float]]:
-        """Policies and bots from elsewhere, as (name, weight): they are read when a run begins, and members from then on. A scheduler that
-        meets them by weight is told who they became (`ludus.schedulers.base.TakesOpponents`)."""
+        """Imported policies and bots, as (name, weight): they are read when a run begins, and members from then on. A scheduler that plays
+        against them by weight receives them as members (`ludus.schedulers.base.TakesOpponents`)."""
         return [(opponent.policy, opponent.weight) for opponent in self.opponents]
 
     @property
@@ -193,8 +224,8 @@ class ScheduleOptions(Config):
         return self.imported
 
     def check_schedule(self, context: ScheduleContext) -> None:
-        """Raises ScenarioError or ConfigError for options that do not fit where they are to be used. What does not fit the populations
-        alone, the scheduler itself refuses."""
+        """Raise ScenarioError or ConfigError for options that do not fit their context. The scheduler itself refuses what does not fit the
+        populations."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -202,7 +233,7 @@ class ScheduleOptions(Config):
 
 
 def _differences(stored: PolicySpec, wanted: PolicySpec) -> str:
-    """What differs, with both values; "" if nothing does."""
+    """Return what differs, with both values; "" if nothing does."""
     if stored.kind != wanted.kind:
         return f"kind {stored.kind!r} in the file, {wanted.kind!r} here"
     stored_entries, wanted_entries = _entries(stored), _entries(wanted)
@@ -221,7 +252,7 @@ def _shown(entries: Mapping[str, Any], name: str) -> str:
 
 
 def _entries(spec: PolicySpec) -> dict[str, Any]:
-    """The entries of a policy's config; those of mappings in it are named as `body.hidden`."""
+    """Return the entries of a policy's config; those of mappings in it are named as `body.hidden`."""
     out: dict[str, Any] = {}
     for key, value in spec.config.items():
         nested = isinstance(value, Mapping) and value

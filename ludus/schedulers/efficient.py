@@ -89,16 +89,16 @@ class EfficientPSROScheduler(ResponseScheduler):
         return groups
 
     def _solve(self, view: View) -> MetaSolution:
-        """The means of the last mixtures; of algorithms that moved nothing, all members alike."""
+        """Return the means of the last mixtures; of algorithms that moved nothing, all members alike."""
         rng = seeding.generator(self.options.seed, "solve", self.generation)
         return self._means.solution(view) or Uniform().solve(view.payoffs, rng=rng)
 
     def _level(self, population: int, level: int, view: View) -> TrainingTask:
-        """The response of a population in a level."""
+        """Return the response of a population in a level."""
         return self.response(population, self._restricted(level, view), view, label=self._label(level))
 
     def _restricted(self, level: int, view: View) -> AdaptiveMixture:
-        """The members, and the levels below."""
+        """Return the members, and the levels below."""
         assert self.solution is not None
         marginals = {}
         for player, which in enumerate(self.population):

@@ -82,12 +82,12 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         self.opponents, self._lacking = opponents, lacking
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per learner."""
+        """Return one task per learner."""
         opponents = self._mixture(view)
         return one_task_per_group([self._task(k, opponents, self._before(k, view)) for k in self.learners])
 
     def _before(self, population: int, view: View) -> str | None:
-        """A learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
+        """Return a learner's task of the last chunk; None if it has no snapshot of it, as when it was added to `learners` since."""
         trained = any(ref.policy == self._policy(population, self.chunk) for ref in view.populations[population])
         return f"chunk-{self._policy(population, self.chunk)}" if self.chunk and trained else None
 
@@ -111,7 +111,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         )
 
     def _mixture(self, view: View) -> Mixture:
-        """The opponents. Raises ConfigError if one of them is no member."""
+        """Return the opponents. Raises ConfigError if one of them is no member."""
         if self.opponents is None:
             return Mixture.product({p: ([view.populations[k][0]], [1.0]) for p, k in enumerate(self.population)})
         known = [{ref.policy for ref in refs} for refs in view.populations]
@@ -127,14 +127,14 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         return self.opponents
 
     def _newest(self, population: int, view: View) -> int:
-        """The place of a learner's newest snapshot, or of the policy that was there first; opponents are not its own."""
+        """Return the place of a learner's newest snapshot, or of the policy that was there first; opponents are not its own."""
         factors = () if self.opponents is None else self.opponents.factors
         opponents = {(ref.population, ref.policy) for f in factors for entry in f.entries for ref in entry}
         refs = view.populations[population]
         return max((i for i, ref in enumerate(refs) if (ref.population, ref.policy) not in opponents), default=0)
 
     def needed(self, view: View) -> Iterator[PolicyProfile]:
-        """What each learner's newest snapshot earns against the opponents that were given, in each of its seats."""
+        """Yield what each learner's newest snapshot earns against the opponents that were given, in each of its seats."""
         if self.opponents is None:
             return
         mixture = self._mixture(view)
@@ -151,7 +151,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
                     yield tuple(cell)
 
     def solution(self, view: View) -> MetaSolution:
-        """The newest snapshot of each learner; the others play their share of the opponents."""
+        """Return the newest snapshot of each learner; the others play their share of the opponents."""
         mixture, marginals = self._mixture(view), []
         for player, which in enumerate(self.population):
             refs = view.populations[which]
@@ -173,7 +173,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         return {**super().state_dict(), "opponents": opponents, "lacking": list(self._lacking)}
 
     def load_state_dict(self, state: State) -> None:
-        """Raises RunError if the learners are others by now, and one of them meets a seat that no opponent was given for."""
+        """Raise RunError if the learners are others by now, and one of them meets a seat that no opponent was given for."""
         super().load_state_dict(state)
         if state.get("opponents") is not None:
             self.set_opponents(unpack_mixture(state["opponents"]), lacking=tuple(state["lacking"]))

@@ -69,7 +69,7 @@ class PlayerCheckpoint:
     parent: LeaguePlayer | None = None
 
     def by(self, player: LeaguePlayer) -> bool:
-        """Whether it is one of `player`'s."""
+        """Return whether it is one of `player`'s."""
         return player == self.parent if self.parent is not None else player.role == "main"
 
 
@@ -183,7 +183,7 @@ def _meet(
 def _to_verify(
     main: LeaguePlayer, past: Sequence[PlayerCheckpoint], rates: Array, rules: LeagueRules
 ) -> NDArray[np.bool_]:
-    """Which of the past a main agent should be tried against; none if all is well."""
+    """Return which of the past a main agent should be tried against; none if all is well."""
     exploiters = np.array([c.parent is not None and c.parent.role == "main_exploiter" for c in past], np.bool_)
     if exploiters.any() and rates[exploiters].min() < rules.weak:
         return exploiters
@@ -196,8 +196,8 @@ def _to_verify(
 
 
 def ready(age: int, rates: Sequence[float], rules: LeagueRules) -> bool:
-    """Whether a player becomes a checkpoint. age: its chunks since the last one. rates: against those it is there to beat: main agents for
-    a main exploiter, the whole past for the others."""
+    """Return whether a player becomes a checkpoint. age: its chunks since the last one. rates: against those it is there to beat: main
+    agents for a main exploiter, the whole past for the others."""
     if age < rules.least:
         return False
     return age >= rules.most or min(rates, default=0.0) > rules.strong
@@ -409,7 +409,7 @@ class LeagueScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per player, all together."""
+        """Return one task per player, all together."""
         rates = self._win_rates(view)
         return [[self._task(player, view, rates) for player in self._standings]]
 
@@ -458,7 +458,7 @@ class LeagueScheduler(ChunkedScheduler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Raises RunError for a league of other players."""
+        """Raise RunError for a league of other players."""
         standings = _STANDINGS.validate_python(state["standings"])
         refuse_changes(_players(standing.player for standing in standings), _players(self._standings))
         super().load_state_dict(state)
@@ -467,7 +467,7 @@ class LeagueScheduler(ChunkedScheduler):
 
 
 def _players(players: Iterable[LeaguePlayer]) -> dict[str, object]:
-    """The options that say how many there are."""
+    """Return the options that say how many there are."""
     some = tuple(players)
     roles = zip(ROLES, ("main", "main_exploiters", "league_exploiters"), strict=True)
     of_each = {

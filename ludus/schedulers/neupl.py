@@ -139,7 +139,7 @@ class NeuPLScheduler(PlanningScheduler):
         return f"{population}-{generation}" + ("" if row is None else f"-{row + 1}")
 
     def _places(self, view: View) -> Places:
-        """The policies of the graph: those that were there from the start, and the rows that were saved last."""
+        """Return the policies of the graph: those that were there from the start, and the rows that were saved last."""
         places = {}
         for k in self.populations:
             place = {ref.policy: i for i, ref in enumerate(view.populations[k])}
@@ -212,7 +212,7 @@ class NeuPLScheduler(PlanningScheduler):
         )
 
     def _save(self, population: int, row: int, view: View) -> TrainingTask:
-        """A row as a member."""
+        """Return a row as a member."""
         network = self._name(population, self.generation + 1)
         return TrainingTask(
             id=f"row-{population}-{self.generation + 1}-{row + 1}",
@@ -246,7 +246,7 @@ class NeuPLScheduler(PlanningScheduler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Raises RunError for another number of policies: what the network is told would have another length."""
+        """Raise RunError for another number of policies: what the network is told would have another length."""
         super().load_state_dict(state)
         refuse_changes(state, {"policies": self.options.policies})
         self.payoffs.load_state_dict(state)
@@ -257,7 +257,7 @@ class NeuPLScheduler(PlanningScheduler):
 
 
 def _together(mixtures: Sequence[Mixture]) -> Mixture:
-    """What is met where each has its turn, seat by seat."""
+    """Return what is met where each has its turn, seat by seat."""
     factors = []
     for parts in zip(*(mixture.factors for mixture in mixtures), strict=True):
         probs: dict[tuple[PolicyRef, ...], float] = {}

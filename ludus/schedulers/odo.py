@@ -69,8 +69,8 @@ class OnlinePlayer:
         return OnlinePlayer(list(range(strategies)), uniform, zeros, np.zeros(opponents), 0, zeros, zeros)
 
     def strategy(self, unit: float) -> Array:
-        """float64[n]: multiplicative weights, prior × exp(rate × gains / unit), with rate sqrt(8 ln k / t) in the t-th round of the window
-        (Cesa-Bianchi and Lugosi 2006, theorem 2.3). unit: between the least and the largest payoff."""
+        """Return float64[n]: multiplicative weights, prior × exp(rate × gains / unit), with rate sqrt(8 ln k / t) in the t-th round of the
+        window (Cesa-Bianchi and Lugosi 2006, theorem 2.3). unit: between the least and the largest payoff."""
         rate = np.sqrt(8.0 * np.log(max(2, len(self.effective))) / (self.rounds + 1))
         scores = rate * (self.gains - self.gains.max()) / max(unit, 1e-300)
         weights = self.prior * np.exp(scores)
@@ -85,11 +85,11 @@ class OnlinePlayer:
         self.met, self.played, self.rounds = self.met + other, self.played + own, self.rounds + 1
 
     def mean_met(self) -> Array:
-        """float64[m]: what it has met in its window; uniform before the first round."""
+        """Return float64[m]: what it has met in its window; uniform before the first round."""
         return self.met / self.rounds if self.rounds else np.full(len(self.met), 1.0 / len(self.met))
 
     def mean_played(self, *, all_windows: bool) -> Array:
-        """float64[n]: what it has played, in its window or in all of them."""
+        """Return float64[n]: what it has played, in its window or in all of them."""
         total = self.past + self.played if all_windows or not self.rounds else self.played
         return np.asarray(total / total.sum())
 
@@ -114,7 +114,7 @@ class OnlinePlayer:
 
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> OnlinePlayer:
-        """What `state_dict` gave."""
+        """Return what `state_dict` gave."""
         arrays = {name: np.array(state[name], np.float64) for name in ("prior", "gains", "met", "played", "past")}
         return OnlinePlayer(effective=[int(k) for k in state["effective"]], rounds=int(state["rounds"]), **arrays)
 
@@ -192,7 +192,7 @@ class ODOScheduler(ResponseScheduler):
         return groups
 
     def _game(self, view: View) -> Places:
-        """The members that play, and those that may begin to."""
+        """Return the members that play, and those that may begin to."""
         if not self._players:
             return {which: range(len(view.populations[which])) for which in self.populations}
         places = {}

@@ -33,13 +33,13 @@ class MatchSelection(Protocol):
     def next_profiles(
         self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
     ) -> tuple[PolicyProfile, ...]:
-        """What to play now, given the results of all that was asked for before; empty: enough is known. A profile that is listed k times is
-        to play k portions of episodes. game: the policies whose meta-game is solved; None: none is. needed: cells that are read one
-        by one."""
+        """Return what to play now, given the results of all that was asked for before; empty: enough is known. A profile that is listed k
+        times is to play k portions of episodes. game: the policies whose meta-game is solved; None: none is. needed: cells that are read
+        one by one."""
         ...
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
-        """What the meta-solver is given."""
+        """Return what the meta-solver is given."""
         ...
 
     def state_dict(self) -> State: ...
@@ -159,7 +159,7 @@ class AdaptiveSelection:
 
 
 def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[PolicyProfile]) -> NDArray[np.bool_]:
-    """bool[n_0, …]: the cells of a game, and the needed ones."""
+    """Return bool[n_0, …]: the cells of a game, and the needed ones."""
     out = np.zeros(payoffs.sizes, dtype=np.bool_)
     if game is not None:
         out[np.ix_(*(game[which] for which in payoffs.population))] = True
@@ -190,8 +190,8 @@ class PayoffTasks:
         game: Places | None,
         needed: Iterable[PolicyProfile] = (),
     ) -> Sequence[Sequence[EvaluationTask]]:
-        """The next task, as a group; empty: enough is known. name: of the meta-game. game, needed: as `MatchSelection.next_profiles` takes
-        them."""
+        """Return the next task, as a group; empty: enough is known. name: of the meta-game. game, needed: as `MatchSelection.next_profiles`
+        takes them."""
         profiles = self._selection.next_profiles(payoffs, game=game, needed=needed)
         if not profiles:
             return []
@@ -200,7 +200,7 @@ class PayoffTasks:
         return one_task_per_group([EvaluationTask(f"payoffs-{name}{number}", generation, profiles)])
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
-        """What the meta-solver is given."""
+        """Return what the meta-solver is given."""
         return self._selection.completed(payoffs)
 
     def state_dict(self) -> State:

@@ -116,7 +116,7 @@ def copies(ratings: Array, rules: TuningRules, rng: np.random.Generator) -> dict
 
 
 def matched(rates: Array, spread: float | None) -> Array:
-    """float64[n]: opponents by how even the games against them are, exp(-(rate - 1/2)² / (2 spread²)) (Jaderberg et al. 2019)."""
+    """Return float64[n]: opponents by how even the games against them are, exp(-(rate - 1/2)² / (2 spread²)) (Jaderberg et al. 2019)."""
     if spread is None:
         return np.full(len(rates), 1.0 / len(rates))
     power = -((rates - 0.5) ** 2) / (2.0 * spread**2)
@@ -231,7 +231,7 @@ class PBTScheduler(ChunkedScheduler):
         return [*(other for other in self._of(population) if other is not learner), *imported]
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
-        """The newest snapshots among each other."""
+        """Return the newest snapshots among each other."""
         if not self.chunk:
             return []
         if len(self.population) == 1:
@@ -249,7 +249,7 @@ class PBTScheduler(ChunkedScheduler):
         return WinRates(view.payoffs, reference=reference, span=self.options.span)
 
     def _rating(self, learner: PBTMember, view: View) -> float:
-        """Its mean win rate against all that it meets; of a single player, its return."""
+        """Return its mean win rate against all that it meets; of a single player, its return."""
         if len(self.population) == 1:
             return float(view.payoffs.mean[0, learner.place])
         rates = self._win_rates(view)
@@ -281,7 +281,7 @@ class PBTScheduler(ChunkedScheduler):
         self._put(replace(learner, task=result.task.id, place=view.place(result.ref)))
 
     def solution(self, view: View) -> MetaSolution:
-        """The best of each population; before there are any, the first policy."""
+        """Return the best of each population; before there are any, the first policy."""
         best = dict.fromkeys(self.populations, 0)
         if self.chunk:
             best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
@@ -291,7 +291,7 @@ class PBTScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per learner, all together."""
+        """Return one task per learner, all together."""
         self._exploit(view)
         rates = self._win_rates(view) if len(self.population) > 1 else None
         return [[self._task(learner, view, rates) for learner in self._learners]]
@@ -331,7 +331,7 @@ class PBTScheduler(ChunkedScheduler):
         return self.seat_by_seat(learner.population, view, opponents_from)
 
     def _ref(self, rival: Rival, view: View) -> PolicyRef:
-        """How it is met: a learner by its newest weights."""
+        """Return how it is met: a learner by its newest weights."""
         if isinstance(rival, Member):
             return view.populations[rival.population][rival.place]
         return PolicyRef(rival.population, self._name(rival, self.chunk + 1), None)
@@ -340,7 +340,7 @@ class PBTScheduler(ChunkedScheduler):
         return {**super().state_dict(), "learners": _LEARNERS.dump_python(self._learners, mode="json")}
 
     def load_state_dict(self, state: State) -> None:
-        """Raises RunError for other learners, and for ranges of other options; where these lie may change, from the next copies on."""
+        """Raise RunError for other learners, and for ranges of other options; where these lie may change, from the next copies on."""
         learners = _LEARNERS.validate_python(state["learners"])
         refuse_changes(_options(learners), _options(self._learners))
         super().load_state_dict(state)
@@ -348,7 +348,7 @@ class PBTScheduler(ChunkedScheduler):
 
 
 def _options(learners: Sequence[PBTMember]) -> dict[str, object]:
-    """The options that say which learners there are, and what of them is tuned."""
+    """Return the options that say which learners there are, and what of them is tuned."""
     first = learners[0]
     return {
         "populations": sorted({learner.population for learner in learners}),

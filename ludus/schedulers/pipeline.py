@@ -120,21 +120,21 @@ class PipelinePSROScheduler(ChunkedScheduler):
             self._levels += (PipelineLevel(len(self._levels) + 1, ages=none, places=none),)
 
     def _places(self, below: int) -> Places:
-        """The initial policies, and the newest snapshots of the levels under `below`."""
+        """Return the initial policies, and the newest snapshots of the levels under `below`."""
         known = [level for level in self._levels if level.number < below and min(level.ages) > 0]
         return {
             k: [*range(self._initial[i]), *(level.places[i] for level in known)] for i, k in enumerate(self.populations)
         }
 
     def _solve(self, below: int, view: View) -> MetaSolution:
-        """The meta-strategies of the levels under `below`, among all policies."""
+        """Return the meta-strategies of the levels under `below`, among all policies."""
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
         part = self.payoffs.completed(view.payoffs).part(places)
         return normal_form.lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
-        """What each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
+        """Return what each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
         part = self.payoffs.completed(view.payoffs).part(places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
@@ -191,7 +191,8 @@ class PipelinePSROScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per level and population, all together. Levels that may begin do so here, also when a run goes on with more of them."""
+        """Return one task per level and population, all together. Levels that may begin do so here, also when a run goes on with more of
+        them."""
         self._grow()
         refs, tasks = self._refs(view), list[TrainingTask]()
         for level in self._active:
@@ -200,7 +201,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         return [tasks]
 
     def _refs(self, view: View) -> tuple[tuple[PolicyRef, ...], ...]:
-        """[P] how each player's policies are played: snapshots of levels that train by their newest weights."""
+        """Return [P] how each player's policies are played: snapshots of levels that train by their newest weights."""
         now = [list(refs) for refs in view.populations]
         for level in self._active:
             for i, k in enumerate(self.populations):

@@ -35,7 +35,7 @@ def pack_solution(solution: MetaSolution) -> State:
 
 
 def unpack_solution(state: Mapping[str, Any]) -> MetaSolution:
-    """What `pack_solution` packed."""
+    """Return what `pack_solution` packed."""
     marginals = state["marginals"]
     return MetaSolution(
         None if marginals is None else tuple(marginals),
@@ -62,7 +62,7 @@ def pack_task(task: Task) -> State:
 
 
 def unpack_task(state: State) -> Task:
-    """What `pack_task` packed."""
+    """Return what `pack_task` packed."""
     if "training" in state:
         return _TRAINING.validate_python(state["training"])
     fields = state["evaluation"]
@@ -78,7 +78,7 @@ def pack_mixture(mixture: Mixture) -> State:
 
 
 def unpack_mixture(state: Mapping[str, Any]) -> Mixture:
-    """What `pack_mixture` packed."""
+    """Return what `pack_mixture` packed."""
     return _MIXTURE.validate_python(state)
 
 
@@ -113,8 +113,8 @@ class TaskQueue:
         return max(map(len, (*self._out, *self._planned)), default=0)
 
     def take(self, free: int) -> list[Task]:
-        """The next groups that fit into `free` tasks; they are out now. Raises ScenarioError if the next group does not fit and nothing is
-        out that could make room."""
+        """Return the next groups that fit into `free` tasks; they are out now. Raises ScenarioError if the next group does not fit and
+        nothing is out that could make room."""
         tasks: list[Task] = []
         while self._planned and len(tasks) + len(self._planned[0]) <= free:
             group = self._planned.pop(0)
@@ -151,7 +151,7 @@ class TaskQueue:
 
 
 def one_task_per_group(tasks: Iterable[T]) -> list[Sequence[T]]:
-    """Each task as a group of its own."""
+    """Return each task as a group of its own."""
     return [(task,) for task in tasks]
 
 
@@ -161,7 +161,7 @@ def announcement(generation: int, solution: MetaSolution) -> EvaluationTask:
 
 
 def require_two_players(population: Sequence[int], what: str) -> None:
-    """Raises ConfigError unless the game has two players. what: is for such games alone, as "odo is"."""
+    """Raise ConfigError unless the game has two players. what: is for such games alone, as "odo is"."""
     if len(population) != 2:
         raise ConfigError(f"{what} for two players; this game has {len(population)}.")
 
@@ -182,11 +182,11 @@ class PlanningScheduler(ABC):
         return tuple(sorted(set(self.population)))
 
     def seats(self, population: int) -> tuple[int, ...]:
-        """The players of a population."""
+        """Return the players of a population."""
         return seats_in(self.population, population)
 
     def against(self, population: int) -> list[int]:
-        """The populations that learners of this one meet: their own too, if that has other seats."""
+        """Return the populations that learners of this one meet: their own too, if that has other seats."""
         return [k for k in self.populations if k != population or len(self.seats(k)) > 1]
 
     def next_tasks(self, view: View, free: int) -> Sequence[Task]:

@@ -58,11 +58,14 @@ from ludus.schedulers.responses import (
 
 
 class WarmStart(Config):
-    """One rule: from generation `first` to `last` (inclusive, None: for ever) new policies start from `source`.
+    """Rule for the weights of new policies: from generation `first` to `last` they start from `source`.
 
-    random: fresh weights. last: a copy of the population's newest policy. best: a copy of its policy with the highest mean payoff
-    against the current meta-strategy. file: weights from `path` (a policy file of the same architecture,
-    or the name of a policy of a run).
+    Attributes:
+        source: random: fresh weights. last: a copy of the population's newest policy. best: a copy of its policy with the highest mean
+            payoff against the current meta-strategy. file: weights from `path`.
+        first: First generation.
+        last: Last generation, inclusive; None: no limit.
+        path: A policy file of the same architecture, or the name of a policy of a run.
     """
 
     source: Literal["random", "last", "best", "file"] = "random"
@@ -87,10 +90,15 @@ def choose(
     view: View,
     gains: NDArray[np.float64],
 ) -> PolicyRef | str | None:
-    """The start of a new policy of `population`: a ref, a file, or None for random. The first rule that applies decides.
+    """Return the start of a new policy: a ref, a file, or None for random. The first rule that applies decides. Policies that were there
+    from the start are not copied: they do not have the learner's architecture.
 
-    gains: float64[n], mean payoff of each of the population's policies against the meta-strategy.
-    Policies that were there from the start are not copied: they are not of the learner's architecture.
+    Args:
+        rules: In order.
+        generation: Of the new policy.
+        population: Its population.
+        view: Populations and payoffs.
+        gains: float64[n], mean payoff of each of the population's policies against the meta-strategy.
     """
     for rule in rules:
         if rule.first <= generation and (rule.last is None or generation <= rule.last):
@@ -116,10 +124,15 @@ def _warm_starts(value: Any) -> Any:
 
 
 class ResponseOptions(ScheduleOptions):
-    """warm_start: what a new policy starts from, one rule or several. diversity: how new policies are made to differ from the members,
-    behavioural or response, {kind: behavioural, weight: 0.01} say."""
+    """Options of schedules that train responses.
 
-    lacks_payoffs: ClassVar[str] = ""  # why payoffs of all members cannot be compared
+    Attributes:
+        lacks_payoffs: Why payoffs of all members cannot be compared; "": they can.
+        warm_start: What a new policy starts from, one rule or several.
+        diversity: How new policies are made to differ from the members, behavioural or response, {kind: behavioural, weight: 0.01} say.
+    """
+
+    lacks_payoffs: ClassVar[str] = ""
 
     warm_start: Annotated[tuple[WarmStart, ...], BeforeValidator(_warm_starts)] = (WarmStart(),)
     diversity: DiversityField = None
@@ -145,7 +158,7 @@ class ResponseOptions(ScheduleOptions):
 
 
 class ResponseScheduler(PlanningScheduler):
-    """State beyond the tasks: the generation, and its solution."""
+    """Base of schedulers that train responses. Its state beyond the tasks: the generation, and its solution."""
 
     options: ResponseOptions
 
@@ -158,7 +171,7 @@ class ResponseScheduler(PlanningScheduler):
         self._asked = False  # for its responses
 
     def advance(self) -> None:
-        """The next generation."""
+        """Begin the next generation."""
         self.generation += 1
         self._renew()
 
@@ -169,14 +182,21 @@ class ResponseScheduler(PlanningScheduler):
     # ------------------------------------------------------------------------------------------ responses
 
     def members(self, view: View) -> tuple[tuple[PolicyRef, ...], ...]:
-        """[P] each player's policies."""
+        """Return [P] each player's policies."""
         return tuple(view.populations[which] for which in self.population)
 
     def response(
         self, population: int, opponents: Opponents, view: View, *, target: Target | None = None, label: str = ""
     ) -> TrainingTask:
-        """The task of a response. target: says in which seats, and from what it starts (default: in all seats of its population, and by a
-        rule that needs no payoffs). label: what tells it from the others of its population in this generation."""
+        """Return the task of a response.
+
+        Args:
+            population: Whose response it is.
+            opponents: What it is trained against.
+            view: Populations and payoffs.
+            target: Its seats, and scores to choose its start from; None: all seats of its population, and a start that needs no payoffs.
+            label: Distinguishes it from others of its population in this generation.
+        """
         generation, rule = self.generation + 1, self.options.diversity
         first, *others = view.populations[population]
         trained = others[view.first(population) - 1 :]
@@ -225,9 +245,11 @@ class ResponseScheduler(PlanningScheduler):
 class PSROOptions(ResponseOptions):
     """Policy-Space Response Oracles (Lanctot et al. 2017) and its family.
 
-    meta_solver: from payoffs to meta-strategies. responses: what the new policies of a generation are trained against. order: whether all
-    populations respond at once to the same meta-strategies, or one after the other, each to the game that holds what those before it have
-    added.
+    Attributes:
+        meta_solver: From payoffs to meta-strategies.
+        responses: What the new policies of a generation are trained against.
+        order: Whether all populations respond at the same time to the same meta-strategies, or in turn, each to the game that holds what
+            those before it have added.
     """
 
     meta_solver: Solver = "nash"
@@ -269,7 +291,8 @@ class PSROOptions(ResponseOptions):
             )
 
     def _solves_jointly(self, context: ScheduleContext) -> bool:
-        """Whether the solver answers with a joint distribution, or will say for itself what it lacks: asked about one policy per player."""
+        """Return whether the solver answers with a joint distribution, or will say for itself what it lacks: asked about one policy per
+        player."""
         try:
             return context.answer(self.meta_solver).joint is not None
         except SolverError:
@@ -280,11 +303,12 @@ IDLE = 2  # rounds without gain that end a run
 
 
 class PSROScheduler(ResponseScheduler):
-    """State beyond that of its base: whose turn it is, how far the evaluation of its game is, and whether exact responses still gain.
+    """Scheduler of PSRO. Its state beyond that of its base: the population whose turn it is, how far its game is evaluated, and whether
+    exact responses still gain.
 
-    Where responses are computed, payoffs are exact, and a copy of a policy adds nothing to what the meta-solver answers, a response is
-    added only if it earns more than each member does. It is over after two rounds in which none was, and in which the solver's answer (a
-    rough one, with `slack`, say) became no better either.
+    Where responses are computed, payoffs are exact, and a copy of a policy does not change the meta-solver's solution, a response is added
+    only if it earns more than each member does. The schedule is over after two rounds in which none was added, and in which the solver's
+    solution (an approximate one, with `slack`, say) did not improve either.
     """
 
     options: PSROOptions
@@ -292,7 +316,11 @@ class PSROScheduler(ResponseScheduler):
     def __init__(
         self, options: PSROOptions, *, population: tuple[int, ...], selection: MatchSelection | None = None
     ) -> None:
-        """population: [P] index of each player's population. selection: what is played before the game is solved, by default every hole."""
+        """Args:
+        options: Of the schedule.
+        population: [P] index of each player's population.
+        selection: Which matches are played before the game is solved; None: those of all missing entries.
+        """
         super().__init__(options, population=population)
         self.payoffs = PayoffTasks(selection)  # of this turn's game
         self._turn = 0  # populations that have responded in this generation; always 0 where they do so at once
@@ -303,7 +331,7 @@ class PSROScheduler(ResponseScheduler):
         self._rough = False  # whether that of this turn is larger than the solver's tolerance
 
     def advance(self) -> None:
-        """The next population's turn, or the next generation."""
+        """Begin the next population's turn, or the next generation."""
         gap = np.nan if self.solution is None else self.solution.gap
         better = self._rough and gap < self._gap
         self._idle = self._idle + 1 if self._gained is False and not better else 0
@@ -350,7 +378,7 @@ class PSROScheduler(ResponseScheduler):
         )
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """Whether it gained something; of what was learned that is assumed."""
+        """Record whether a response gained; of learned ones that is assumed."""
         rival = result.task.rival
         better = rival is None or result.place != COMPUTED or result.metrics["return"] > rival.bar
         self._gained = bool(self._gained) or (better and not result.member)
@@ -358,7 +386,7 @@ class PSROScheduler(ResponseScheduler):
     # ------------------------------------------------------------------------------------------ what variants change
 
     def solve(self, view: View) -> MetaSolution:
-        """The meta-strategies of this generation and turn."""
+        """Return the meta-strategies of this generation and turn."""
         path = (self.generation, self._turn) if self._turn else (self.generation,)
         rng = seeding.generator(self.options.seed, "solve", *path)
         solution: MetaSolution = solve(self.options.meta_solver, view.payoffs, warm=self._warm, rng=rng)
@@ -368,11 +396,11 @@ class PSROScheduler(ResponseScheduler):
         return solution
 
     def groups(self, population: int, view: View, solution: MetaSolution) -> Sequence[Sequence[TrainingTask]]:
-        """The responses of a population, in groups that are trained together."""
+        """Return the responses of a population, in groups that are trained together."""
         return one_task_per_group(self.tasks(population, view, solution))
 
     def opponents(self, target: Target, view: View) -> Opponents:
-        """What a response is trained against."""
+        """Return what a response is trained against."""
         refs, rule = self.members(view), self.options.diversity
         moved: Opponents | None = None if rule is None else diversified_opponents(rule, target, view.payoffs, refs)
         return moved or opponents(target.opponents, refs)
@@ -380,7 +408,7 @@ class PSROScheduler(ResponseScheduler):
     # ------------------------------------------------------------------------------------------ responses
 
     def tasks(self, population: int, view: View, solution: MetaSolution) -> list[TrainingTask]:
-        """The responses of a population."""
+        """Return the responses of a population."""
         targets = response_targets(
             self.options.responses,
             view.payoffs,
@@ -403,13 +431,13 @@ class PSROScheduler(ResponseScheduler):
         ]
 
     def _is_plain(self, task: TrainingTask, target: Target, view: View) -> bool:
-        """Whether a response is trained for its return alone, against what it is to answer."""
+        """Return whether a response is trained for its return alone, against what it is to answer."""
         if self.options.diversity is None:
             return True
         return task.diversity is None and task.opponents == opponents(target.opponents, self.members(view))
 
     def _rival(self, target: Target, view: View, population: int) -> Rival:
-        """The member that earns most against what a response is to meet.
+        """Return the member that earns most against what a response is to meet.
 
         What earns no more may still open a better equilibrium, where there are several: in a game that is not zero-sum one response to the
         meta-strategy is added then, if the last round has gained something. (Of responses to recommendations there is one for each, and
@@ -427,8 +455,8 @@ class PSROScheduler(ResponseScheduler):
         return Rival(view.populations[population][best], float(earned.max()) + TIE * span, strict=strict)
 
     def _copies_add_nothing(self, view: View) -> bool:
-        """Whether a second policy that plays as a member does would change nothing: payoffs are exact, the solver says so, and neither the
-        responses nor what they meet go by places in the population."""
+        """Return whether a second policy that plays as a member does would change nothing: payoffs are exact, the solver says so, and
+        neither the responses nor what they meet go by places in the population."""
         rule, solver = self.options.responses, self.options.meta_solver
         known = type(rule) in (BestResponse, RecommendedResponse, RectifiedResponse, PreferenceResponse)
         alike = bool(getattr(solver, "ignores_copies", False))

@@ -53,17 +53,17 @@ class DiversityRule(Protocol):
     moves: ClassVar[bool]
 
     def check(self, algorithm: object, policies: Sequence[PolicySpec] = ()) -> None:
-        """Raises ScenarioError if this algorithm cannot be made to differ. policies: what it trains, one per population."""
+        """Raise ScenarioError if this algorithm cannot be made to differ. policies: what it trains, one per population."""
         ...
 
     def objective(self, members: Sequence[PolicyRef]) -> Diversity | None:
-        """What a response is told to differ from. members: of its population."""
+        """Return what a response is told to differ from. members: of its population."""
         ...
 
     def opponents(
         self, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
     ) -> AdaptiveMixture | None:
-        """What it is trained against, in place of the target's mixture. populations: [P] each player's policies."""
+        """Return what it is trained against, in place of the target's mixture. populations: [P] each player's policies."""
         ...
 
 
@@ -167,8 +167,9 @@ class ResponseDiversity:
 def payoff_rows(
     payoffs: Payoffs, strategies: tuple[Array, ...], *, seats: tuple[int, ...], population: int
 ) -> Array | None:
-    """float64[m, K]: what each of the m policies of `seats` earns against each of the K policies of `population`, while everybody else
-    plays `strategies`; the mean over the pairs of seats. Rows that are not known are left out; None: there is no such pair, or no row."""
+    """Return float64[m, K]: what each of the m policies of `seats` earns against each of the K policies of `population`, while everybody
+    else plays `strategies`; the mean over the pairs of seats. Rows that are not known are left out; None: there is no such pair, or no
+    row."""
     pairs = [(s, q) for s in seats for q, which in enumerate(payoffs.population) if which == population and q != s]
     if not pairs:
         return None
@@ -178,7 +179,8 @@ def payoff_rows(
 
 
 def _pair(mean: Array, strategies: tuple[Array, ...], row_player: int, column_player: int) -> Array:
-    """float64[n_row, n_column]: the mean over what the remaining players play, of float64[n_0, …]; who is never played is not missed."""
+    """Return float64[n_row, n_column]: the mean over what the remaining players play, of float64[n_0, …]; who is never played is not
+    missed."""
     for player in reversed(range(mean.ndim)):
         if player not in (row_player, column_player):
             weights = strategies[player]
@@ -187,7 +189,7 @@ def _pair(mean: Array, strategies: tuple[Array, ...], row_player: int, column_pl
 
 
 def training_objective(rule: DiversityRule, members: Sequence[PolicyRef]) -> Diversity | None:
-    """What the rule answers. Raises ScenarioError for anything that a learner cannot differ by."""
+    """Return what the rule answers. Raises ScenarioError for anything that a learner cannot differ by."""
     answer = rule.objective(members)
     if answer is not None and not isinstance(answer, Diversity):
         raise ScenarioError(
@@ -200,7 +202,7 @@ def training_objective(rule: DiversityRule, members: Sequence[PolicyRef]) -> Div
 def diversified_opponents(
     rule: DiversityRule, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
 ) -> AdaptiveMixture | None:
-    """What the rule answers. Raises ScenarioError for anything that cannot be trained against."""
+    """Return what the rule answers. Raises ScenarioError for anything that cannot be trained against."""
     answer = rule.opponents(target, payoffs, populations)
     if answer is not None and not isinstance(answer, AdaptiveMixture):
         raise ScenarioError(
@@ -211,7 +213,7 @@ def diversified_opponents(
 
 
 def check_diversity(rule: Any, algorithm: object, policies: Sequence[PolicySpec] = (), *, moved: bool = False) -> None:
-    """Raises ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its algorithm. policies: what the
+    """Raise ConfigError or ScenarioError unless a scenario's `diversity`, which may be None, fits its algorithm. policies: what the
     algorithm trains, one per population. moved: the method itself decides what the opponents are while a response trains."""
     if rule is None:
         return

@@ -59,7 +59,7 @@ class ResponseRule(Protocol):
     needs: ClassVar[frozenset[str]]
 
     def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
-        """The responses of one population, whose players are `seats`. Raises SolverError for a solution that does not suit."""
+        """Return the responses of one population, whose players are `seats`. Raises SolverError for a solution that does not suit."""
         ...
 
 
@@ -198,7 +198,7 @@ class SequentialLeague:
     def targets(
         self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
     ) -> tuple[Target, ...]:
-        """One; whose turn it is, the size of the population tells. initial: how many policies each player's population began with
+        """Return one; whose turn it is, the size of the population tells. initial: how many policies each player's population began with
         (default: one)."""
         sizes, began = payoffs.sizes, initial or (1,) * len(payoffs.sizes)
         if self._main(sizes[seats[0]] - began[seats[0]]):
@@ -208,15 +208,16 @@ class SequentialLeague:
         return (Target(seats, newest_solution, normal_form.against(payoffs.mean[seats[0]], newest_solution, seats[0])),)
 
     def _main(self, number: int) -> bool:
-        """Whether the policy that is the `number`-th to be trained, counted from 0, is a main agent. -1: the last one from the start."""
+        """Return whether the policy that is the `number`-th to be trained, counted from 0, is a main agent. -1: the last one from the
+        start."""
         return number == -1 or (number >= 0 and number % 2 == (0 if self.first == "main" else 1))
 
 
 def response_targets(
     rule: ResponseRule, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...], *, initial: Sequence[int] = ()
 ) -> tuple[Target, ...]:
-    """What the rule answers, which a run can train. initial: how many policies each player's population began with (default: one). Raises
-    SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
+    """Return what the rule answers, which a run can train. initial: how many policies each player's population began with (default: one).
+    Raises SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
     payoffs = replace(payoffs, mean=normal_form.symmetrised(payoffs))  # a response plays every seat of its population
     if isinstance(rule, SequentialLeague):
         targets = rule.targets(payoffs, solution, seats, initial=initial)
@@ -255,7 +256,7 @@ def conditional(joint: Array, player: int, strategy: int) -> Array:
 
 
 def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strategy: int) -> Array:
-    """float64[n_other]: the other's meta-strategy on what `strategy` beats or ties, renormalised; two players.
+    """Return float64[n_other]: the other's meta-strategy on what `strategy` beats or ties, renormalised; two players.
 
     To tie is to earn the value of the meta-game, which is 0 in a symmetric zero-sum game. A supported strategy of an equilibrium ties
     with something; should an inexact one beat nothing, the whole meta-strategy is returned.
@@ -267,7 +268,7 @@ def rectified(mean: Array, strategies: tuple[Array, ...], *, player: int, strate
 
 
 def preference_scores(payoffs: Payoffs, solution: MetaSolution, player: int) -> Array:
-    """float64[n_player]: the PBR score of each strategy (Muller et al. 2020), the mass of profiles that it is preferred in.
+    """Return float64[n_player]: the PBR score of each strategy (Muller et al. 2020), the mass of profiles that it is preferred in.
 
     One population of two players: the mass of strategies that it beats. Otherwise the mass of profiles in which it would earn more than
     the profile's own strategy does. Equals (as `ludus.core.ties` has it) do not beat each other.
@@ -284,19 +285,20 @@ def preference_scores(payoffs: Payoffs, solution: MetaSolution, player: int) -> 
 
 
 def supported(probs: Array, *, least: float, most: int | None = None) -> list[int]:
-    """Indices with a probability above 0 and of at least `least`, or the likeliest one if there is none; rising. most: the likeliest."""
+    """Return indices with a probability above 0 and of at least `least`, or the likeliest one if there is none; rising. most: the
+    likeliest."""
     likeliest = np.argsort(-probs, kind="stable")
     count = max(1, int(((probs > 0) & (probs >= least)).sum()))
     return sorted(int(i) for i in likeliest[: min(count, most or count)])
 
 
 def opponents(solution: MetaSolution, populations: tuple[tuple[PolicyRef, ...], ...]) -> Mixture:
-    """The meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
+    """Return the meta-strategy as opponents for any seat: one factor per seat, or a joint one. Policies without weight are left out."""
     return Mixture(solution.factors(populations, range(len(populations))))
 
 
 def _joint(solution: MetaSolution) -> Array:
-    """float64[n_0, …, n_{P-1}]."""
+    """Return float64[n_0, …, n_{P-1}]."""
     if solution.joint is not None:
         return solution.joint
     out = np.ones(())

@@ -56,11 +56,11 @@ class OpponentSamplingRule(Protocol):
     reads: ClassVar[bool]
 
     def probabilities(self, scores: Array, rates: Array) -> Array:
-        """float64[n] that sum to 1; n > 0."""
+        """Return float64[n] that sum to 1; n > 0."""
         ...
 
     def updated(self, scores: Array, rates: Array, games: float) -> Array:
-        """The scores after a chunk."""
+        """Return the scores after a chunk."""
         ...
 
 
@@ -303,7 +303,7 @@ class SelfPlayScheduler(ChunkedScheduler):
         self._games[str(result.task.population)] = float(result.counters.get("episodes", 0))
 
     def solution(self, view: View) -> MetaSolution:
-        """The meta-solver's."""
+        """Return the meta-solver's."""
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
         payoffs = self.payoffs.completed(view.payoffs)
         solution: MetaSolution = solve(self.options.meta_solver, payoffs, warm=self._warm, rng=rng)
@@ -313,7 +313,7 @@ class SelfPlayScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """One task per population; together where they meet each other's newest weights."""
+        """Return one task per population; together where they meet each other's newest weights."""
         tasks = [self._task(k, view) for k in self.populations]
         return [tasks] if self.options.latest > 0 else one_task_per_group(tasks)
 
@@ -374,6 +374,6 @@ def _members(view: View, population: int) -> list[Member]:
 
 
 def _newest(view: View, population: int) -> Member:
-    """The newest snapshot; before there is one, the policy that was there first."""
+    """Return the newest snapshot; before there is one, the policy that was there first."""
     count = len(view.populations[population])
     return Member(population, count - 1 if count > view.first(population) else 0)

@@ -24,7 +24,7 @@ class Member(NamedTuple):
 
 
 def without_monotonic_suffix(rates: Array) -> int:
-    """How many of the first opponents, oldest first, are left without those at the end that are beaten less and less often, as is
+    """Return how many of the first opponents, oldest first, are left without those at the end that are beaten less and less often, as is
     natural for ever newer ones. Vinyals et al. 2019, supplement, `remove_monotonic_suffix`."""
     rising = np.flatnonzero(rates[:-1] < rates[1:])
     return int(rising[-1]) + 2 if len(rising) else 0
@@ -33,8 +33,8 @@ def without_monotonic_suffix(rates: Array) -> int:
 def pairing(
     population: Sequence[int], own: Member, other: Member, reference: Mapping[int, int]
 ) -> tuple[tuple[int, PolicyProfile], ...]:
-    """(seat, profile)s in which the win rate of `own` against `other` is measured: `own` sits in each of its population's seats in turn,
-    `other` in all the other seats of its own, and the newest main policy, reference[population], in those that are left.
+    """Return (seat, profile)s in which the win rate of `own` against `other` is measured: `own` sits in each of its population's seats in
+    turn, `other` in all the other seats of its own, and the newest main policy, reference[population], in those that are left.
 
     Empty if `other` has no seat: the one player of its population is `own`.
     """
@@ -50,7 +50,7 @@ def pairing(
 def return_ranges(
     utility_range: Sequence[tuple[float, float]], span: tuple[float, float] | None
 ) -> list[tuple[float, float]]:
-    """[P] the returns of a defeat and of a victory of each player, as `WinRates` takes them, and raises."""
+    """Return [P] the returns of a defeat and of a victory of each player, as `WinRates` takes them, and raises."""
     spans = [span or bounds for bounds in utility_range]
     if not np.isfinite(spans).all() or any(low >= high for low, high in spans):
         raise SolverError(
@@ -72,12 +72,12 @@ class WinRates:
         self._spans = return_ranges(payoffs.utility_range, span) if payoffs.num_players > 1 else []
 
     def profiles(self, own: Member, others: Iterable[Member]) -> list[PolicyProfile]:
-        """What has to be evaluated for `of`."""
+        """Return what has to be evaluated for `of`."""
         which = self.payoffs.population
         return [profile for other in others for _, profile in pairing(which, own, other, self.reference)]
 
     def mean_rate(self, own: Member, other: Member) -> float:
-        """The mean over seats; NaN if none is known."""
+        """Return the mean over seats; NaN if none is known."""
         rates = []
         for seat, profile in pairing(self.payoffs.population, own, other, self.reference):
             low, high = self._spans[seat]

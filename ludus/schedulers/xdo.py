@@ -216,13 +216,13 @@ class XDOScheduler(ResponseScheduler):
         return f"{population}-{generation}-{META}"
 
     def _members(self, population: int, view: View) -> tuple[PolicyRef, ...]:
-        """What its player may pick from: responses, and policies that were given. The random policy that is there from the start is none;
-        it would allow everything."""
+        """Return what its player may pick from: responses, and policies that were given. The random policy that is there from the start is
+        none; it would allow everything."""
         metas = {self._name(population, generation) for generation in range(self.generation + 1)}
         return tuple(ref for ref in view.populations[population][1:] if ref.policy not in metas)
 
     def _announced(self, view: View) -> MetaSolution:
-        """This generation's equilibrium; the initial policies where there was nothing to pick from."""
+        """Return this generation's equilibrium; the initial policies where there was nothing to pick from."""
         marginals = []
         for which in self.population:
             names = [ref.policy for ref in view.populations[which]]
@@ -233,7 +233,7 @@ class XDOScheduler(ResponseScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def _meta(self, population: int, view: View) -> TrainingTask:
-        """The part of a population's players in the restricted game's equilibrium."""
+        """Return the part of a population's players in the restricted game's equilibrium."""
         lists = tuple(self._members(which, view) or view.populations[which][:1] for which in self.population)
         live = {
             seat: ([PolicyRef(which, self._name(which, self.generation), None)], [1.0])
@@ -252,7 +252,7 @@ class XDOScheduler(ResponseScheduler):
         )
 
     def _response(self, population: int, view: View) -> TrainingTask:
-        """A best response to the others' part of the equilibrium."""
+        """Return a best response to the others' part of the equilibrium."""
         assert self.solution is not None
         against = opponents(self.solution, self.members(view))
         first = view.first(population)

@@ -16,12 +16,23 @@ from ludus.envs.game_facts import GameFacts
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The facts of a run that hold from its start.
+    """Facts of a run that hold from its start.
 
-    scenario: preset name or kind of scenario ("leduc"). env, algorithm: as the scenario names them. players: number of players.
-    population: [P] index of each player's population. utility_range: [P] (least, largest) return. generations, seconds: limits,
-    None if there is none. text: the resolved scenario as YAML. game: what is played, without wrappers, as it was when the run began; None
-    in runs of older versions.
+    Attributes:
+        name: Of the run.
+        run_dir: Its directory.
+        scenario: Preset name or kind of scenario ("leduc").
+        env: As the scenario names it.
+        algorithm: As the scenario names it.
+        seed: Of the run.
+        version: Of Ludus.
+        population: [P] index of each player's population.
+        utility_range: [P] (least, largest) return.
+        zero_sum: As of the environment.
+        generations: Limit; None: none.
+        seconds: Limit; None: none.
+        text: Resolved scenario as YAML.
+        game: What is played, without wrappers, as it was when the run began; None in runs of older versions.
     """
 
     name: str
@@ -41,19 +52,29 @@ class RunInfo:
 
     @property
     def players(self) -> int:
+        """Number of players."""
         return len(self.population)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRecord:
-    """One finished generation.
+    """Record of a finished generation.
 
-    seconds: wall time since the run's start, summed over resumed sessions. episodes: training episodes since the run's start.
-    nash_conv: sum of `gains`; None if it was not computed. gains, values: [P] what each player's best response earns over the
-    profile of meta-strategies, and that profile's return. marginals: [P][policies of the player] meta-strategy that was solved in
-    this generation; of a joint one, its marginals. responses: [P] return of the newly trained best response (of several, of the best), NaN
-    where none was trained. exact: `gains` were computed on the whole game, not bounded by simulation. profiles, probabilities: of a joint
-    meta-strategy, int32[k, P] (each player's policy) and float64[k], those of a probability above 0; None where the solver gives marginals.
+    Attributes:
+        number: Of the generation, from 0.
+        seconds: Wall time since the run's start, summed over resumed sessions.
+        episodes: Training episodes since the run's start.
+        nash_conv: Sum of `gains`; None if it was not computed.
+        gains: [P] what each player's best response earns over the profile of meta-strategies.
+        values: [P] that profile's returns.
+        marginals: [P][policies of the player] meta-strategy that was solved in this generation; of a joint one, its marginals.
+        solver_gap: `MetaSolution.gap`.
+        solver_seconds: Time of the meta-solver.
+        responses: [P] return of the newly trained best response (of several, of the best); NaN where none was trained.
+        exact: Whether `gains` were computed on the whole game, not bounded by simulation.
+        profiles: int32[k, P] of a joint meta-strategy, each player's policy, those of a probability above 0; None where the solver gives
+            marginals.
+        probabilities: float64[k] of these profiles.
     """
 
     number: int
@@ -77,8 +98,8 @@ class GenerationRecord:
 
     @property
     def joint(self) -> NDArray[np.float64] | None:
-        """The joint meta-strategy of a correlated solver (`ce`, `cce`, `nash_bargaining`), float64[m_0, …, m_(P-1)] over profiles of the
-        players' policies, which sums to 1; None where the solver gives marginals, which are then independent."""
+        """Joint meta-strategy of a correlated solver (`ce`, `cce`, `nash_bargaining`), float64[m_0, …, m_(P-1)] over profiles of the
+        players' policies, summing to 1; None where the solver gives marginals, which are then independent."""
         if self.profiles is None or self.probabilities is None:
             return None
         joint = np.zeros(self.sizes)
@@ -88,10 +109,23 @@ class GenerationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """How a run (or its last session) ended, with what came after the last checkpoint, which a resumed run does again. `stopped_by` is a
-    sentence; `complete`: a stopper or the schedule ended it, not the user.
-    trained: responses of the whole run; failures: those of them whose training stopped early; failure: why the first one did. places: where
-    who learned last, by which road and why."""
+    """How a run (or its last session) ended, including what came after the last checkpoint, which a resumed run does again.
+
+    Attributes:
+        run_dir: Of the run.
+        generations: Finished ones.
+        seconds: Wall time, summed over sessions.
+        episodes: Training episodes.
+        nash_conv: Newest; None if unknown.
+        stopped_by: Reason, as a sentence.
+        complete: Whether a stopper or the schedule ended it, not the user.
+        report: Path of the report, if it was written.
+        counters: Counts of the whole run.
+        trained: Responses of the whole run.
+        failures: Those of them whose training stopped early.
+        failure: Why the first one did.
+        places: Device and backend of each learner's newest task, with the reason.
+    """
 
     run_dir: Path
     generations: int
@@ -109,17 +143,17 @@ class RunSummary:
 
     @property
     def failed(self) -> bool:
-        """Whether no training came to its end: what the run holds was not learned as it was meant to be."""
+        """Whether no training came to its end, so that the run's policies are not trained as intended."""
         return 0 < self.trained == self.failures
 
     @property
     def learned_on(self) -> list[str]:
-        """`places`, all in one where they are the same."""
+        """`places`, in one line where they are the same."""
         return merged(self.places)
 
 
 def merged(places: Mapping[str, str]) -> list[str]:
-    """Where everybody learns, in a line; in one for each where they differ."""
+    """Return where learners compute: one line, or one for each where they differ."""
     if len({*places.values()}) < 2:
         return list(places.values())[:1]
     return [f"{place} ({who})" for who, place in places.items()]
@@ -127,21 +161,30 @@ def merged(places: Mapping[str, str]) -> list[str]:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Watches a run. Calls come from the driver's thread, in order, and must return quickly; an observer never changes the run."""
+    """Observer of a run. Calls come from the driver's thread, in order, and must return quickly; an observer never changes the run."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        """`generation`: how many generations a resumed run already has."""
+        """The run begins or is resumed. generation: number of generations that a resumed run already has."""
         ...
 
     def task_started(self, task: Task) -> None: ...
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        """Share of the task that is done, in [0, 1], None if unknown; newest numbers, such as "episodes_per_second"."""
+        """A task progresses.
+
+        Args:
+            fraction: Share of the task that is done, in [0, 1]; None if unknown.
+            metrics: Newest numbers, such as "episodes_per_second".
+        """
         ...
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        """A training task has gone on by an iteration. curve(): how it went so far; asked for in this call, and seldom, as it costs more
-        than the rest of it."""
+        """A training task has finished an iteration.
+
+        Args:
+            task: The task.
+            curve: Returns its learning curve so far; call it only in this call, and rarely, as it costs more than the rest of it.
+        """
         ...
 
     def task_done(self, result: TaskResult) -> None:
@@ -155,12 +198,12 @@ class Observer(Protocol):
     def message(self, text: str) -> None: ...
 
     def pace_changed(self, pace: str) -> None:
-        """The user wants it otherwise: "paused", "at 50% of full speed"; "" at full speed again."""
+        """The user changed the pace: "paused", "at 50% of full speed"; "" at full speed again."""
         ...
 
 
 class NullObserver:
-    """An observer that does nothing, and a base for those that want few of the calls."""
+    """Observer that does nothing, and a base for observers of few calls."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         return None
@@ -191,7 +234,7 @@ class NullObserver:
 
 
 class Observers:
-    """Several observers as one, told in the order given."""
+    """Several observers as one, called in the order given."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
@@ -234,7 +277,7 @@ class Observers:
 
 
 class ActiveTasks:
-    """The tasks in progress, in a few words. Training tasks that began together are."""
+    """Short description of the tasks in progress. Training tasks that began together are in progress together."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []

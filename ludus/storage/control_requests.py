@@ -51,7 +51,8 @@ def checkpoint_now(status: Status) -> ControlRequest:
 
 
 def running_status(folder: Path, name: str) -> Status:
-    """What the driver that is at work there does. name: what the user calls it. Raises RunError if there is none that takes orders."""
+    """Return what the driver that is at work there does. name: what the user calls it. Raises RunError if there is none that takes
+    orders."""
     status, running = live_files.read_status(folder), is_running(folder)
     if status is None and running:
         raise RunError(
@@ -64,7 +65,7 @@ def running_status(folder: Path, name: str) -> Status:
 
 
 def still_running(folder: Path, before: Status) -> bool:
-    """Whether the driver is still there. On another machine its lock may not be seen; it takes its status away when it ends."""
+    """Return whether the driver is still there. On another machine its lock may not be seen; it takes its status away when it ends."""
     if is_running(folder):
         return True
     status = live_files.read_status(folder)
@@ -72,7 +73,7 @@ def still_running(folder: Path, before: Status) -> bool:
 
 
 def write_request(folder: Path, change: Change) -> None:
-    """Puts the order there, unless it lies there: on top of what another command may have wanted in the meantime. Raises RunError."""
+    """Put the order there, unless it lies there: on top of what another command may have wanted in the meantime. Raises RunError."""
     status = live_files.read_status(folder)
     if status is None:
         return
@@ -98,7 +99,7 @@ def write_request(folder: Path, change: Change) -> None:
 
 
 def submit_and_wait(folder: Path, name: str, wish: ControlRequest, before: Status, *, wait: float) -> Status | None:
-    """Leaves an order until the driver has taken it, and says what it does now; None if that takes longer than `wait` seconds: the order
+    """Leave an order until the driver has taken it, and return what it does now; None if that takes longer than `wait` seconds: the order
     stands. Raises RunError if the run ends meanwhile."""
     status: Status | None = before
     end = time.monotonic() + wait
@@ -120,7 +121,7 @@ def not_running(name: str, folder: Path) -> RunError:
 
 
 def ended(name: str, folder: Path) -> str:
-    """How a run, or an experiment, ended, and how to go on."""
+    """Return how a run, or an experiment, ended, and how to go on."""
     from ludus.storage.experiments import read_experiment
     from ludus.storage.reader import Reader
 

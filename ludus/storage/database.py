@@ -133,8 +133,8 @@ MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS}
 
 
 def read_version(connection: sqlite3.Connection, where: str) -> int:
-    """The schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus
-    or too old for it."""
+    """Return the schema version. Raises RunError if the database is not ours, was never completed, or is newer than this Ludus or too old
+    for it."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise RunError(
             f"{where} is not the database of a Ludus run, or its run died before it began. Give another run, or delete it. (A copy of "
@@ -155,12 +155,12 @@ def read_version(connection: sqlite3.Connection, where: str) -> int:
 
 
 def with_logs(name: str) -> tuple[str, ...]:
-    """A database's file, and those that SQLite keeps beside it."""
+    """Return a database's file, and those that SQLite keeps beside it."""
     return name, *(f"{name}-{log}" for log in ("journal", "shm", "wal"))
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the file is a database of Ludus, or one that was never begun."""
+    """Return whether the file is a database of Ludus, or one that was never begun."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             return path.stat().st_size == 0 or _pragma(connection, "application_id") == APPLICATION_ID
@@ -169,7 +169,7 @@ def is_ours(path: Path) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, where: str) -> int:
-    """Applies what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `read_version`."""
+    """Apply what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `read_version`."""
     before = read_version(connection, where)
     for version in range(before, VERSION):
         script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"

@@ -90,7 +90,7 @@ class Experiment:
         return (self.folder / SWEEP).is_file()
 
     def log(self, run: str) -> Path:
-        """Where a run's process writes what it says."""
+        """Return where a run's process writes what it says."""
         return self.folder / f"{run}.log"
 
     def standing(self, run: str) -> RunStanding:
@@ -137,7 +137,7 @@ class Experiment:
         return replace(self, due={**others, run: tuple(newest.values())} if newest else others)
 
     def save(self) -> None:
-        """Puts the file in its place. Raises RunError if the folder cannot be written."""
+        """Put the file in its place. Raises RunError if the folder cannot be written."""
         content = {
             "format": FORMAT,
             "runs": {name: list(changes) for name, changes in self.runs.items()},

@@ -70,7 +70,7 @@ class Status:
 
 
 def read_order(folder: Path) -> LiveOrder | None:
-    """The order that lies there; None if there is none that can be read."""
+    """Return the order that lies there; None if there is none that can be read."""
     try:
         return parse_order(read(folder / CONTROL))
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def parse_order(content: bytes) -> LiveOrder:
 
 
 def read_status(folder: Path) -> Status | None:
-    """What the driver last said; None if it said nothing that can be read. Raises RunError if it is a driver of a newer Ludus."""
+    """Return what the driver last said; None if it said nothing that can be read. Raises RunError if it is a driver of a newer Ludus."""
     try:
         return _parse(Status, read(folder / STATUS))
     except NewerFormat as error:
@@ -116,7 +116,7 @@ def remove(folder: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """A small file's content. Raises OSError, ValueError if it is long. Not even a pipe of that name holds a driver up."""
+    """Return a small file's content. Raises OSError, ValueError if it is long. Not even a pipe of that name holds a driver up."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         content = os.read(descriptor, _LONGEST)

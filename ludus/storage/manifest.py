@@ -214,7 +214,7 @@ class Manifest(Config):
         return tuple(sum(m.population == p.population for m in self.policies) for p in self.game.players)
 
     def signed(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         data = json.loads(self.model_dump_json())
         if not self.game.files:  # an older Ludus knows no such key
             del data["game"]["files"]
@@ -222,7 +222,8 @@ class Manifest(Config):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What an entry says of itself. Raises RunError, saying what is wrong, for one that is missing, changed, or of another format."""
+    """Return what an entry says of itself. Raises RunError, saying what is wrong, for one that is missing, changed, or of another
+    format."""
     path = folder / MANIFEST
     try:
         data = json.loads(path.read_bytes())
@@ -277,7 +278,7 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def open_database(folder: Path) -> sqlite3.Connection:
-    """A database in memory. Raises RunError as `read_manifest`."""
+    """Return a database in memory. Raises RunError as `read_manifest`."""
     manifest = read_manifest(folder)
     connection = sqlite3.connect(":memory:")
     connection.executescript(f"{TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};")

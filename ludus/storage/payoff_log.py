@@ -51,7 +51,7 @@ FROM matches WHERE rowid > ? AND rowid <= ?
 
 
 def read_batch(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
-    """The matches of rows after + 1 … last. Raises ValueError for some that are none of so many players, and sqlite3.Error.
+    """Return the matches of rows after + 1 … last. Raises ValueError for some that are none of so many players, and sqlite3.Error.
 
     SQLite puts them together: half a million are read in the time in which Python would make tuples of a tenth.
     """

@@ -42,7 +42,7 @@ class PolicyFiles:
             raise RunError(f"{error} The run cannot go on without it; restore the file from a copy.") from error
 
     def check(self) -> None:
-        """Raises RunError if a policy that the database names is missing or changed."""
+        """Raise RunError if a policy that the database names is missing or changed."""
         for file, sha256 in self._digests.items():
             digest = sha256_of(self.run_dir / file)
             if digest != sha256:
@@ -56,7 +56,7 @@ class PolicyFiles:
         return self._files.get(ref) or os.path.join("policies", str(ref.population), f"{ref.policy}.safetensors")
 
     def locate(self, ref: PolicyRef) -> tuple[str, str]:
-        """(file relative to the run directory, SHA-256) for the database."""
+        """Return (file relative to the run directory, SHA-256) for the database."""
         return self.file(ref), self._digests[self.file(ref)]
 
     def sync(self) -> None:

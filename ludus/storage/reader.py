@@ -91,7 +91,7 @@ _POSITION = (
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns what SQLite, JSON or a wrong blob raise about a damaged file into one RunError."""
+    """Turn what SQLite, JSON or a wrong blob raise about a damaged file into one RunError."""
     try:
         yield
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
@@ -116,7 +116,7 @@ def _advice(detail: str) -> str:
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises RunError if SQLite finds the file's pages inconsistent."""
+    """Raise RunError if SQLite finds the file's pages inconsistent."""
     answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if answer != "ok":
         raise RunError(
@@ -135,11 +135,15 @@ class Memory:
 
 
 class Reader:
-    """Typed records of a run. Each call reads what is committed at that moment.
+    """Typed records of a run. Each call reads what is committed at that moment. It also reads an entry of a zoo, from its manifest.
 
-    Of an entry of a zoo, the same by its manifest. Raises RunError if the directory holds no run, or its database is damaged, foreign or
-    newer than this Ludus. `check=False`
-    skips the pass over all pages (for listings of many runs). memory: of earlier readers of this run.
+    Args:
+        run_dir: Of the run.
+        check: Whether all pages are checked; False for listings of many runs.
+        memory: Shared by readers of this run: caches of earlier ones.
+
+    Raises:
+        RunError: If the directory holds no run, or its database is damaged, foreign or newer than this Ludus.
     """
 
     def __init__(self, run_dir: Path, *, check: bool = True, memory: Memory | None = None) -> None:
@@ -180,8 +184,8 @@ class Reader:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """What is read inside is of one moment: nothing that is committed meanwhile is seen. Be brief, and compute after it: SQLite cannot
-        tidy up its log meanwhile."""
+        """Read consistently inside of the block: commits that come meanwhile are not seen. Be brief, and compute after it: SQLite cannot
+        clean up its log meanwhile."""
         if self._connection.in_transaction:
             yield
             return
@@ -193,7 +197,7 @@ class Reader:
             self._connection.execute("ROLLBACK")
 
     def position(self) -> Position:
-        """Where the database is now. Costs next to nothing where nothing has changed since it was asked last."""
+        """Return the present position of the database. It costs next to nothing where nothing has changed since the last call."""
         with translated(self.path):
             commits = int(self._rows("PRAGMA data_version")[0][0])
             if self._position is None or self._position.commits != commits:
@@ -214,88 +218,90 @@ class Reader:
             return self._position
 
     def grew_from(self, before: Position) -> bool:
-        """Whether all that was there at `before` is there still: a resumed run drops what came after its checkpoint."""
+        """Return whether all that was there at `before` still is: a resumed run drops what came after its checkpoint."""
         with translated(self.path):
             rows = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
             return rows == [(before.committed,)]
 
     def info(self) -> RunInfo:
-        """The run's facts; `run_dir` is where the run lies now, and `name` what its folder is called now."""
+        """Return the run's facts; `run_dir` is its present directory, and `name` that directory's name."""
         with translated(self.path):
             return parse_info(dict(self._rows("SELECT key, value FROM run")), self.run_dir)
 
     def summary(self) -> RunSummary | None:
-        """How the last session ended; None if it did not end by itself."""
+        """Return how the last session ended; None if it did not end by itself."""
         with translated(self.path):
             rows = self._rows("SELECT value FROM run WHERE key = 'summary'")
             return summary_from_json(rows[0][0], self.run_dir) if rows else None
 
     def checkpoints(self) -> tuple[CheckpointRecord, ...]:
-        """Committed checkpoints, oldest first."""
+        """Return the committed checkpoints, oldest first."""
         with translated(self.path):
             return tuple(CheckpointRecord(*row) for row in self._rows("SELECT * FROM checkpoints ORDER BY barrier"))
 
     def generations(self, *, marginals: bool = True) -> tuple[GenerationRecord, ...]:
-        """Oldest first. marginals=False: without meta-strategies, which are large where there are many policies."""
+        """Return all finished generations, oldest first. marginals=False: without meta-strategies, which are large where there are many
+        policies."""
         rows = _GENERATIONS if marginals else f"SELECT {SCORES}, '[]', x'', NULL, NULL FROM generations"
         with translated(self.path):
             return tuple(parse_generation(row) for row in self._rows(f"{rows} ORDER BY number"))
 
     def generation_numbers(self) -> list[int]:
-        """Of all that have finished, rising."""
+        """Return the numbers of all finished generations, rising."""
         with translated(self.path):
             return [number for (number,) in self._rows("SELECT number FROM generations ORDER BY number")]
 
     def seconds_of(self, generation: int) -> float | None:
-        """Of the run's time when a generation had finished; None if it has not."""
+        """Return the run's time in seconds when a generation had finished; None if it has not."""
         with translated(self.path):
             rows = self._rows("SELECT seconds FROM generations WHERE number = ?", generation)
             return float(rows[0][0]) if rows else None
 
     def marginals(self, generations: Sequence[int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
-        """[P] float64[policies of the player] of each of these generations, in rising order; of none that there is not."""
+        """Return the meta-strategies of the given generations, [P] float64[policies of the player], in rising order; generations that do
+        not exist are left out."""
         sql = "SELECT number, sizes, marginals FROM generations WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number"
         with translated(self.path):
             rows = self._rows(sql, json.dumps([int(number) for number in generations]))
             return {number: parse_marginals(number, sizes, packed) for number, sizes, packed in rows}
 
     def last_generation(self) -> GenerationRecord | None:
-        """The newest one; None if none has finished."""
+        """Return the newest generation; None if none has finished."""
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} ORDER BY number DESC LIMIT 1")
             return parse_generation(rows[0]) if rows else None
 
     def generation(self, number: int) -> GenerationRecord | None:
-        """One of them; None if it has not finished."""
+        """Return one generation; None if it has not finished."""
         with translated(self.path):
             rows = self._rows(f"{_GENERATIONS} WHERE number = ?", number)
             return parse_generation(rows[0]) if rows else None
 
     def policies(self) -> tuple[StoredPolicy, ...]:
-        """By population, then place."""
+        """Return all policies, by population, then place."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY population, place, version")
             return tuple(parse_policy(row) for row in rows)
 
     def policy_names(self) -> dict[int, list[str]]:
-        """Ids of the policies of each population, in order."""
+        """Return the ids of the policies of each population, in order."""
         with translated(self.path):
             rows = self._rows("SELECT population, id FROM policies ORDER BY population, place, version")
             return {which: [name for _, name in some] for which, some in groupby(rows, itemgetter(0))}
 
     def policy_counts(self) -> dict[int, int]:
-        """How many there are in each population."""
+        """Return the number of policies of each population."""
         with translated(self.path):
             return dict(self._rows("SELECT population, COUNT(*) FROM policies GROUP BY population ORDER BY population"))
 
     def any_policy(self) -> StoredPolicy | None:
-        """The first that was added; None before there is one."""
+        """Return the policy that was added first; None if there is none."""
         with translated(self.path):
             rows = self._rows("SELECT * FROM policies ORDER BY rowid LIMIT 1")
             return parse_policy(rows[0]) if rows else None
 
     def tasks(self, *, policy: tuple[int, str] | None = None) -> tuple[StoredTask, ...]:
-        """By generation, then id. policy: that trained this one of a population only."""
+        """Return tasks by generation, then id. policy: only those that trained this (population, policy)."""
         columns = "id, kind, generation, population, policy, state, metrics, counters, failure"
         where, arguments = ("", ()) if policy is None else ("WHERE population = ? AND policy = ?", policy)
         with translated(self.path):
@@ -303,8 +309,12 @@ class Reader:
             return tuple(parse_task(row) for row in rows)
 
     def opponents(self, *, task: str | None = None, least: float = 0.0) -> tuple[StoredOpponent, ...]:
-        """Of one training task, or of all that have stored theirs: by task and seat, likeliest first. least: probability of those that are
-        told."""
+        """Return the stored opponents by task and seat, likeliest first.
+
+        Args:
+            task: Of this training task; None: of all.
+            least: Least probability.
+        """
         sql = "SELECT task, player, population, policy, probability FROM opponents WHERE probability >= ? AND task "
         one = "= ?" if task is not None else "IS NOT ?"
         with translated(self.path):
@@ -312,13 +322,13 @@ class Reader:
             return tuple(StoredOpponent(*row) for row in rows)
 
     def matches(self) -> tuple[StoredMatch, ...]:
-        """In the order in which they were recorded."""
+        """Return all matches, in the order in which they were recorded."""
         with translated(self.path):
             counted = statistics_by_match(self._rows(STATISTICS_ROWS))
             return tuple(parse_match(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
 
     def counted(self, *, last: int | None = None) -> tuple[Match, ...]:
-        """The matches that have statistics, in the order in which they were recorded. last: of so many newest matches only."""
+        """Return the matches that have statistics, in the order in which they were recorded. last: number of newest matches."""
         newest = "rowid > (SELECT MAX(rowid) FROM matches) - ?"
         with translated(self.path):
             if not self._rows("SELECT 1 FROM statistics LIMIT 1"):
@@ -333,8 +343,8 @@ class Reader:
         return tuple(stored.match for stored in matches if stored.match.statistics is not None)
 
     def counted_means(self, *, last: int) -> Iterator[tuple[tuple[tuple[int, str], ...], int, str, int, float]]:
-        """(who sat in each seat, player, name, episodes, mean) of what so many newest matches counted, oldest match first, by player and
-        name; what is known of no episode is left out."""
+        """Yield (policies by seat, player, name, episodes, mean) of the statistics of the newest `last` matches, oldest match first, by
+        player and name; statistics that are known of no episode are left out."""
         sql = (
             "SELECT seats, player, name, statistics.n, statistics.mean FROM matches JOIN statistics ON match = id "
             "WHERE matches.rowid > (SELECT MAX(rowid) FROM matches) - ? AND statistics.n > 0 ORDER BY matches.rowid, player, place"
@@ -348,8 +358,8 @@ class Reader:
                     yield seats, player, name, n, mean
 
     def statistics(self, *, last: int | None = None) -> tuple[NamedStatistics | None, ...]:
-        """Of each population, by the places of its policies [n, S], over all of their matches and seats; None where nothing was counted.
-        last: as `counted` takes it."""
+        """Return the statistics of each population, [n, S] by the places of its policies, over all of their matches and seats; None where
+        there are none. last: as of `counted`."""
         counted, policies = self.counted(last=last), self.policies()
         names: dict[int, list[tuple[int, str]]] = {population: [] for population in sorted(set(self.info().population))}
         for stored in policies:
@@ -359,7 +369,7 @@ class Reader:
             return tuple(statistics_by_policy(played, members) for members in names.values())
 
     def wins(self, profiles: Sequence[tuple[int, ...]]) -> Mapping[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
-        """Of those of these profiles that were played with winners: per player the episodes that it won, drew and lost."""
+        """Return (won, drawn, lost) episodes of each player, for those of the given profiles that were played with winners."""
         profile_of = {json.dumps(list(profile)): profile for profile in profiles}
         counts_of: dict[tuple[int, ...], NDArray[np.int64]] = {}
         with translated(self.path):
@@ -382,11 +392,11 @@ class Reader:
         ]
 
     def payoffs(self) -> Payoffs:
-        """The payoff table that exact cells and pooled matches give."""
+        """Return the payoff table, from exact cells and pooled matches."""
         return self.payoff_log().payoffs(self.info())
 
     def payoff_log(self) -> PayoffLog:
-        """The same with counts of won, drawn and lost episodes. What was read once is remembered, and only new rows are read again."""
+        """Return the payoff table with counts of won, drawn and lost episodes. Only new rows are read again."""
         with self.memory.lock, translated(self.path):
             with self.moment():
                 now, known = self.position(), self.memory.payoffs
@@ -404,8 +414,13 @@ class Reader:
             return log
 
     def remembered(self, name: str, make: Callable[[], T], *, of: Sequence[str]) -> T:
-        """What `make` makes of the run as it is now: once, for all readers with this memory. of: the fields of `Position` that it depends
-        on, beside the facts; `make` is asked again when one of them has changed, or when the run has been resumed from before."""
+        """Return the result of `make` for the run as it is now: computed once, for all readers with this memory.
+
+        Args:
+            name: Of the result.
+            make: Computes it; it is called again when one of the fields `of` has changed, or when the run was resumed from before.
+            of: Fields of `Position` that it depends on, besides the facts.
+        """
         with self.memory.lock, translated(self.path):
             now, cached = self.position(), self.memory.results.get(name)
             result: T
@@ -427,18 +442,19 @@ class Reader:
         return tuple(per_population.get(population, 0) for population in info.population)
 
     def ratings(self, *, last: bool = False) -> tuple[Rating, ...]:
-        """last: of the newest generation that has some, which rates all policies."""
+        """Return ratings. last: only those of the newest generation that has some, which rates all policies."""
         newest = " WHERE generation = (SELECT MAX(generation) FROM ratings)" if last else ""
         with translated(self.path):
             rows = self._rows(f"SELECT generation, population, policy, kind, rating FROM ratings{newest}")
             return tuple(Rating(g, p, policy, kind, float_or_nan(value)) for g, p, policy, kind, value in rows)
 
     def metric_names(self) -> tuple[tuple[str, str], ...]:
-        """(name, counter) of every metric, sorted."""
+        """Return (name, counter) of every metric, sorted."""
         with translated(self.path):
             return tuple(self._rows("SELECT DISTINCT name, counter FROM metrics ORDER BY name, counter"))
 
     def metrics(self, name: str, counter: str) -> Series:
+        """Return one metric over a counter."""
         with translated(self.path):
             rows = self._rows(
                 "SELECT step, value FROM metrics WHERE name = ? AND counter = ? ORDER BY step", name, counter
@@ -447,7 +463,7 @@ class Reader:
             return Series(name, counter, step, np.array([row[1] for row in rows], np.float64))
 
     def curves(self) -> tuple[StoredCurve, ...]:
-        """Of all training tasks that have one, by generation, then task."""
+        """Return the learning curves of all training tasks that have one, by generation, then task."""
         with translated(self.path):
             rows = {
                 task: list(some) for task, some in groupby(self._rows(f"{CURVES} ORDER BY task, point"), itemgetter(0))
@@ -462,7 +478,8 @@ class Reader:
             )
 
     def curve(self, task: str, *, points: int) -> Curve | None:
-        """Of one training task, of about so many points at most, evenly spread, its last one included; None if it has none."""
+        """Return the learning curve of one training task, at most about `points` points, evenly spread, its last one included; None if it
+        has none."""
         with translated(self.path):
             last = self._rows("SELECT MAX(point) FROM curves WHERE task = ?", task)[0][0]
             if last is None:
@@ -472,18 +489,18 @@ class Reader:
             return parse_curve(rows)
 
     def events(self) -> tuple[Event, ...]:
-        """Oldest first."""
+        """Return all events, oldest first."""
         with translated(self.path):
             return tuple(Event(*row) for row in self._rows(f"{_EVENTS} ORDER BY seq"))
 
     def events_after(self, seq: int, *, limit: int) -> tuple[Event, ...]:
-        """The first so many after that one, oldest first."""
+        """Return the first `limit` events after number `seq`, oldest first."""
         with translated(self.path):
             rows = self._rows(f"{_EVENTS} WHERE seq > ? ORDER BY seq LIMIT ?", seq, limit)
             return tuple(Event(*row) for row in rows)
 
     def last_events(self, *, limit: int, levels: Sequence[str] = (), kinds: Sequence[str] = ()) -> tuple[Event, ...]:
-        """The newest so many, oldest first. levels, kinds: of these only."""
+        """Return the newest `limit` events, oldest first. levels, kinds: only these."""
         filters = [(column, json.dumps([*values])) for column, values in (("level", levels), ("kind", kinds)) if values]
         where = " AND ".join(["TRUE", *(f"{column} IN (SELECT value FROM json_each(?))" for column, _ in filters)])
         sql = f"{_EVENTS} WHERE {where} ORDER BY seq DESC LIMIT ?"
@@ -491,7 +508,7 @@ class Reader:
             return tuple(Event(*row) for row in reversed(self._rows(sql, *(values for _, values in filters), limit)))
 
     def event_counts(self) -> dict[str, int]:
-        """By level."""
+        """Return the number of events of each level."""
         with translated(self.path):
             return dict(self._rows("SELECT level, COUNT(*) FROM events GROUP BY level"))
 

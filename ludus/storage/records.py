@@ -126,7 +126,8 @@ CURVES = f"SELECT task, {', '.join(FIXED)}, seconds, metrics FROM curves"
 
 
 def info_rows(info: RunInfo) -> list[tuple[str, str]]:
-    """(key, JSON) for the table `run`, without where it lies. What has no bound is null, since JSON, and SQLite's, has no infinities."""
+    """Return (key, JSON) for the table `run`, without where it lies. What has no bound is null, since JSON, and SQLite's, has no
+    infinities."""
     bounds = [[None if math.isinf(end) else end for end in ends] for ends in info.utility_range]
     facts = asdict(replace(info, game=None))
     del facts["game"]  # it has a row of its own, which versions before it leave alone
@@ -135,7 +136,7 @@ def info_rows(info: RunInfo) -> list[tuple[str, str]]:
 
 
 def parse_info(rows: Mapping[str, str], run_dir: Path) -> RunInfo:
-    """What the table `run` says of a run that lies there now, and is called as its folder is. Raises ValueError if it does not."""
+    """Return what the table `run` says of a run that lies there now, and is called as its folder is. Raises ValueError if it does not."""
     if "info" not in rows:
         raise ValueError("the table run has no row 'info'")
     facts = json.loads(rows["info"])
@@ -183,7 +184,7 @@ def parse_generation(row: tuple[Any, ...]) -> GenerationRecord:
 
 
 def parse_marginals(number: int, sizes: str, packed: bytes) -> tuple[NDArray[np.float64], ...]:
-    """[P] float64[policies of the player]. sizes: JSON. Raises ValueError if they do not fit."""
+    """Return [P] float64[policies of the player]. sizes: JSON. Raises ValueError if they do not fit."""
     ends = np.cumsum([0, *json.loads(sizes)]).tolist()
     flat = np.frombuffer(packed, "<f8")
     if len(flat) != ends[-1]:
@@ -221,7 +222,7 @@ def parse_task(row: tuple[Any, ...]) -> StoredTask:
 
 
 def policy_key(ref: PolicyRef) -> tuple[int, str]:
-    """Who it is, whatever its version and mode."""
+    """Return who it is, whatever its version and mode."""
     return ref.population, ref.policy
 
 
@@ -246,7 +247,7 @@ def statistics_by_match(rows: Iterable[tuple[Any, ...]]) -> dict[str, NamedStati
 
 
 def parse_match(row: tuple[Any, ...], statistics: Mapping[str, NamedStatistics]) -> StoredMatch:
-    """What a row of the match log says. statistics: of matches that have some."""
+    """Return what a row of the match log says. statistics: of matches that have some."""
     identifier, generation, profile, seats, n, mean, m2, wins, exact, created, _ = row
     match = Match(
         id=identifier,

@@ -31,12 +31,12 @@ _RUN_NAME = re.compile(r"\w[\w.-]*")
 
 
 def is_run_name(name: object) -> bool:
-    """Whether it may name a new run, which is then a folder of ./runs: letters, digits, - _ and ., a letter, a digit or _ first."""
+    """Return whether it may name a new run, which is then a folder of ./runs: letters, digits, - _ and ., a letter, a digit or _ first."""
     return isinstance(name, str) and _RUN_NAME.fullmatch(name) is not None
 
 
 def check_run_name(name: object, what: str, *, more: str = "") -> None:
-    """Raises ConfigError for what cannot name a folder of ./runs. more: what else could be done."""
+    """Raise ConfigError for what cannot name a folder of ./runs. more: what else could be done."""
     if not is_run_name(name):
         raise ConfigError(
             f"{what} {name!r} cannot name a folder of ./runs. Use letters, digits, - _ and ., a letter or digit first{more}."
@@ -44,8 +44,8 @@ def check_run_name(name: object, what: str, *, more: str = "") -> None:
 
 
 def find_run(path_or_name: str | os.PathLike[str], *, zoo: bool = True) -> Path:
-    """The directory that a user means by a path or by a name below ./runs: a run's, or that of an entry of a zoo, whose policies are named
-    as a run's are. zoo=False: a run's. Raises RunError with the nearest names."""
+    """Return the directory that a user means by a path or by a name below ./runs: a run's, or that of an entry of a zoo, whose policies are
+    named as a run's are. zoo=False: a run's. Raises RunError with the nearest names."""
     if not isinstance(path_or_name, str | os.PathLike):
         raise RunError(
             f"{path_or_name!r} was given, a run's name or directory was expected. `ludus runs` shows the runs."
@@ -95,22 +95,22 @@ def _no_run(text: str) -> RunError:
 
 
 def holds_policies(folder: Path) -> bool:
-    """Whether it is a run's, or that of an entry of a zoo."""
+    """Return whether it is a run's, or that of an entry of a zoo."""
     return (folder / FILE).is_file() or is_entry(folder)
 
 
 def is_entry(folder: Path) -> bool:
-    """Whether it is that of an entry of a zoo."""
+    """Return whether it is that of an entry of a zoo."""
     return (folder / MANIFEST).is_file() and not (folder / FILE).is_file()
 
 
 def zoo_entries(folder: Path) -> list[Path]:
-    """The entries of a zoo, by name."""
+    """Return the entries of a zoo, by name."""
     return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}") if is_entry(path.parent))
 
 
 def find_experiment(text: str) -> Path | None:
-    """The folder of the experiment that a user means by a path or by a name below ./runs; None if it is none."""
+    """Return the folder of the experiment that a user means by a path or by a name below ./runs; None if it is none."""
     candidates = (Path(text), RUNS / text) if text else ()
     return next((folder for folder in candidates if (folder / EXPERIMENT).is_file()), None)
 
@@ -125,7 +125,8 @@ def run_dirs(root: Path | None = None) -> list[Path]:
 
 
 def run_name(run_dir: Path) -> str:
-    """How a user names a run: below ./runs by what comes after that, a run of an experiment as EXPERIMENT/RUN; others by their path."""
+    """Return how a user names a run: below ./runs by what comes after that, a run of an experiment as EXPERIMENT/RUN; others by their
+    path."""
     return str(run_dir.relative_to(RUNS)) if run_dir.is_relative_to(RUNS) else str(run_dir)
 
 
@@ -186,7 +187,7 @@ class RunLock:
         return self._fd < 0
 
     def check(self) -> None:
-        """Raises RunError unless the directory is where it was: what is written from now on would be beside the run."""
+        """Raise RunError unless the directory is where it was: what is written from now on would be beside the run."""
         try:
             there = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except OSError:
@@ -218,7 +219,7 @@ def _close(lock: weakref.ref[RunLock]) -> None:
 
 
 def require_writable(run_dir: Path) -> None:
-    """Raises RunError where it can be seen already that a run directory cannot be made or written, or is in use: before anything that takes
+    """Raise RunError where it can be seen already that a run directory cannot be made or written, or is in use: before anything that takes
     long. Leaves nothing behind."""
     there = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
@@ -233,7 +234,7 @@ _LEFT_BY_A_START = {LOCK_FILE, *with_logs(FILE)}
 
 
 def require_empty(run_dir: Path) -> None:
-    """Raises RunError for a folder in which anything lies: a new run would write over it. Changes nothing on disk."""
+    """Raise RunError for a folder in which anything lies: a new run would write over it. Changes nothing on disk."""
     if not run_dir.is_dir():
         return
     names = sorted(path.name for path in run_dir.iterdir() if path.name not in _LEFT_BY_A_START)
@@ -251,7 +252,7 @@ def require_empty(run_dir: Path) -> None:
 
 
 def lock_owner(run_dir: Path) -> str:
-    """The process id that the last driver has left, or "unknown"."""
+    """Return the process id that the last driver has left, or "unknown"."""
     try:
         return (run_dir / LOCK_FILE).read_text(errors="replace").strip() or "unknown"
     except OSError:
@@ -259,7 +260,7 @@ def lock_owner(run_dir: Path) -> str:
 
 
 def is_running(run_dir: Path) -> bool:
-    """Whether a driver holds the run's lock now; False where there are no locks. Changes nothing on disk."""
+    """Return whether a driver holds the run's lock now; False where there are no locks. Changes nothing on disk."""
     try:
         fd = os.open(run_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -41,7 +41,7 @@ from ludus.storage.run_dirs import RunLock
 
 
 def has_tables(path: Path) -> bool:
-    """Whether the file is a database with anything in it. Changes nothing on disk."""
+    """Return whether the file is a database with anything in it. Changes nothing on disk."""
     if not path.is_file() or path.stat().st_size == 0:
         return False
     with translated(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
@@ -49,7 +49,7 @@ def has_tables(path: Path) -> bool:
 
 
 def require_new(run_dir: Path) -> None:
-    """Raises RunError if there is a run already. Changes nothing on disk."""
+    """Raise RunError if there is a run already. Changes nothing on disk."""
     if has_tables(run_dir / FILE):
         raise RunError(
             f"{str(run_dir)!r} already holds a run. Continue it with `ludus resume`, or give another name (--name; name=), or --run-dir."
@@ -94,14 +94,14 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def match_row(match: Match, generation: int, created: float) -> tuple[object, ...]:
-    """A row of the match log, but for its barrier. created: seconds since the epoch."""
+    """Return a row of the match log, but for its barrier. created: seconds since the epoch."""
     seats = json.dumps([(seat.population, seat.policy, seat.version, seat.mode) for seat in match.seats])
     head = (match.id, generation, json.dumps([int(k) for k in match.profile]), seats, match.n)
     return (*head, blob(match.mean), blob(match.m2), json.dumps(match.wins), match.exact, created)
 
 
 def statistics_rows(match: Match) -> list[tuple[object, ...]]:
-    """Rows of the statistics of a match, but for their barrier."""
+    """Return rows of the statistics of a match, but for their barrier."""
     counted = match.statistics
     if counted is None:
         return []
@@ -146,7 +146,8 @@ class Store:
 
     @classmethod
     def create(cls, run_dir: Path, info: RunInfo, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
-        """A new database in `run_dir` (made if missing). Raises RunError if it already holds a run, is in use or cannot be written."""
+        """Return a new database in `run_dir` (made if missing). Raises RunError if it already holds a run, is in use or cannot be
+        written."""
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -311,7 +312,7 @@ class Store:
         self._warnings.clear()
 
     def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
-        """Replaces the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
+        """Replace the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
         are the scores of versions of `abandoned` tasks: they begin anew, with other versions."""
         self._discard()
         with translated(self.path):
@@ -328,8 +329,8 @@ class Store:
     # ------------------------------------------------------------------------------------------ barriers
 
     def commit(self, checkpoint_id: str) -> None:
-        """Makes all rows so far durable, with the id of the checkpoint that covers them; the checkpoint must be durable before.
-        Committing an id again moves it here."""
+        """Make all rows so far durable, with the id of the checkpoint that covers them; the checkpoint must be durable before. Committing
+        an id again moves it here."""
         self._flush()
         with translated(self.path):
             self._connection.execute(
@@ -342,8 +343,8 @@ class Store:
         self._warnings.clear()
 
     def rewind(self, checkpoint_id: str | None) -> None:
-        """Drops every row that came after this checkpoint (None: all rows), uncommitted ones included, and the last summary.
-        Raises RunError if it was never committed; then nothing changes."""
+        """Drop every row that came after this checkpoint (None: all rows), uncommitted ones included, and the last summary. Raises RunError
+        if it was never committed; then nothing changes."""
         self._warnings.clear()
         self._discard()
         with translated(self.path):
@@ -365,11 +366,11 @@ class Store:
         self._barrier = barrier + 1
 
     def check_place(self) -> None:
-        """Raises RunError if the run's directory was moved or deleted."""
+        """Raise RunError if the run's directory was moved or deleted."""
         self._lock.check()
 
     def close(self) -> None:
-        """Gives the run back. Rows after the last commit are dropped, as a kill would: commit first. Warnings stay."""
+        """Give the run back. Rows after the last commit are dropped, as a kill would: commit first. Warnings stay."""
         if self._lock.closed:
             return
         self._discard()
@@ -420,7 +421,7 @@ class Store:
 
 
 def _same_points(before: Curve | None, now: Curve) -> int:
-    """How many points at the beginning are the same, to the bit."""
+    """Return how many points at the beginning are the same, to the bit."""
     if before is None or before.columns != now.columns:
         return 0
     k = min(len(before), len(now))

@@ -37,7 +37,7 @@ _OURS = "ludus.testing."  # small environments, some of which functions make
 
 
 def refuse_code(part: Any) -> None:
-    """Raises ConfigError for a part of a scenario that names code of somebody's own, which somebody else's words must not call with
+    """Raise ConfigError for a part of a scenario that names code of somebody's own, which somebody else's words must not call with
     arguments of their choice. An environment may be a class that can be imported, since nothing but environments has its methods."""
     values = dict(part) if isinstance(part, Mapping) else {"": part}
     name, called = values.get("id"), ""
@@ -87,7 +87,7 @@ class StoredRun:
         return [player for player, which in enumerate(self.population) if not self.members[which]]
 
     def require_everybody(self) -> None:
-        """Raises RunError if there is somebody for some players only."""
+        """Raise RunError if there is somebody for some players only."""
         if lacking := self.lacking:
             raise RunError(
                 f"{str(self.folder)!r} has nobody for player{'s' if len(lacking) > 1 else ''} {', '.join(map(str, lacking))}, and what is "
@@ -102,9 +102,9 @@ class StoredRun:
         return self.part("env", _environment).of_game(self.info.game)
 
     def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
-        """What `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that is not
-        there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError; and, of an entry
-        of a zoo, as `refuse_code`."""
+        """Return what `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that
+        is not there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError; and, of an entry of a
+        zoo, as `refuse_code`."""
         try:
             data = from_yaml(self.info.text, what="the scenario", source=str(self.folder))
             if name not in data and default is None:
@@ -142,7 +142,7 @@ class StoredRun:
         return self._solved(self._finished())
 
     def solution_after(self, generation: int) -> MetaSolution | None:
-        """The meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
+        """Return the meta-strategies after a generation; None if the run has no such generation. Raises RunError as `solution`."""
         if self._last is None or generation > self._last.number:
             return None  # nor of one that has finished since this was read
         if generation == self._last.number:
@@ -164,8 +164,8 @@ class StoredRun:
         return solution
 
     def trained(self, record: PolicyRecord) -> bool:
-        """Whether a task of the run made this policy: it was learned, or computed. An entry of a zoo does not say so, and there everybody
-        counts but bots and who plays at random."""
+        """Return whether a task of the run made this policy: it was learned, or computed. An entry of a zoo does not say so, and there
+        everybody counts but bots and who plays at random."""
         if is_entry(self.folder):
             return record.spec.kind not in ("bot", "random")
         return bool(record.lineage.task)
@@ -211,7 +211,7 @@ class StoredRun:
         return [_values(values, solution, player) for player, values in enumerate(mean)], solution, equal
 
     def _most(self, which: int, eligible: Sequence[int]) -> PolicyRef:
-        """Who of these members of a population earns most, as `best` says it. eligible: their places, rising; at least one."""
+        """Return who of these members of a population earns most, as `best` says it. eligible: their places, rising; at least one."""
         worth, solution, equal = self._earnings
         seats = seats_in(self.population, which)
         value = np.mean([worth[p] for p in seats], axis=0)
@@ -232,7 +232,7 @@ class StoredRun:
     # ---------------------------------------------------------------------------------------------- policies
 
     def files(self, refs: Collection[PolicyRef]) -> PolicyFiles:
-        """The weights of these policies."""
+        """Return the weights of these policies."""
         wanted = [p for p in self.policies if p.record.ref in refs]
         return PolicyFiles(self.folder, {p.record.ref: (p.file, p.sha256) for p in wanted})
 
@@ -241,13 +241,13 @@ class StoredRun:
         return self.files(self.records.keys())
 
     def policy(self, ref: PolicyRef) -> Policy:
-        """A policy, read when it is first wanted."""
+        """Return a policy, read when it is first wanted."""
         if ref not in self._loaded:
             self._loaded[ref] = build_policy(self.records[ref].spec, self._files.get(ref))
         return self._loaded[ref]
 
     def file(self, ref: PolicyRef) -> Path:
-        """Where a policy's weights are."""
+        """Return where a policy's weights are."""
         return self.folder / self._files.file(ref)
 
     def name(self, ref: PolicyRef) -> str:
@@ -255,13 +255,13 @@ class StoredRun:
         return f"{self.population.index(ref.population)}/{ref.policy}"
 
     def names(self, player: int) -> list[str]:
-        """The policies that can play `player`, the newest last."""
+        """Return the policies that can play `player`, the newest last."""
         return [record.ref.policy for record in self.members[self.population[player]]]
 
 
 def open_run(folder: Path | str) -> StoredRun:
-    """A run that can be evaluated, by its directory or its name below ./runs. Raises RunError if it is unreadable, or has
-    no finished generation."""
+    """Return a run that can be evaluated, by its directory or its name below ./runs. Raises RunError if it is unreadable, or has no
+    finished generation."""
     run = StoredRun(find_run(folder))
     _ = run.env, run.solution  # what is wrong with them shows now
     return run
@@ -279,7 +279,7 @@ def _padded(solution: MetaSolution, sizes: Sequence[int]) -> MetaSolution:
 
 
 def _values(mean: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
-    """float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
+    """Return float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
     missing."""
     own, weight = np.moveaxis(mean, player, 0), others(solution, player).ravel()
     support = np.flatnonzero(weight)

@@ -30,7 +30,7 @@ _POLICIES = "policies"
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError for what cannot name an entry: it is a folder's name, and stands before an @ in the names of policies."""
+    """Raise ConfigError for what cannot name an entry: it is a folder's name, and stands before an @ in the names of policies."""
     if not _NAME.fullmatch(name) or name.endswith((".safetensors", ".")):
         raise ConfigError(
             f"{name!r} cannot name an entry of a zoo. Use letters, digits, - and _, 100 at most; it is no path."
@@ -38,7 +38,7 @@ def check_name(name: str) -> None:
 
 
 def check_zoo(directory: Path) -> None:
-    """Raises RunError for a path at which no zoo can be."""
+    """Raise RunError for a path at which no zoo can be."""
     if holds_policies(directory):
         raise RunError(
             f"{str(directory)!r} is a run or an entry, and a zoo was expected: a folder that entries lie in. Give another."
@@ -50,7 +50,7 @@ def check_zoo(directory: Path) -> None:
 
 
 def find_entry(text: str) -> Path:
-    """The folder of the entry ZOO/NAME. Raises RunError with the nearest names."""
+    """Return the folder of the entry ZOO/NAME. Raises RunError with the nearest names."""
     folder = Path(text)
     if is_entry(folder):
         return folder
@@ -73,7 +73,7 @@ def _refuse_run(text: str) -> None:
 
 
 def list_entries(directory: Path) -> list[tuple[Path, Manifest | LudusError]]:
-    """The entries of a zoo, by name, with what is wrong with those that cannot be read. Raises RunError where there are none."""
+    """Return the entries of a zoo, by name, with what is wrong with those that cannot be read. Raises RunError where there are none."""
     entries = zoo_entries(directory)
     if not entries:
         _refuse_run(str(directory))
@@ -90,7 +90,7 @@ def list_entries(directory: Path) -> list[tuple[Path, Manifest | LudusError]]:
 
 
 def read_content(folder: Path, member: Member) -> bytes:
-    """A policy's file, as it was signed. Raises RunError if it is missing or was changed, or would run code of somebody's own."""
+    """Return a policy's file, as it was signed. Raises RunError if it is missing or was changed, or would run code of somebody's own."""
     path = folder / member.file
     try:
         content = path.read_bytes()
@@ -191,7 +191,7 @@ def _commit(part: Path, path: Path, replace: bool) -> None:
 
 
 def _part(path: Path) -> Path:
-    """A name that nobody else takes, on another machine neither."""
+    """Return a name that nobody else takes, on another machine neither."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
@@ -201,7 +201,7 @@ def _is_part(path: Path) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Holds the folder's lock, which ends with the process; False where the file system has no locks. Raises RunError if another has it."""
+    """Hold the folder's lock, which ends with the process; False where the file system has no locks. Raises RunError if another has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

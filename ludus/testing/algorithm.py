@@ -50,9 +50,18 @@ def synthetic_rollout(
     version: int = 0,
     collect: Collect | None = None,
 ) -> Trajectories:
-    """`segments` segments of 1 to 5 decisions, in which all kinds of tails occur; observations and legal actions as `env` says, random
-    otherwise, and states where it has one. Truncated and cut segments of an enumerated game have the bootstrap observation of some state
-    of the same seat. collect: what is recorded beside that (None: nothing)."""
+    """Return random segments of 1 to 5 decisions, in which all kinds of ends occur, as input of a learner.
+
+    Args:
+        env: Determines observations, legal actions and states; they are random otherwise. Truncated and cut segments of an enumerated game
+            have the bootstrap observation of some state of the same seat.
+        policy: Acts.
+        seats: Seats of the learner.
+        segments: Number of segments.
+        rng: Random stream.
+        version: Of the policy.
+        collect: What is recorded in addition; None: nothing.
+    """
     seat = np.array([seats[s % len(seats)] for s in range(segments)], np.int8)
     length = rng.integers(1, _LONGEST + 1, segments)
     alive = np.arange(_LONGEST)[None] < length[:, None]
@@ -113,7 +122,7 @@ def _worth(
 
 
 def _rows(steps: list[Array], alive: NDArray[np.bool_]) -> Array:
-    """Steps of [S, …] -> the rows that are alive, segment by segment."""
+    """Return steps of [S, …] -> the rows that are alive, segment by segment."""
     return np.stack(steps, axis=1)[alive]
 
 
@@ -152,10 +161,18 @@ def check_algorithm(
     rounds: int = 4,
     seed: int = 0,
 ) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract that `algorithm` breaks in `env`.
+    """Check that an algorithm keeps its contract in an environment.
 
-    rollouts: experience of your own environment; left out, random observations, rewards and ends are made up. `rounds` of collecting
-    and learning must be enough for some updates.
+    Args:
+        algorithm: The algorithm.
+        env: The environment.
+        seats: Seats of the learner.
+        rollouts: Experience of your own environment; by default, observations, rewards and ends are random.
+        rounds: Rounds of collecting and learning; enough for some updates.
+        seed: Of all random streams.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
     """
     assert isinstance(algorithm, Algorithm), (
         f"{type(algorithm).__name__} lacks a part of ludus.algorithms.common.base.Algorithm."
@@ -286,7 +303,7 @@ def _check_rounds(algorithm: Algorithm, learner: Learner, make: Rollouts, rounds
 def _check_same_twice(
     algorithm: Algorithm, context: LearnerContext, make: Rollouts, rounds: int, *, first: Weights
 ) -> _Loop:
-    """The second learner's loop."""
+    """Return the second learner's loop."""
     loop = _Loop(algorithm, algorithm.learner(context), make)
     for number in range(rounds):
         loop.round(number)

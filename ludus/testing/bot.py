@@ -23,11 +23,19 @@ _ENVS = 4
 
 
 def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options: Any) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract that a bot breaks in a game.
+    """Check that a bot keeps its contract in a game. It plays `episodes` episodes in each seat against chance.
 
-    bot: its name with its options, such as "players:Cautious,daring=0.5". env, options: of the game, as `make_env` takes them. It plays
-    `episodes` episodes in each seat against chance. Raises ScenarioError if it may not play the game; PolicyError if it raises or makes an
-    illegal move.
+    Args:
+        bot: Its name with its options, such as "players:Cautious,daring=0.5".
+        env: The game, as `make_env` takes it.
+        episodes: In each seat.
+        seed: Of all random streams.
+        options: Of the game.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
+        ScenarioError: If it may not play the game.
+        PolicyError: If it raises or makes an illegal move.
     """
     vector = make_env(env, num_envs=_ENVS, **options)
     bot_spec = parse_bot(bot)

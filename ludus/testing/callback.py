@@ -31,11 +31,18 @@ Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def check_callback(make: Callable[[], Callback], *, players: int = 2, generations: int = 3) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract that a callback breaks.
+    """Check that a callback keeps its contract. What it writes goes where its options say.
 
-    make: a new one, as often as it is called. It is told of an invented run of so many players and generations: of batches of one episode
-    and of many, of numbers that are NaN or missing, of exact and of sampled payoffs. Then of one that dies and goes on, whose last
-    generation is told twice, and of a second run with the same object. What it writes goes where its options say.
+    It is called for an invented run: with batches of one episode and of many, numbers that are NaN or missing, exact and sampled payoffs.
+    Then for one that dies and is resumed, whose last generation is reported twice, and for a second run with the same object.
+
+    Args:
+        make: Returns a new callback at each call.
+        players: Of the invented run.
+        generations: Of the invented run.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
     """
     first, second = make(), make()
     assert first is not second, "make() gives the same callback each time; give a function that makes a new one."
@@ -82,7 +89,7 @@ def _tell(callback: Callback, calls: list[Call]) -> None:
 
 
 def _run(folder: Path, *, players: int, generations: int) -> Iterator[Call]:
-    """Every hook, as a run calls them."""
+    """Yield every hook, as a run calls them."""
     rng = np.random.default_rng(0)
     yield _start(folder, players, generations, done=0)
     yield "on_task", (_solved(0, players),), {}

@@ -35,7 +35,7 @@ class CheckSkipped(Exception):
 
 
 class PlayPlan:
-    """What the checks share: how to make vectors, and the first play's trace. Each check answers with a note, and raises AssertionError,
+    """State that the checks share: how to make vectors, and the first play's trace. Each check returns a note, and raises AssertionError,
     `CheckSkipped`, or whatever the environment raises."""
 
     def __init__(self, make: Make, seeds: NDArray[np.uint64], steps: int) -> None:
@@ -173,7 +173,7 @@ class PlayPlan:
 
 
 def check_spec(spec: EnvSpec) -> None:
-    """Raises AssertionError if an environment's description contradicts itself."""
+    """Raise AssertionError if an environment's description contradicts itself."""
     players = [agent.player for agent in spec.agents]
     assert players == sorted(players), f"agents must be ordered by player, they are {players}."
     assert set(players) == set(range(spec.num_players)), (
@@ -208,7 +208,7 @@ def _arrays(timestep: Timestep) -> list[Array]:
 
 
 def _play_quota(env: VectorEnv, seeds: NDArray[np.uint64], quota: int | NDArray[np.int64], *, most: int) -> bool:
-    """Whether all came to their end."""
+    """Return whether all came to their end."""
     actor = Actor(env.spec, seeds)
     timestep = env.reset(seeds, episodes=quota)
     played = np.zeros(len(seeds), np.int64)
@@ -236,14 +236,25 @@ def _refuses(env: VectorEnv, actions: tuple[Array, ...], illegal: int, player: i
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Steps of single environments, and decisions of all agents, per second of `step` calls."""
+    """Speed of a vector.
+
+    Attributes:
+        steps: Steps of single environments per second of `step` calls.
+        decisions: Decisions of all agents per second of `step` calls.
+    """
 
     steps: float
     decisions: float
 
 
 def measure_speed(env: VectorEnv, seeds: NDArray[np.uint64], *, seconds: float = 1.0) -> Speed:
-    """Random legal actions for about `seconds` of stepping (at most three times that on the clock); choosing them is not counted."""
+    """Return the speed over random legal actions, whose choice is not counted.
+
+    Args:
+        env: The vector.
+        seeds: uint64[E].
+        seconds: Of stepping, about (at most three times that on the clock).
+    """
     spec = env.spec
     actor = Actor(spec, seeds)
     timestep = env.reset(seeds)
@@ -264,8 +275,16 @@ def measure_speed(env: VectorEnv, seeds: NDArray[np.uint64], *, seconds: float =
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """One check's result. failure: a sentence that says what is wrong, or None. note: what a reader should know about a check that
-    passed, or why it was left out. advice: what to do about the failure. error: what was raised."""
+    """Result of one check.
+
+    Attributes:
+        name: Of the check.
+        failure: Sentence that says what is wrong; None: it passed.
+        note: What to know about a check that passed, or why it was skipped.
+        skipped: Whether it does not apply.
+        advice: What to do about the failure.
+        error: What was raised.
+    """
 
     name: str
     failure: str | None = None
@@ -305,11 +324,18 @@ def check_env(
     team: TeamRewards = "either",
     early_rewards: bool = False,
 ) -> None:
-    """Play random legal actions for `steps` steps in several ways and compare. Raises AssertionError with one sentence that says
-    what is wrong.
+    """Check that an environment keeps the `VectorEnv` contract: random legal actions are played in several ways and compared.
 
-    make: makes a vector of so many environments. team: whether each agent of a player is paid the player's whole return, or they split
-    it; either: one of them. early_rewards: a player may be paid before its first decision in an episode; they belong to no decision.
+    Args:
+        make: Makes a vector of the given number of environments.
+        num_envs: Number of environments.
+        steps: Steps of each play.
+        seed: Of all random streams.
+        team: Whether each agent of a player gets the player's whole return, or they split it; either: one of them.
+        early_rewards: Whether a player may get rewards before its first decision in an episode; they belong to no decision.
+
+    Raises:
+        AssertionError: With a sentence that says what is wrong.
     """
     results = checks(make, num_envs=num_envs, steps=steps, seed=seed, team=team, early_rewards=early_rewards)
     for check in results:
@@ -326,14 +352,15 @@ def run_checks(
     team: TeamRewards = "either",
     early_rewards: bool | None = None,
 ) -> list[Check]:
-    """All checks of `check_env`; a failure of one does not hide the others. early_rewards=None: allowed, and noted where they occur."""
+    """Return the results of all checks of `check_env`; a failure of one does not hide the others. early_rewards=None: allowed, and noted
+    where they occur."""
     return list(checks(make, num_envs=num_envs, steps=steps, seed=seed, team=team, early_rewards=early_rewards))
 
 
 def checks(
     make: Make, *, num_envs: int, steps: int, seed: int, team: TeamRewards, early_rewards: bool | None
 ) -> Iterator[Check]:
-    """The same one by one, each as soon as it is known."""
+    """Yield the results of all checks, each as soon as it is known."""
     seeds = seeding.keys(seed, "check_env", count=num_envs)
     plan = PlayPlan(make, seeds, steps)
     described = _run("description", plan.description)
@@ -364,7 +391,7 @@ def _run(name: str, check: Callable[[], str]) -> Check:
 
 
 def _other(plan: PlayPlan, name: str, check: Callable[[], str]) -> Check:
-    """One of the later plays. What stopped the first one stops most of them; it is told once."""
+    """Return one of the later plays. What stopped the first one stops most of them; it is told once."""
     result = _run(name, check)
     if plan.stopped is None or result.error is None or isinstance(result.error, AssertionError):
         return result
@@ -372,7 +399,7 @@ def _other(plan: PlayPlan, name: str, check: Callable[[], str]) -> Check:
 
 
 def _watched(plan: PlayPlan, team: TeamRewards, early: bool | None) -> Iterator[Check]:
-    """The checks of a ledger over one play."""
+    """Yield the checks of a ledger over one play."""
     assert plan.spec is not None
     n = len(plan.seeds)
     ledger = Ledger(plan.spec, n, team=team, early_rewards=bool(early), collect=True)

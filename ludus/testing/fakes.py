@@ -233,7 +233,7 @@ class FixedPolicy:
 
     @classmethod
     def of(cls, action: int, *, logp: float = 0.0) -> FixedPolicy:
-        """A policy that plays `action`."""
+        """Return a policy that plays `action`."""
         return cls(PolicySpec("ludus.testing.fakes:FixedPolicy", {"logp": logp}), {"action": np.array(action)})
 
     def act(
@@ -245,7 +245,7 @@ class FixedPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """The same action for every row; the extra "seen" repeats the first number of each observation."""
+        """Return the same action for every row; the extra "seen" repeats the first number of each observation."""
         n = len(observation)
         first_number = np.asarray(observation, np.float32).reshape(n, -1)[:, 0].copy()
         return PolicyOutput(
@@ -442,7 +442,7 @@ class CoinGame:
 
 
 def coins(num_envs: int) -> PythonVectorEnv:
-    """A vector of `CoinGame`s, by name: `ludus.testing.fakes:coins`."""
+    """Return a vector of `CoinGame`s, by name: `ludus.testing.fakes:coins`."""
     space = Box(0, 4, (1,), np.float32)
     spec = EnvSpec(
         id="coins",

@@ -31,7 +31,7 @@ class Actor:
         self._count = [np.zeros(len(seeds) * len(spec.agents_of(p)), np.uint64) for p in range(spec.num_players)]
 
     def actions(self, timestep: Timestep) -> tuple[Array, ...]:
-        """One action per due row of each player."""
+        """Return one action per due row of each player."""
         return tuple(self._of(p, due) for p, due in enumerate(timestep.due))
 
     def _of(self, player: int, due: ActionRequests) -> Array:
@@ -54,7 +54,7 @@ class Actor:
         return np.array(chosen, dtype).reshape(len(due.slot), *(space.shape or ()))
 
     def _noise(self, player: int, due: ActionRequests, width: int) -> NDArray[np.float64]:
-        """float64[n, width] in [0, 1)."""
+        """Return float64[n, width] in [0, 1)."""
         agents = len(self._spec.agents_of(player))
         keys = self._seeds[due.slot // agents] + np.uint64(1 + player) * (due.slot % agents + 1).astype(np.uint64)
         count = self._count[player][due.slot]
@@ -172,7 +172,7 @@ def rewards(p: int, reward: NDArray[np.float32], what: str) -> None:
 
 
 def _outside(space: Space[Any], observation: Array) -> int:
-    """The first row that is not in the space, or -1."""
+    """Return the first row that is not in the space, or -1."""
     if not len(observation):
         return -1
     if isinstance(space, Box) and np.can_cast(observation.dtype, space.dtype):
@@ -406,7 +406,7 @@ def record(spec: EnvSpec, timestep: Timestep, trace: Sequence[list[Row]]) -> Non
 
 
 def same(one: Trace, other: Trace, what: str, *, whole: bool = True) -> None:
-    """Raises AssertionError where two traces part; `what` names the other. whole: neither may be longer."""
+    """Raise AssertionError where two traces part; `what` names the other. whole: neither may be longer."""
     for e, (a, b) in enumerate(zip(one, other, strict=True)):
         where = f" in environment {e}" if len(one) > 1 else ""
         for i, (x, y) in enumerate(zip(a, b, strict=False)):
@@ -422,7 +422,7 @@ _FIELDS = {
 
 
 def _difference(x: Row, y: Row) -> str:
-    """What two rows differ in, in words."""
+    """Return what two rows differ in, in words."""
     kind, *values = x
     other, *others = y
     k = next((k for k, (a, b) in enumerate(zip(values, others, strict=False)) if a != b), 0)

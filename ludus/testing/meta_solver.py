@@ -27,7 +27,7 @@ CLOSE = 0.01
 
 
 def exact_view(mean: ArrayLike, *, zero_sum: bool, population: Sequence[int] | None = None) -> Payoffs:
-    """A complete view of exact payoffs: mean [P, n_0, …]; read-only, so that a solver that writes into it is caught."""
+    """Return a complete view of exact payoffs, read-only, so that a solver that writes into it is caught. mean: [P, n_0, …]."""
     table = np.array(mean, dtype=np.float64)
     players = len(table)
     count, m2, exact = (
@@ -42,7 +42,7 @@ def exact_view(mean: ArrayLike, *, zero_sum: bool, population: Sequence[int] | N
 
 
 def zero_sum_view(matrix: ArrayLike, *, shared: bool = False) -> Payoffs:
-    """A two-player zero-sum view from the row player's payoffs [n_0, n_1]."""
+    """Return a two-player zero-sum view from the row player's payoffs [n_0, n_1]."""
     row = np.array(matrix, dtype=np.float64)
     return exact_view(np.stack([row, -row]), zero_sum=True, population=(0, 0) if shared else (0, 1))
 
@@ -101,7 +101,15 @@ def _games() -> list[_Game]:
 
 
 def check_meta_solver(solver: MetaSolver, *, seed: int = 0) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract of `ludus.metagame.solvers.base` that `solver` breaks."""
+    """Check that a meta-solver keeps the contract of `ludus.metagame.solvers.base`.
+
+    Args:
+        solver: The meta-solver.
+        seed: Of random games.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
+    """
     name = type(solver).__name__
     assert isinstance(solver, MetaSolver), f"{name} is no meta-solver: {missing(solver, MetaSolver)}."
     needs = frozenset(solver.needs)
@@ -249,7 +257,7 @@ def _check_growth(solver: MetaSolver, seed: int) -> None:
 
 
 def _refusal(solver: MetaSolver, payoffs: Payoffs, seed: int) -> tuple[MetaSolution | None, str]:
-    """The answer, or None and what the SolverError says."""
+    """Return the answer, or None and what the SolverError says."""
     try:
         return _solve(solver, payoffs, seed=seed), ""
     except SolverError as error:

@@ -15,11 +15,17 @@ from ludus.policies.specs import body_config, parse_body
 
 
 def check_network(network: str | Mapping[str, Any], shape: Sequence[int], *, rows: int = 8, seed: int = 0) -> None:
-    """Raises AssertionError, in a sentence, for the first thing that policies and learners need and a network does not do.
+    """Check that a network does what policies and learners need: features of each row, whatever the rows next to it; the same again;
+    gradients for every parameter; equal weights from equal seeds. torch's own random stream is not changed.
 
-    network: as in a scenario, `module:Class` or a mapping with `kind` and options. shape: of an observation. It is shown `rows` random
-    observations: it must answer features of each row, whatever the rows beside it; the same again; with gradients for every parameter; and
-    be made the same way from the same seed. torch's own stream stays where it is.
+    Args:
+        network: As in a scenario, `module:Class` or a mapping with `kind` and options.
+        shape: Of an observation.
+        rows: Number of random observations.
+        seed: Of weights and observations.
+
+    Raises:
+        AssertionError: With a sentence, for the first requirement that it does not meet.
     """
     with torch.random.fork_rng(devices=[]):
         first, again = (_made(network, shape, seed) for _ in range(2))

@@ -32,10 +32,18 @@ def check_policy(
     mask: NDArray[np.bool_] | None = None,
     seed: int = 0,
 ) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract that `policy` breaks.
+    """Check that a policy keeps its contract. Give an `enumeration` and a `player`, or example observations.
 
-    Give an `enumeration` and the `player` it plays, or examples: observation [n, *shape] of a few decisions (n >= 2) and their
-    mask bool[n, A].
+    Args:
+        policy: The policy.
+        enumeration: Of an enumerated game.
+        player: That it plays.
+        observation: [n, *shape] of a few decisions, n >= 2.
+        mask: bool[n, A], their legal actions.
+        seed: Of the noise.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
     """
     assert isinstance(policy, Policy), f"{type(policy).__name__} is no policy: {missing(policy, Policy)}."
     for mode in ("explore", "greedy"):

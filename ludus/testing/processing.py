@@ -21,11 +21,19 @@ __all__ = ["check_processing"]
 def check_processing(
     processing: Processing, env: EnvSpec, *, seats: tuple[int, ...] = (0,), rollouts: int = 3, seed: int = 0
 ) -> None:
-    """Raises AssertionError, in a sentence, for the first part of the contract that a processing breaks.
+    """Check that a processing keeps its contract. It processes rollouts of random decisions, with rewards and ends of all kinds, and one of
+    a single decision. Its result must fit; be the same when it is called again, from the same random stream, by an equal one; leave its
+    input unchanged; and be expressible in a scenario.
 
-    It is given `rollouts` rollouts of random decisions of the players `seats` in `env`, with rewards and ends of all kinds, and one of a
-    single decision. What it answers must fit; be the same when it is asked again, from the same stream, by an equal one; leave what it is
-    given as it was; and be told by a scenario.
+    Args:
+        processing: The processing.
+        env: The environment.
+        seats: Seats of the learner.
+        rollouts: Number of rollouts.
+        seed: Of all random streams.
+
+    Raises:
+        AssertionError: With a sentence, for the first part of the contract that it breaks.
     """
     try:
         processing.check(env, seats)

@@ -18,7 +18,7 @@ MakeRuntime = Callable[[], Runtime]
 
 
 class CounterActor:
-    """A part with state. `spec` is what it starts from."""
+    """Part with state: a counter that starts from `spec`."""
 
     def __init__(self, spec: int) -> None:
         self.total: float = spec
@@ -34,20 +34,20 @@ class CounterActor:
         return array * 2
 
     def fetched(self, fetch: Callable[[Any], Any], inside: list[Any]) -> float:
-        """The total, after adding the values of references that came inside of an argument."""
+        """Return the total, after adding the values of references inside of an argument."""
         return self.add(sum(fetch(ref) for ref in inside))
 
     def keep(self, peers: list[Peer]) -> None:
-        """Other parts, for `relay`."""
+        """Keep other parts, for `relay`."""
         self.peers = peers
 
     def relay(self, method: str, *args: Any) -> list[Any]:
-        """What the other parts answer, all asked at once."""
+        """Return the answers of the other parts, all asked concurrently."""
         replies = [peer.send(method, *args) for peer in self.peers]
         return [reply.result() for reply in replies]
 
     def ask(self, peer: Peer, method: str, *args: Any) -> Any:
-        """What another part answers, or the name of what it raises."""
+        """Return another part's answer, or the name of what it raises."""
         try:
             return peer.ask(method, *args)
         except (DataError, PartDied, AttributeError) as error:
@@ -57,36 +57,42 @@ class CounterActor:
         return self.total
 
     def slow(self, seconds: float) -> float:
-        """Stands for a long computation."""
+        """Stand for a long computation."""
         time.sleep(seconds)
         return seconds
 
 
 def broken(spec: str) -> CounterActor:
-    """A factory that raises."""
+    """Raise: a factory that fails."""
     raise DataError(spec)
 
 
 def check_runtime(make: MakeRuntime) -> None:
-    """Raises AssertionError, saying what is wrong, unless runtimes that `make` gives keep the `Runtime` contract.
+    """Check that runtimes keep the `Runtime` contract.
 
-    - The part that `spawn` makes keeps its state between calls, which run in the order they were made.
-    - `call` raises nothing that the part raises; `get` does, every time, with its type and message, and the part lives on.
-      A factory that raises does so in `get` of the first call at the latest.
+    - The part that `spawn` creates keeps its state between calls, which run in order.
+    - `call` raises nothing that the part raises; `get` does, every time, with its type and message, and the part lives on. A factory that
+      raises does so in `get` of the first call at the latest.
     - A value is passed as it is or as an equal copy; arrays that arrive must not be written to.
-    - `wait` splits the references it was given, in their order, and obeys `at_least` and `timeout`; `get` raises TimeoutError.
+    - `wait` splits the references that it gets, in their order, and obeys `at_least` and `timeout`; `get` raises TimeoutError.
     - `restarts` allows for a part whose process dies; an exception of a method is no death and costs none.
-    - A reference as an argument arrives as its value; if what it stands for failed, so does the call. The order of a part's calls stands
-      also when one waits for such a value.
+    - A reference as an argument arrives as its value; if its call failed, so does this one. The order of a part's calls stands also when
+      one waits for such a value.
     - A reference inside of an argument arrives as what `fetch`, called by the part, gives the value of.
-    - `restart` makes a part again from `factory` and `spec`, spends one of `restarts` and says so to `tell`; without one left, calls fail
-      with PartDied. Values that were there before stay.
-    - A part that is given a peer, in a spec or an argument, and at whatever depth, can ask that part, keep the peer, and ask several at
-      once; errors arrive as in `get`. The driver can, too. A peer of an incarnation that was given up or stopped raises PartDied, and
-      the part's new peer does not.
+    - `restart` creates a part again from `factory` and `spec`, spends one of `restarts` and reports it to `tell`; without one left, calls
+      fail with PartDied. Values from before stay.
+    - A part that gets a peer, in a spec or an argument, and at whatever depth, can ask that part, keep the peer, and ask several
+      concurrently; errors arrive as in `get`. The driver can, too. A peer of an incarnation that was given up or stopped raises PartDied,
+      and the part's new peer does not.
     - `node` names a node; a part that is to live on that node does. A part whose calls may run at the same time answers them all.
     - `stop` twice is harmless; `get` of a call to a stopped part raises RunError, and `call` of it does not raise.
     - A closed runtime refuses everything but `close` with RunError.
+
+    Args:
+        make: Returns a new runtime at each call.
+
+    Raises:
+        AssertionError: With a sentence that says what is wrong.
     """
     for check in (
         _check_calls,
@@ -195,7 +201,7 @@ def _check_restart(runtime: Runtime) -> None:
 
 
 def asker(spec: list[Peer]) -> CounterActor:
-    """A part that is made with peers."""
+    """Return a part that is created with peers."""
     counter = CounterActor(0)
     counter.keep(spec)
     return counter

@@ -42,7 +42,7 @@ Name = tuple[int, str]
 
 
 def require_tasks(tasks: Sequence[Task], view: View, answered: Mapping[str, Task]) -> None:
-    """Raises AssertionError unless each of `tasks`, which were given out together, can be done. answered: earlier tasks by id."""
+    """Raise AssertionError unless each of `tasks`, which were given out together, can be done. answered: earlier tasks by id."""
     training = [task for task in tasks if isinstance(task, TrainingTask)]
     members = {(ref.population, ref.policy) for refs in view.populations for ref in refs}
     live = {(task.population, task.policy) for task in training}
@@ -137,22 +137,29 @@ def check_scheduler(
     max_tasks: int = 1000,
     everywhere: bool = False,
 ) -> None:
-    """Raises AssertionError, saying what is wrong, unless schedulers that `make` gives keep the `Scheduler` contract.
+    """Check that schedulers keep the `Scheduler` contract. The invented payoffs are zero-sum, and symmetric where players share a
+    population.
 
-    - It ends: within `max_tasks` answered tasks, `next_tasks` gives nothing while nothing is out, and goes on giving nothing.
-    - It never gives more than `free` tasks; asked with `free` 0 it gives none and nothing changes. With `together` free and nothing out,
-      it goes on.
+    - It ends: within `max_tasks` answered tasks, `next_tasks` returns nothing while nothing is in flight, and continues to.
+    - It never returns more than `free` tasks; with `free` 0 it returns none and nothing changes. With `together` free and nothing in
+      flight, it continues.
     - Its tasks are well formed: new ids, seats of its population, opponents that are in the view or learn at the same time, learners that
-      go on from finished tasks which kept them, profiles and solutions of the payoff table's sizes.
+      continue from finished tasks which kept them, profiles and solutions of the payoff table's sizes.
     - Deterministic: the same results in the same order give the same tasks, for 1 and for 4 tasks in flight.
-    - A result that is given twice counts once.
-    - Saved anywhere and loaded into a new one (through what a checkpoint can hold), it goes on the same; tasks that were out and not
-      answered are given out again.
+    - A result that comes twice counts once.
+    - Saved anywhere and loaded into a new one (through what a checkpoint can hold), it continues the same; tasks that were in flight are
+      given out again.
     - Results that come in another order than their tasks do not keep it from ending.
 
-    population: [P] index of each player's population. initial: policies of each population at the start, one number or one each.
-    everywhere: save and load after every result of a run, not only at six places of others. The invented payoffs are zero-sum, and
-    symmetric where players share a population.
+    Args:
+        make: Returns a new scheduler at each call.
+        population: [P] index of each player's population.
+        initial: Policies of each population at the start, one number or one each.
+        max_tasks: Most answered tasks.
+        everywhere: Save and load after each result, not only at six places.
+
+    Raises:
+        AssertionError: With a sentence that says what is wrong.
     """
     sizes = (initial,) * len(set(population)) if isinstance(initial, int) else initial
 
@@ -203,7 +210,7 @@ class _Drive:
         self.done: dict[str, Task] = {}
 
     def run(self) -> list[object]:
-        """The tasks in the order that they were answered in, in a form that can be compared."""
+        """Return the tasks in the order that they were answered in, in a form that can be compared."""
         while self._ask():
             self._maybe_restart("asked")
             if not self.out:
@@ -221,7 +228,7 @@ class _Drive:
         return list(self.answered.values())
 
     def _ask(self) -> bool:
-        """Whether any task is out."""
+        """Return whether any task is out."""
         view = self.world.view()
         if self.idle:
             assert not self.scheduler.next_tasks(view, 0), "it gave tasks with free=0"
@@ -273,7 +280,7 @@ class _World:
         return View(tuple(tuple(refs) for refs in self.policies), payoffs)
 
     def value(self, profile: Sequence[int]) -> NDArray[np.float64]:
-        """float64[P], summing to 0; it depends on one's own policy and on the set of the others'."""
+        """Return float64[P], summing to 0; it depends on one's own policy and on the set of the others'."""
         names = [self.policies[k][i].policy for k, i in zip(self.population, profile, strict=True)]
         raw = [seeding.key(0, name, *sorted(names[:p] + names[p + 1 :])) / 2**64 for p, name in enumerate(names)]
         values: NDArray[np.float64] = np.array(raw) - np.mean(raw)
@@ -334,7 +341,7 @@ def _plain(value: Any) -> object:
 
 
 def _through_checkpoint(state: State) -> State:
-    """What comes back from a checkpoint: copies, lists for tuples. Raises AssertionError for what it cannot hold."""
+    """Return what comes back from a checkpoint: copies, lists for tuples. Raises AssertionError for what it cannot hold."""
 
     def convert(value: Any, where: str) -> Any:
         if isinstance(value, Mapping):

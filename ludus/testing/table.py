@@ -15,10 +15,16 @@ MakeTable = Callable[[TableSpec], Table]
 
 
 def check_table(make: MakeTable, kind: str = "custom") -> None:
-    """Raises AssertionError, saying what is wrong, unless tables that `make` builds keep the `Table` contract.
+    """Check that tables keep the `Table` contract. Items of several columns are inserted and sampled at random against a simple record of
+    what was inserted and is held.
 
-    `make` is given specs with a capacity and a kind; it must leave sampling free once there are items (no limiter options are set).
-    Items of several columns are inserted and drawn at random against a naive account of what was inserted and is held.
+    Args:
+        make: Builds a table of a spec with a capacity and a kind; it must leave sampling free once there are items (no limiter options are
+            set).
+        kind: Of the specs.
+
+    Raises:
+        AssertionError: With a sentence that says what is wrong.
     """
     assert isinstance(make(TableSpec("t", kind)), Table), "it lacks a method or attribute of ludus.replay.base.Table"
     _check_bound_and_contents(make, kind)
@@ -30,7 +36,7 @@ def check_table(make: MakeTable, kind: str = "custom") -> None:
 
 
 def items(first: int, count: int) -> ItemColumns:
-    """Items number first … first + count − 1: every column tells the number."""
+    """Return items number first … first + count − 1: every column tells the number."""
     numbers = np.arange(first, first + count)
     return {
         "number": numbers,

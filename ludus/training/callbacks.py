@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """What a training task has come to with an iteration of learning.
+    """Progress of a training task at an iteration of learning.
 
-    iteration: 1, 2, … of the task. updates: steps of the optimizer in this iteration. metrics: the learner's newest, and "return", the mean
-    of its newest episodes. counters: env_steps, decisions, episodes, samples and updates since the task began.
+    Attributes:
+        task: The task.
+        iteration: 1, 2, … of the task.
+        updates: Optimizer steps in this iteration.
+        metrics: The learner's newest metrics, and "return", the mean of its newest episodes.
+        counters: env_steps, decisions, episodes, samples and updates since the task began.
     """
 
     task: TrainingTask
@@ -37,39 +41,64 @@ class UpdateRecord:
 
 @dataclass
 class Callback:
-    """Base of callbacks: derive a dataclass, whose fields are its options, and write the hooks that you want.
+    """Base of callbacks: derive a dataclass, whose fields are its options, and implement the hooks that you need.
 
-    They are called in the driver's process and thread, one after the other, so the run waits for them. What they are given is the run's
-    own: read it, and copy what you keep. They cannot change the run or end it; a stopper does that. What a hook raises ends the run with a
-    `CallbackError`, and the run can be resumed. A callback has no state in checkpoints: what comes after the last of them is done, and
-    told, again in a resumed run.
+    Hooks are called in the driver's process and thread, in order, so the run waits for them. Their arguments belong to the run: read them,
+    and copy what you keep. They cannot change the run or end it; a stopper does that. An exception in a hook ends the run with a
+    `CallbackError`, and the run can be resumed. A callback has no state in checkpoints: what comes after the last checkpoint is done, and
+    reported, again in a resumed run.
     """
 
     def on_run_start(self, info: RunInfo, *, generation: int) -> None:
-        """The run begins, or goes on with so many generations done. The place to open files and to begin counts: one object may serve
-        several runs, one after the other."""
+        """The run begins, or is resumed. Open files and begin counts here: one object may serve several runs in sequence.
+
+        Args:
+            info: Facts of the run.
+            generation: Number of generations that are done.
+        """
 
     def on_episodes(self, task: TrainingTask, episodes: EpisodeResults) -> None:
-        """Training episodes have ended, n >= 1 of them in one batch of arrays: before they are learned from."""
+        """Training episodes have ended, n >= 1 of them in one batch of arrays, before they are learned from.
+
+        Args:
+            task: That they were played for.
+            episodes: Their results.
+        """
 
     def on_update(self, update: UpdateRecord) -> None:
-        """A learner has learned from an iteration's data, in one step or in many."""
+        """A learner has learned from an iteration's data, in one step or in many.
+
+        Args:
+            update: Metrics and counters.
+        """
 
     def on_task(self, result: TaskResult) -> None:
-        """A task is done: a `TrainingResult` policy, or matches or a meta-strategy `EvaluationResult`."""
+        """A task is done.
+
+        Args:
+            result: A `TrainingResult` with a policy, or an `EvaluationResult` with matches or a meta-strategy.
+        """
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """A generation is done; generation 0 has the first policies."""
+        """A generation is done; generation 0 has the first policies.
+
+        Args:
+            record: Of the generation.
+        """
 
     def on_run_end(self, summary: RunSummary) -> None:
-        """The run is over, or was stopped. Not called where it ends with an error."""
+        """The run is over, or was stopped. Not called where it ends with an error.
+
+        Args:
+            summary: Of the run.
+        """
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class CallbackObserver(NullObserver):
-    """Several callbacks as one observer, told in the order given, and of more than observers are."""
+    """Several callbacks as one observer, called in the order given, also with episodes and updates."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
         self._callbacks = tuple(callbacks)
@@ -81,12 +110,12 @@ class CallbackObserver(NullObserver):
         self._tell("on_run_start", info, generation=generation)
 
     def episodes_done(self, task: TrainingTask, episodes: EpisodeResults) -> None:
-        """Those of an iteration; nobody is told where none has ended."""
+        """Report the episodes of an iteration, if any has ended."""
         if self._callbacks and len(episodes.index):
             self._tell("on_episodes", task, episodes)
 
     def updated(self, update: UpdateRecord) -> None:
-        """A learner has learned."""
+        """Report an update of a learner."""
         self._tell("on_update", update)
 
     def task_done(self, result: TaskResult) -> None:
@@ -113,8 +142,12 @@ class CallbackObserver(NullObserver):
 
 
 def parse_callbacks(value: Any) -> tuple[Callback, ...]:
-    """Callbacks by `module:Class`, as mappings with `kind` and options, or objects; one, or a list. Raises ConfigError for what is none,
-    UnknownName for a name without a module."""
+    """Return callbacks from a value: `module:Class`, a mapping with `kind` and options, an object, or a list of these.
+
+    Raises:
+        ConfigError: For a value that is none.
+        UnknownName: For a name without a module.
+    """
     if value is None:
         return ()
     return tuple(_parsed(item) for item in (value if isinstance(value, list | tuple) else (value,)))
@@ -158,7 +191,7 @@ def _check_hooks(callback: Callback) -> None:
 
 
 def dump_callback(callback: Callback) -> dict[str, Any]:
-    """The mapping that `parse_callbacks` makes an equal one from. Raises ConfigError for options that JSON has no values for."""
+    """Return the mapping from which `parse_callbacks` makes an equal callback. Raises ConfigError for options that are no JSON values."""
     options = {f.name: getattr(callback, f.name) for f in dataclasses.fields(callback) if f.init}
     try:
         plain = {name: to_jsonable_python(option) for name, option in options.items()}

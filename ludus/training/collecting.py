@@ -56,7 +56,7 @@ class Collector(Protocol):
         ...
 
     def drain(self) -> Collected:
-        """What hosts still owe; open episodes end here, and the next request begins new ones."""
+        """Return what hosts still owe; open episodes end here, and the next request begins new ones."""
         ...
 
     def close(self) -> None:
@@ -211,8 +211,8 @@ class AsyncCollector:
         return [request for request in self._in_flight if request.pending in done]
 
     def _deliver(self, request: _InFlight) -> Rollout | None:
-        """What came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it. What the
-        next life owes already (another task slot was first to learn of the death) stays asked for."""
+        """Return what came; None if the host died, and with it everything that this life of it owed: whoever comes next is asked for it.
+        What the next life owes already (another task slot was first to learn of the death) stays asked for."""
         if request not in self._in_flight:
             return None
         self._in_flight.remove(request)

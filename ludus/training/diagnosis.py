@@ -219,6 +219,6 @@ def _median(values: NDArray[np.float64], first: float, last: float) -> float:
 
 
 def _largest_return(curve: Curve) -> float:
-    """The largest size of a return; 0 where no episode has ended."""
+    """Return the largest size of a return; 0 where no episode has ended."""
     bounds = np.concatenate([curve["low"], curve["high"]])
     return float(np.abs(bounds[np.isfinite(bounds)]).max(initial=0.0))

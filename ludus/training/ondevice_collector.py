@@ -113,7 +113,7 @@ def refused(who: str, why: str) -> ConfigError:
 
 
 def why_not_on_device(env: VectorEnv, collect: Collect, *, asynchronous: bool) -> str:
-    """Why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
+    """Return why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
     why = {
         f"{env.spec.id} is stepped in memory only, or what is around it (env.tree, env.workers, env.wrappers)": not isinstance(
             env, OffersDevice

@@ -185,7 +185,7 @@ class ProcessGroup:
 
 
 def _first_line(error: BaseException) -> str:
-    """The message without torch's trace of its own sources."""
+    """Return the message without torch's trace of its own sources."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0].rpartition("] ")[2][:200].rstrip(".") + "."
 
@@ -222,7 +222,7 @@ class TrainerHost:
             torch.set_num_threads(spec.threads)
 
     def rendezvous(self, local: bool) -> str:
-        """Where the ranks find each other. Of rank 0. local: all are on one machine."""
+        """Return where the ranks find each other. Of rank 0. local: all are on one machine."""
         self._meeting = RankMeeting(LOCAL if local else _address())
         return str(self._meeting.address)
 
@@ -257,7 +257,7 @@ class TrainerHost:
         return learned
 
     def message(self) -> PolicyMessage:
-        """The policy with its present weights, for hosts."""
+        """Return the policy with its present weights, for hosts."""
         return PolicyMessage(build_policy(self._own.spec, self._own.weights))
 
     def weights(self) -> Weights:
@@ -302,16 +302,16 @@ class _RankParts:
         return [self.runtime.call(rank, method, *args) for rank in self.handles]
 
     def answers(self, method: str, *args: Any) -> list[Any]:
-        """What every rank answers. Raises as `gathered`."""
+        """Return what every rank answers. Raises as `gathered`."""
         return self.gather(self.call(method, *args))
 
     def first(self, method: str, *args: Any) -> Any:
-        """What rank 0 answers, which alone is asked. Raises as `gathered`."""
+        """Return what rank 0 answers, which alone is asked. Raises as `gathered`."""
         return self.gather([self.runtime.call(self.handles[0], method, *args)])[0]
 
     def gather(self, answers: Sequence[Ref]) -> list[Any]:
-        """The values of answers of the first ranks. The first error ends it: the others wait for one that will not come. Raises RunError
-        for a rank whose process does not run."""
+        """Return the values of answers of the first ranks. The first error ends it: the others wait for one that will not come. Raises
+        RunError for a rank whose process does not run."""
         values: dict[int, Any] = {}
         pending = answers
         while pending:
@@ -381,7 +381,7 @@ class RemoteTrainer:
         return first
 
     def _full(self, answers: Sequence[Ref]) -> str | None:
-        """What a rank says that has no memory, while others say that they miss it."""
+        """Return what a rank says that has no memory, while others say that they miss it."""
         for answer in self._runtime.wait(answers, at_least=len(answers), timeout=_LAST_WORDS)[0]:
             with suppress(RunError):
                 learned: LearnResult = self._runtime.get(answer)
@@ -390,7 +390,7 @@ class RemoteTrainer:
         return None
 
     def policy(self, version: int) -> RemotePolicy:
-        """The policy with the present weights, which are `version`."""
+        """Return the policy with the present weights, which are `version`."""
         if self._policy is None or self._policy[0] != version:
             self._policy = version, RemotePolicy(self._runtime.call(self._ranks.handles[0], "message"))
         return self._policy[1]
@@ -445,7 +445,7 @@ class Trainers:
         self._over: set[int] = set()  # task slots whose ranks are no group any more
 
     def begin(self, spec: TrainerSpec, *, task_slot: int) -> RemoteTrainer:
-        """A trainer for a task in this task slot; the task slot's earlier one is over."""
+        """Return a trainer for a task in this task slot; the task slot's earlier one is over."""
         if task_slot in self._over:
             self._over.remove(task_slot)
             self._stop(self._task_slots.pop(task_slot))
@@ -478,7 +478,7 @@ class Trainers:
 
 
 def _address() -> str:
-    """A number by which other machines reach this one."""
+    """Return a number by which other machines reach this one."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
         route.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the interface that leads elsewhere
         return str(route.getsockname()[0])

@@ -72,7 +72,7 @@ class TrainingCounts:
         return {name: getattr(self, name) for name in curve_recorder.PROGRESS}
 
     def progress(self, seconds: float) -> Progress:
-        """What stoppers look at."""
+        """Return what stoppers look at."""
         return Progress(
             env_steps=self.env_steps,
             decisions=self.decisions,
@@ -85,7 +85,7 @@ class TrainingCounts:
         )
 
     def state_dict(self) -> State:
-        """What is so now: a checkpoint that another task writes later holds it as it was."""
+        """Return what is so now: a checkpoint that another task writes later holds it as it was."""
         return {name: copy(getattr(self, name)) for name in self.__slots__}
 
     @staticmethod
@@ -108,7 +108,7 @@ class NewestWeights(Protocol):
     """A learner in progress."""
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
-        """Its newest weights, and the ref with their version."""
+        """Return its newest weights, and the ref with their version."""
         ...
 
 
@@ -161,8 +161,8 @@ class RequestMaker:
         host: int,
         seconds: float | None = None,
     ) -> tuple[RolloutRequest, Policies]:
-        """The next one, and the policies that it names. learner: with its newest version, whose weights are `weights`. seconds: after which
-        it is cut short."""
+        """Return the next one, and the policies that it names. learner: with its newest version, whose weights are `weights`. seconds:
+        after which it is cut short."""
         collect = self._collect
         if not carry_on:
             seats = self._task.seats
@@ -199,8 +199,8 @@ class RequestMaker:
     def playing(
         self, learner: PolicyRef, weights: Policy | RemotePolicy, *, row: int | None = None
     ) -> tuple[Mixture, Policies]:
-        """The opponents as they are now, of one row if it is said which, and everybody who may play, each once. Raises ScenarioError if a
-        live opponent is nobody who is in progress."""
+        """Return the opponents as they are now, of one row if it is said which, and everybody who may play, each once. Raises ScenarioError
+        if a live opponent is nobody who is in progress."""
         if not self.knows_opponents:
             raise self._unknown()
         policies: dict[PolicyRef, Policy | RemotePolicy] = {learner: weights}

@@ -62,7 +62,7 @@ _GIVEN: Final = 1 << 40  # episodes of arrays are numbered from here: what is pl
 
 
 class StandaloneLearner:
-    """A learner of one policy, which the caller feeds. Made by `learner`."""
+    """Learner of one policy, for a training loop of your own. Created by `learner`."""
 
     def __init__(
         self,
@@ -102,10 +102,18 @@ class StandaloneLearner:
 
     @standard_settings()
     def update(self, batch: Batch) -> Metrics:
-        """One update from exactly these rows; its metrics. Nothing is replayed.
+        """Do one update from exactly these rows, and return its metrics. Nothing is replayed.
 
-        batch: `Trajectories`; the name of a file that `ludus record --trajectories` wrote; or a mapping of arrays, as `rows_from_columns`
-        takes it. Raises DataError for rows that do not fit, TrainingError where a loss is not finite: then the weights stay as they were.
+        Args:
+            batch: `Trajectories`; the name of a file that `ludus record --trajectories` wrote; or a mapping of arrays, as
+                `rows_from_columns` takes it.
+
+        Returns:
+            The learner's metrics by name.
+
+        Raises:
+            DataError: For rows that do not fit.
+            TrainingError: Where a loss is not finite: then the weights stay as they were.
         """
         metrics: Metrics = {}
         for table, items in self._learner.items(self._counted(batch)):
@@ -120,8 +128,17 @@ class StandaloneLearner:
 
     @standard_settings()
     def learn(self, batch: Batch) -> Metrics:
-        """As in a run: the rows go into the learner's tables, and every update that is due is done. The metrics of the last one; empty if
-        none was due. batch, and what it raises: as of `update`."""
+        """Insert the rows into the learner's tables and do every update that is due, as in a run.
+
+        Args:
+            batch: As of `update`.
+
+        Returns:
+            Metrics of the last update; empty if none was due.
+
+        Raises:
+            LudusError: As `update`.
+        """
         learned = self._trainer.learn([self._counted(batch)], version=self._version)
         self._learned()
         if learned.failure is not None:
@@ -129,8 +146,8 @@ class StandaloneLearner:
         return learned.metrics
 
     def rows(self, batch: Batch) -> Trajectories:
-        """What `update` makes of a batch; of a file the decisions of `players`. Episodes of arrays are numbered on from those of earlier
-        updates, apart from what is played; the last one goes on if it was left open."""
+        """Return a batch as trajectories; of a file the decisions of `players`. Episodes of arrays are numbered on from those of earlier
+        updates, apart from what is played; the last one continues if it was left open."""
         if isinstance(batch, Trajectories):
             check_rows(batch, self.env, self.players)
             return batch
@@ -145,7 +162,7 @@ class StandaloneLearner:
         return replace(rows, episode=episode)
 
     def _counted(self, batch: Batch) -> Trajectories:
-        """Its rows, which are learned from now."""
+        """Return its rows, which are learned from now."""
         rows = self.rows(batch)
         if isinstance(batch, Mapping):
             last = int(rows.episode[-1])
@@ -182,14 +199,21 @@ class StandaloneLearner:
 
     @standard_settings()
     def collect(self, amount: int | None = None, *, others: Mapping[int, Policy] | None = None) -> Trajectories:
-        """Play in the environment with the newest weights, and answer what the learner did.
+        """Play in the environment with the newest weights, and return the learner's decisions.
 
-        amount: of what the algorithm collects, episodes or decisions; default: as much as it does in a run. others: who plays the other
-        players; by default the learner itself does, and learns from all that it plays if it plays several. Raises ScenarioError for players
-        whom nobody plays, and for some that there are not.
-
-        Of decisions, episodes that are still open go on in the next call, as in a run: the newest weights play on. New ones begin where
+        Of decisions, episodes that are still open continue in the next call, as in a run: the newest weights play on. New ones begin where
         `others` are not the same objects as in the last call, and after `state_dict` or `load_state_dict`.
+
+        Args:
+            amount: Of what the algorithm collects, episodes or decisions; None: as much as in a run.
+            others: Policies of the other players; by default the learner itself plays them, and learns from all that it plays if it plays
+                several.
+
+        Returns:
+            Trajectories, as `update` and `learn` take them.
+
+        Raises:
+            ScenarioError: For players without a policy, and for players that do not exist.
         """
         others = dict(others or {})
         if strange := sorted(set(others) - set(range(self.env.num_players))):
@@ -234,9 +258,18 @@ class StandaloneLearner:
 
     @standard_settings()
     def act(self, observation: Array, mask: NDArray[np.bool_] | None = None) -> tuple[Array, NDArray[np.float32]]:
-        """(actions [n, …], their log-probabilities float32[n]) of the newest policy, which explores, for observations [n, …] and legal
-        actions bool[n, A]; those of whole teams, agent after agent, where it plays a team together. Raises ConfigError for one that
-        remembers: `collect` plays those."""
+        """Return actions of the newest policy, which explores.
+
+        Args:
+            observation: [n, …]; those of whole teams, agent after agent, where it plays a team together.
+            mask: bool[n, A] legal actions; None: all.
+
+        Returns:
+            (actions [n, …], their log-probabilities float32[n]).
+
+        Raises:
+            ConfigError: For a policy with memory: `collect` plays those.
+        """
         policy = self.policy
         if policy.memory_shape is not None:
             raise ConfigError("act decides row by row, and this policy remembers; use collect.")
@@ -253,34 +286,33 @@ class StandaloneLearner:
 
     @property
     def policy(self) -> Policy:
-        """With the newest weights."""
+        """Policy with the newest weights."""
         if self._policy is None:
             self._policy = build_policy(self.spec, self.weights())
         return self._policy
 
     @property
     def spec(self) -> PolicySpec:
-        """Of the policy."""
+        """Description of the policy."""
         return self._learner.spec
 
     def weights(self) -> Weights:
-        """Copies."""
+        """Return copies of the weights by name."""
         return self._learner.weights()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the policy as a file, which every command takes, and `ludus.load_policy`. Raises PolicyError for weights that are no
-        numbers."""
+        """Write the policy as a file, which every command and `ludus.load_policy` read. Raises PolicyError for non-finite weights."""
         save_policy(path, self.spec, self.weights())
 
     def state_dict(self) -> State:
-        """All that the next update and the next `collect` depend on. Episodes that `collect` left open are no part of it: its next call
-        begins new ones, of this learner too, so that both go on alike."""
+        """Return all that the next update and the next `collect` depend on. Episodes that `collect` left open are not included: its next
+        call begins new ones, of this learner too, so that both continue equally."""
         self._goes_on = False
         counts = [self._version, self._collected, self._episode, self._given, self._acted, self._open]
         return {**self._trainer.state_dict(), "counts": counts}
 
     def load_state_dict(self, state: State) -> None:
-        """Into one that was made equally: what follows is equal to the bit."""
+        """Load a state into a learner that was created with the same arguments: what follows is bitwise equal."""
         self._trainer.load_state_dict(state)
         self._version, self._collected, self._episode, self._given, self._acted, self._open = map(int, state["counts"])
         self._trainer.announce(version=self._version)
@@ -314,13 +346,25 @@ def learner(
     device: str = "auto",
     **options: Any,
 ) -> StandaloneLearner:
-    """A learner to be fed by hand.
+    """Return a learner for a training loop of your own.
 
-    algorithm: a name, `module:Class`, a class, or an object; options: its own, of the first three; what is left out follows from the
-    environment (`ludus.algorithms.common.defaults`). env: an id, an
-    `Environment`, or what makes one. players: whom the policy plays; default: all, who must be alike. start: a policy to go on from,
-    or its file. total: what schedules run over, in what the algorithm collects. Raises ConfigError and ScenarioError for what does not fit,
-    PolicyError for a start of another kind.
+    Args:
+        algorithm: A name, `module:Class`, a class, or an object.
+        env: An id, an `Environment`, or what makes one.
+        players: Whom the policy plays; default: all, who must be alike.
+        start: Policy to start from, or its file.
+        seed: Of all random streams.
+        total: Length that schedules follow, in the unit that the algorithm collects.
+        device: auto, cpu, cuda or cuda:N.
+        options: Of the algorithm, unless it is an object; those left out follow from the environment (`ludus.algorithms.common.defaults`).
+
+    Returns:
+        The learner.
+
+    Raises:
+        ConfigError: For options that do not fit.
+        ScenarioError: For an environment that does not fit.
+        PolicyError: For a start of another kind.
     """
     if isinstance(algorithm, str | type) or not options:
         kind = f"{algorithm.__module__}:{algorithm.__qualname__}" if isinstance(algorithm, type) else algorithm
@@ -364,14 +408,23 @@ def rows_from_columns(
     players: Sequence[int] = (),
     needs_logp: bool = False,
 ) -> Trajectories:
-    """N decisions of one agent of `player`, in order of time, as trajectories.
+    """Return N decisions of one agent of `player`, in order of time, as trajectories.
 
-    observation [N, …], action [N, …], reward float[N] and terminated bool[N] are needed; truncated bool[N], next_observation [N, …],
-    logp float[N] of who acted, mask and next_mask bool[N, A] may be left out (next_mask not beside a mask, where something is
-    bootstrapped). Actions are as policies answer them, numbers counted from 0. An episode ends where one of the two says so; what follows
-    the last row goes on. Rows in no order are one-step episodes: truncated where not terminated, with a next_observation each. players:
-    whose information states these may be, in a compiled game; default: the player's. Raises DataError for columns that are missing,
-    unknown or of other shapes, and for actions and information states that there are not, or that are not legal there.
+    An episode ends where terminated or truncated says so; the last row's episode continues. Rows in no order are one-step episodes:
+    truncated where not terminated, with a next_observation each.
+
+    Args:
+        columns: observation [N, …], action [N, …], reward float[N] and terminated bool[N] are required; truncated bool[N], next_observation
+            [N, …], logp float[N] of the policy that acted, mask and next_mask bool[N, A] are optional (next_mask is required next to a
+            mask, where something is bootstrapped). Actions are as policies return them, numbers counted from 0.
+        env: The environment.
+        player: Whose decisions they are.
+        players: Whose information states these may be, in a compiled game; default: the player's.
+        needs_logp: Whether logp is required.
+
+    Raises:
+        DataError: For columns that are missing, unknown or of other shapes, and for actions and information states that do not exist, or
+            that are not legal there.
     """
     unknown = [name for name in columns if name not in _KNOWN]
     missing = [name for name in (*_NEEDED, *(("logp",) if needs_logp else ())) if columns.get(name) is None]
@@ -441,8 +494,8 @@ def _check_values(arrays: Mapping[str, Array], env: EnvSpec, agent: AgentSpec, *
 
 
 def check_rows(rows: Trajectories, env: EnvSpec, players: Sequence[int], *, legal: bool = False) -> None:
-    """Raises DataError for trajectories that policies of `players` cannot have made, by shapes, actions and information states. legal:
-    also for actions that were not legal. Players who are not alike are not looked at."""
+    """Raise DataError for trajectories that policies of `players` cannot have produced, by shapes, actions and information states. legal:
+    also for illegal actions. Players that are not alike are not checked."""
     agents = [agent for player in players for agent in env.agents_of(player)]
     agent = agents[0]
     if len({(other.observation.shape, str(other.action)) for other in agents}) > 1:
@@ -521,7 +574,7 @@ def _whole(array: Array) -> NDArray[np.bool_]:
 
 
 def _refuse(what: str, column: Array, right: NDArray[np.bool_], *, wanted: str) -> None:
-    """Raises DataError unless all rows bool[n] are right."""
+    """Raise DataError unless all rows bool[n] are right."""
     wrong = np.flatnonzero(~right)
     if len(wrong):
         first = column[wrong[0]].tolist()

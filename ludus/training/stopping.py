@@ -27,10 +27,20 @@ from ludus.core.user_code import qualified_name, short_repr
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts since the start of what it describes (a run, or one training task), global over workers.
+    """Counts since the start of a run, or of one training task, over all workers. Histories are oldest first.
 
-    env_steps: steps of single environments. decisions: of learners. episodes: training episodes. samples: rows learned from.
-    updates: calls of `Learner.update`. seconds: wall time, summed over resumed sessions. Histories are oldest first.
+    Attributes:
+        env_steps: Steps of single environments.
+        decisions: Of learners.
+        episodes: Training episodes.
+        samples: Rows learned from.
+        updates: Calls of `Learner.update`.
+        seconds: Wall time, summed over resumed sessions.
+        generations: Finished ones.
+        nash_conv: Per generation, where known.
+        scores: Per evaluation: mean return of the learner.
+        win_rates: Per evaluation: (share won, matches).
+        gains: Per generation: best response's return over the meta-strategy's value.
     """
 
     env_steps: int = 0
@@ -40,10 +50,10 @@ class Progress:
     updates: int = 0
     seconds: float = 0.0
     generations: int = 0
-    nash_conv: tuple[float, ...] = ()  # per generation, where known
-    scores: tuple[float, ...] = ()  # per evaluation: mean return of the learner
-    win_rates: tuple[tuple[float, int], ...] = ()  # per evaluation: (share won, matches)
-    gains: tuple[float, ...] = ()  # per generation: best response's return over the meta-strategy's value
+    nash_conv: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
+    win_rates: tuple[tuple[float, int], ...] = ()
+    gains: tuple[float, ...] = ()
 
 
 STOPPERS: Mapping[str, str] = {
@@ -65,26 +75,30 @@ STOPPERS: Mapping[str, str] = {
 
 @runtime_checkable
 class Stopper(Protocol):
-    """`setting`: the field that `{name: value}` sets when the value is not a mapping."""
+    """Decides when a run or a training task stops.
+
+    Attributes:
+        setting: The field that `{name: value}` sets when the value is not a mapping.
+    """
 
     setting: ClassVar[str]
 
     def reason(self, progress: Progress) -> str | None:
-        """Why to stop, as a sentence; None: go on."""
+        """Return why to stop, as a sentence; None: continue."""
         ...
 
     def fraction(self, progress: Progress) -> float | None:
-        """The share that is done, in [0, 1]; None where nothing can be said in advance."""
+        """Return the share that is done, in [0, 1]; None if unknown."""
         ...
 
     def limit(self, unit: str) -> float | None:
-        """Most of the counter `unit` ("episodes", "decisions", "seconds" …) that there can be, a whole number but for seconds; None: not
-        bounded by this."""
+        """Return the largest value that the counter `unit` ("episodes", "decisions", "seconds" …) can have, a whole number except for
+        seconds; None: not bounded by this stopper."""
         ...
 
 
 def stop_reason(stopper: Stopper, progress: Progress) -> str | None:
-    """Why it stops; None: it does not. Raises ScenarioError for an answer that is neither."""
+    """Return why it stops; None: it does not. Raises ScenarioError for any other answer."""
     reason = stopper.reason(progress)
     if reason is not None and not (isinstance(reason, str) and reason):
         raise ScenarioError(
@@ -94,7 +108,7 @@ def stop_reason(stopper: Stopper, progress: Progress) -> str | None:
 
 
 def fraction_done(stopper: Stopper, progress: Progress) -> float | None:
-    """The share that is done, in [0, 1]; None where it cannot say. Raises ScenarioError for another answer."""
+    """Return the share that is done, in [0, 1]; None if unknown. Raises ScenarioError for any other answer."""
     share = stopper.fraction(progress)
     if share is not None and not (isinstance(share, int | float | np.number) and share == share):  # no NaN
         raise ScenarioError(
@@ -104,7 +118,8 @@ def fraction_done(stopper: Stopper, progress: Progress) -> float | None:
 
 
 def limit_in_unit(stopper: Stopper, unit: str) -> float | None:
-    """The most of a counter that there can be, an int but for seconds; None: it does not say. Raises ScenarioError for another answer."""
+    """Return the largest value that a counter can have, an int except for seconds; None if unknown. Raises ScenarioError for any other
+    answer."""
     limit = stopper.limit(unit)
     clock = unit == "seconds"
     kinds = (int, np.integer, float) if clock else (int, np.integer)
@@ -134,7 +149,7 @@ def training_budget(stopper: Stopper, unit: str) -> tuple[int | None, str]:
 
 
 def parse_stopper(value: Any) -> Stopper:
-    """The stopper that `value` describes (or is, or is the class of). Raises UnknownName with the nearest name, or ConfigError."""
+    """Return the stopper that `value` describes (or is, or is the class of). Raises UnknownName with the nearest name, or ConfigError."""
     if isinstance(value, type):
         value = build_from_class("stopper", value)
     if isinstance(value, Stopper):
@@ -168,7 +183,7 @@ def parse_stopper(value: Any) -> Stopper:
 
 
 def dump_stopper(stopper: Stopper) -> dict[str, Any]:
-    """The shortest mapping that `parse_stopper` makes an equal stopper from. Raises ConfigError if it is no `Config` model."""
+    """Return the shortest mapping from which `parse_stopper` makes an equal stopper. Raises ConfigError if it is no `Config` model."""
     cls = type(stopper)
     path = f"{cls.__module__}:{cls.__qualname__}"
     name = next((name for name, target in STOPPERS.items() if target == path), path)
@@ -220,37 +235,37 @@ class _Counter(_Setting):
 
 
 class Steps(_Counter):
-    """Steps of single environments."""
+    """Stops after a number of steps of single environments."""
 
     counter = "env_steps"
 
 
 class Decisions(_Counter):
-    """Decisions of learners."""
+    """Stops after a number of decisions of learners."""
 
     counter = "decisions"
 
 
 class Episodes(_Counter):
-    """Training episodes."""
+    """Stops after a number of training episodes."""
 
     counter = "episodes"
 
 
 class Samples(_Counter):
-    """Rows learned from, each as often as it was used."""
+    """Stops after a number of rows learned from, each counted as often as it was used."""
 
     counter = "samples"
 
 
 class Updates(_Counter):
-    """Calls of `Learner.update`."""
+    """Stops after a number of calls of `Learner.update`."""
 
     counter = "updates"
 
 
 class Generations(_Counter):
-    """Rounds of evaluate, solve, train, add."""
+    """Stops after a number of generations: rounds of evaluate, solve, train, add."""
 
     counter = "generations"
 
@@ -271,7 +286,7 @@ class _Unbounded(_Setting):
 
 
 class Seconds(_Unbounded):
-    """Wall time, summed over resumed sessions. A clock: exempt from determinism."""
+    """Stops after a wall time, summed over resumed sessions. It is a clock: exempt from determinism."""
 
     reads: ClassVar[str] = "seconds"
     setting: ClassVar[str] = "value"
@@ -399,7 +414,7 @@ class AnyOf(_Setting):
 
 
 class AllOf(_Setting):
-    """Stops when all of its stoppers say so at once."""
+    """Stops when all of its stoppers would stop at the same time."""
 
     setting: ClassVar[str] = "of"
     of: tuple[StopperField, ...] = Field(min_length=1)
@@ -434,20 +449,20 @@ RUN = frozenset({"seconds", "generations", "gains"})
 
 @runtime_checkable
 class Measures(Protocol):
-    """A stopper that can tell what it waits for."""
+    """Stopper that reports which measure it waits for."""
 
     def lacks(self, grows: Collection[str]) -> str | None:
-        """The field of `Progress` that it waits for and that is not among those that grow; None if it can fire."""
+        """Return the field of `Progress` that it waits for and that is not among those that grow; None if it can fire."""
         ...
 
 
 def missing_measures(stopper: Stopper, grows: Collection[str]) -> str | None:
-    """What a stopper lacks; None if it can fire, or is of a kind that does not tell."""
+    """Return what a stopper lacks; None if it can fire, or does not report that."""
     return stopper.lacks(grows) if isinstance(stopper, Measures) else None
 
 
 def check_response(stopper: Stopper | None) -> None:
-    """Raises ScenarioError if a training task would go on for ever."""
+    """Raise ScenarioError if a training task would never end."""
     if stopper is None:
         raise ScenarioError("an algorithm that learns needs `response`: when to stop, such as {episodes: 20000}.")
     if field := missing_measures(stopper, RESPONSE):
@@ -458,7 +473,13 @@ def check_response(stopper: Stopper | None) -> None:
 
 
 def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -> None:
-    """Raises ScenarioError if it could never end a run. learns: whether the algorithm does. exploitability: whether it is computed."""
+    """Raise ScenarioError if it could never end a run.
+
+    Args:
+        stopper: Of the run.
+        learns: Whether the algorithm learns.
+        exploitability: Whether exploitability is computed.
+    """
     grows = RUN | (set(curve_recorder.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
     if stopper is not None and (field := missing_measures(stopper, grows)):
         raise ScenarioError(

@@ -31,7 +31,7 @@ class Barriers:
     horizon: bool = True
 
     def due(self, trainings: Sequence[Training]) -> bool:
-        """Whether one comes now that trainings in progress together have done an iteration more."""
+        """Return whether one comes now that trainings in progress together have done an iteration more."""
         first = max(trainings, key=lambda training: training.iterations)
         if not self.horizon:
             return first.iterations % self.every == 0
@@ -48,7 +48,7 @@ def train(
     states: Mapping[str, State],
     keep: Keep,
 ) -> Iterator[TrainingResult]:
-    """The results of `tasks`, in their order, each as soon as it and those before it are there.
+    """Yield the results of `tasks`, in their order, each as soon as it and those before it are there.
 
     make(task, task_slot): a new training. barriers: when they come. proceed(share, metrics): called after each
     iteration; may raise to end it all. checkpoint(states): called at barriers, with the last state of each task that is not done.
@@ -74,7 +74,7 @@ def train(
 
 
 def plays_others(task: TrainingTask) -> bool:
-    """Whether it depends on other tasks in progress."""
+    """Return whether it depends on other tasks in progress."""
     return any((ref.population, ref.policy) != (task.population, task.policy) for ref in live_refs(task.opponents))
 
 
@@ -135,7 +135,7 @@ def _in_step(trainings: Sequence[Training], *, barriers: Barriers, proceed: Proc
 
 
 def _barrier(training: Training) -> bool:
-    """Whether there is something to go on with after it: what workers still owed may end the task, or spoil it."""
+    """Return whether there is something to go on with after it: what workers still owed may end the task, or spoil it."""
     if training.finished() is None:
         training.barrier()
     return training.finished() is None

@@ -58,11 +58,11 @@ class BatchPlacement:
     on_device: bool = False
 
     def keep_on_device(self, table: TableSpec, *, sharded: bool) -> bool:
-        """Whether a table of a learner on a device lies there."""
+        """Return whether a table of a learner on a device lies there."""
         return self.on_device or (table.kind == "queue" and not sharded)
 
     def prefetch_depth(self, moved: Sequence[TableSpec]) -> int:
-        """Batches that are prepared ahead. moved: the tables whose batches have a way to go."""
+        """Return batches that are prepared ahead. moved: the tables whose batches have a way to go."""
         if self.prefetch is not None:
             return self.prefetch
         replayed = [table for table in moved if table.kind != "queue"]  # of others there is one batch a round
@@ -96,7 +96,7 @@ class Trainer:
         *,
         feed: BatchPlacement = HOST_REPLAY,
     ) -> None:
-        """Raises what `Algorithm.learner` raises, and DataError if the task has tables already, or some that cannot lie on a device."""
+        """Raise what `Algorithm.learner` raises, and DataError if the task has tables already, or some that cannot lie on a device."""
         self._task, self._episodes, self._profile = spec.task, episodes, profile or Timings()
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
@@ -131,7 +131,7 @@ class Trainer:
         return describe_device(self._learner)
 
     def policy(self, version: int) -> Policy:
-        """The policy with the present weights, which are `version`."""
+        """Return the policy with the present weights, which are `version`."""
         if self._policy is None or self._policy[0] != version:
             self._policy = version, build_policy(self.spec, self.weights)
         return self._policy[1]
@@ -152,7 +152,7 @@ class Trainer:
             return failed
 
     def _failed(self, error: Exception, rows: int) -> LearnResult | None:
-        """What came of learning from new rows that cannot go on, with the last good weights; None of an error of another kind."""
+        """Return what came of learning from new rows that cannot go on, with the last good weights; None of an error of another kind."""
         if isinstance(error, TrainingError):
             with suppress(TrainingError):  # the learner itself has kept the last good ones; if not, ours are older
                 self._keep(self._learner.weights())
@@ -224,7 +224,7 @@ class Trainer:
         )
 
     def _requests(self) -> Iterator[tuple[str, int]]:
-        """The batches that are due; between them more of what waits comes in."""
+        """Yield the batches that are due; between them more of what waits comes in."""
         for request in self._learner.batches():
             if self._pending_items:
                 self._prefetcher.run_between(self._flush_pending)
@@ -294,13 +294,13 @@ class Trainer:
 def _draw(
     episodes: EpisodeServer, task: str, moves: Mapping[str, ToDevice], request: tuple[str, int], _unwanted: Event
 ) -> Sample | None:
-    """A batch, where it will be learned from. None: the limiter wants more items first."""
+    """Return a batch, where it will be learned from. None: the limiter wants more items first."""
     sample, move = episodes.try_sample(task, *request), moves.get(request[0])
     return sample if sample is None or move is None else move(sample)
 
 
 def _elsewhere(learner: Learner, tables: Sequence[TableSpec]) -> dict[str, torch.device]:
-    """Where a learner wants what its tables hold, by table, unless that is memory."""
+    """Return where a learner wants what its tables hold, by table, unless that is memory."""
     places = {table.name: placement_for_table(learner, table.name) for table in tables}
     return {name: place.torch for name, place in places.items() if place is not None and place.device != "cpu"}
 

@@ -191,7 +191,7 @@ class Training:
         self._requests.set_live_opponents(learners)
 
     def newest(self, mode: str) -> tuple[PolicyRef, Policy | RemotePolicy]:
-        """The weights that others play against."""
+        """Return the weights that others play against."""
         return self._ref(mode), self._trainer.policy(self._version)
 
     def _ref(self, mode: str) -> PolicyRef:
@@ -276,7 +276,7 @@ class Training:
         )
 
     def _wants(self, requests: float) -> bool:
-        """Whether this much being played is not enough to reach the task's end, as far as that can be said."""
+        """Return whether this much being played is not enough to reach the task's end, as far as that can be said."""
         if self._limit is not None and requests >= 1:  # or what nobody waits for would be played for as long again
             done = self._count.iterations
             if not done or self._seconds * (1 + requests / done) >= self._limit:
@@ -358,7 +358,7 @@ class Training:
         return out
 
     def finished(self) -> str | None:
-        """Why the task is over; None while it is not."""
+        """Return why the task is over; None while it is not."""
         return self._failure or stop_reason(self._stop, self.progress)
 
     def barrier(self) -> None:
@@ -378,7 +378,7 @@ class Training:
             self._publish_newest()
 
     def result(self) -> TrainingResult:
-        """The trained policy; close the task with it."""
+        """Return the trained policy; close the task with it."""
         count, task = self._count, self.task
         if self._parts.background is not None:
             self._parts.background.collect(wait_for=task.id)
@@ -414,7 +414,7 @@ class Training:
         self._trainer.close()
 
     def learner_state(self) -> State:
-        """What a task that continues this one goes on from. Before this one is closed."""
+        """Return what a task that continues this one goes on from. Before this one is closed."""
         count = self._count
         version = self._version + bool(count.unpublished)
         return {"trainer": self._trainer.state_dict(), "version": version, "next_episode": count.next_episode}

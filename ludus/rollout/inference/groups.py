@@ -71,7 +71,7 @@ class SlotMemory(Protocol):
         ...
 
     def take(self, slots: NDArray[np.int32]) -> Any:
-        """[n, *shape] that answers for these slots start from now."""
+        """Return [n, *shape] that answers for these slots start from now."""
         ...
 
     def put(self, slots: NDArray[np.int32], memory: Any) -> None:
@@ -79,7 +79,7 @@ class SlotMemory(Protocol):
         ...
 
     def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
-        """[n, *shape], in host memory, that the last answers for these slots started from: a copy."""
+        """Return [n, *shape], in host memory, that the last answers for these slots started from: a copy."""
         ...
 
 
@@ -161,7 +161,7 @@ class PolicyBindings:
         self._memory: list[dict[object, SlotMemory]] = [{} for _ in slots]
 
     def load(self, refs: Sequence[PolicyRef]) -> tuple[list[int], Collection[int]]:
-        """(the row of each, those rows that are new). A ref with a version that is in the table already stays where it is. Raises
+        """Return (the row of each, those rows that are new). A ref with a version that is in the table already stays where it is. Raises
         PolicyError if one comes twice."""
         if len(set(refs)) != len(refs):
             raise PolicyError("the same policy, version and mode was loaded twice; load each once.")
@@ -189,7 +189,7 @@ class PolicyBindings:
             bound.fill(-1)
 
     def bound_rows(self, player: int) -> NDArray[np.int64]:
-        """The rows that some slot of a player is bound to, rising."""
+        """Return the rows that some slot of a player is bound to, rising."""
         bound = np.zeros(len(self.refs) + 1, np.bool_)
         bound[self.bound[player]] = True  # -1 falls on the last one
         return np.flatnonzero(bound[:-1])
@@ -205,7 +205,7 @@ class PolicyBindings:
             memory.clear(due.slot[due.first])
 
     def memory_for(self, player: int, shape: tuple[int, ...], device: torch.device | None = None) -> SlotMemory:
-        """The memory that a player's policies of this shape read and write, on a device (None: in host memory)."""
+        """Return the memory that a player's policies of this shape read and write, on a device (None: in host memory)."""
         held, key = self._memory[player], (shape, device)
         if key not in held:
             slots = len(self.bound[player])
@@ -214,7 +214,7 @@ class PolicyBindings:
 
 
 def require_mode(ref: PolicyRef, modes: Sequence[str]) -> None:
-    """Raises PolicyError unless the mode is one of those that the policy has."""
+    """Raise PolicyError unless the mode is one of those that the policy has."""
     if ref.mode not in modes:
         raise PolicyError(f"policy {ref.policy!r} has no mode {ref.mode!r}; it has {', '.join(modes)}.")
 
@@ -267,8 +267,8 @@ class Group:
         index: NDArray[np.int32],
         teams: Teams | None = None,
     ) -> PolicyOutput:
-        """Rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows. teams: whose
-        they are, where policies have a `team_size`; a group is one policy's."""
+        """Return rows sorted as they come: one call of the stack where the class offers one, else one for each policy that has rows. teams:
+        whose they are, where policies have a `team_size`; a group is one policy's."""
         if len(self.policies) == 1 and self.placement is None:
             return self.act_alone(0, observation, mask, memory, noise, teams)
         noise = noise if noise.shape[1] == self.noise_width else noise[:, : self.noise_width]
@@ -320,8 +320,8 @@ def _of(teams: Teams | None) -> dict[str, Any]:
 
 
 def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
-    """Where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without a
-    network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
+    """Return where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without
+    a network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
     known = device != CPU and hasattr(type(policy), "multiplications")
     if not known or (device.device == "auto" and not devices.gpu_count()):
         return None
@@ -341,7 +341,7 @@ def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:
 def decode(
     enumeration: Enumeration, ids: Array, mask: NDArray[np.bool_] | None, *, takes_ids: bool
 ) -> tuple[Array, NDArray[np.bool_] | None]:
-    """(observation, mask) that a policy wants for the information states `ids`."""
+    """Return (observation, mask) that a policy wants for the information states `ids`."""
     legal = enumeration.mask.take(ids, axis=0) if mask is None else mask
     return (ids if takes_ids else enumeration.observation.take(ids, axis=0)), legal
 
@@ -354,8 +354,8 @@ def next_memory(act: PolicyOutput) -> Array:
 
 
 def merge(parts: Sequence[tuple[NDArray[np.int64], PolicyOutput]], n: int) -> PolicyOutput:
-    """One answer for n rows from answers for some rows each. Extras that only some of them have are 0 elsewhere. Memory stays with the
-    parts. Raises PolicyError if their actions have different shapes."""
+    """Return one answer for n rows from answers for some rows each. Extras that only some of them have are 0 elsewhere. Memory stays with
+    the parts. Raises PolicyError if their actions have different shapes."""
     if len(parts) == 1 and len(parts[0][0]) == n:
         return parts[0][1]
     shapes = {act.action.shape[1:] for _, act in parts}

@@ -334,7 +334,8 @@ class LocalBank:
     def _evaluate(
         self, player: int, group: int, rows: _Rows, index: NDArray[np.int32] | None, row: int
     ) -> PolicyOutput:
-        """The answer of a group (-1: the tables) for rows that are played by its policies `index`, or, None, all by the one in `row`."""
+        """Return the answer of a group (-1: the tables) for rows that are played by its policies `index`, or, None, all by the one in
+        `row`."""
         if group < 0:
             n = len(rows.slot)
             action, logp = np.empty(n, np.int32), np.empty(n, np.float32)

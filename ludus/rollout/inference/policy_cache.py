@@ -93,7 +93,7 @@ class PolicyCache:
         ]
 
     def holds(self, client: str, keys: Sequence[int]) -> bool:
-        """Whether a client holds all of these."""
+        """Return whether a client holds all of these."""
         return self._held.get(client, frozenset()).issuperset(keys)
 
     def answer(self, requests: Sequence[tuple[Sequence[RequestRows], Sequence[str]]]) -> list[list[RemoteAct]]:
@@ -164,7 +164,7 @@ class Groups:
         return iter([merge(outputs, len(rows.noise)) for outputs, rows in zip(acts, parts, strict=True)])
 
     def _pieces(self, number: int, rows: RequestRows) -> list[tuple[int, _Piece]]:
-        """The part's rows by group, with places within it for keys."""
+        """Return the part's rows by group, with places within it for keys."""
         everyone = np.arange(len(rows.noise))
         if isinstance(rows.key, int):
             return [
@@ -185,7 +185,7 @@ class Groups:
         return out
 
     def _evaluate(self, group: int, together: Sequence[RequestRows]) -> list[PolicyOutput]:
-        """One answer for each, from one call of the group."""
+        """Return one answer for each, from one call of the group."""
         chosen = self._groups[group]
         observation, mask, memory, noise = (joined([rows[k] for rows in together]) for k in range(1, 5))
         teams = _teams(together) if chosen.team_size else None
@@ -217,12 +217,12 @@ def _layout(rows: RequestRows) -> tuple[Any, ...]:
 
 
 def joined(columns: Sequence[Any]) -> Any:
-    """A copy of its own, since what arrived may be read-only."""
+    """Return a copy of its own, since what arrived may be read-only."""
     return None if columns[0] is None else np.concatenate(columns)
 
 
 def _split(act: PolicyOutput, sizes: Sequence[int]) -> list[PolicyOutput]:
-    """Copies: a policy may write its next answer where it wrote this one."""
+    """Return copies: a policy may write its next answer where it wrote this one."""
     out, end = [], 0
     for size in sizes:
         begin, end = end, end + size

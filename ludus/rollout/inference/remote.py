@@ -158,7 +158,7 @@ class RemoteBank:
     def _pieces(
         self, player: int, due: ActionRequests, noise: NDArray[np.float32], parts: list[RequestRows]
     ) -> Iterator[_Piece]:
-        """Adds to `parts` what goes to the server, by family."""
+        """Add to `parts` what goes to the server, by family."""
         self._bindings.begin(player, due)
         rows = self._bindings.bound[player][due.slot]
         families = self._family_of[rows]
@@ -206,7 +206,7 @@ class RemoteBank:
 
     @staticmethod
     def _take(piece: _Piece, answers: Iterator[RemoteAct]) -> PolicyOutput:
-        """The answer to a piece, whose memory is kept."""
+        """Return the answer to a piece, whose memory is kept."""
         acts = [next(answers) for _ in range(piece.parts)]
         action, logp, memory = (joined([answer[k] for answer in acts]) for k in range(3))
         if piece.memory is not None:

@@ -39,7 +39,7 @@ class QueuedRequest(Generic[Q, A]):
         self.error: Exception | None = None
 
     def result(self) -> A:
-        """The answer, or raises what came instead."""
+        """Return the answer, or raises what came instead."""
         if self.error is not None:
             raise self.error
         assert self.answer is not None
@@ -69,7 +69,7 @@ class Batches(Generic[Q, A]):
         self._closed = False
 
     def ask(self, client: str, request: Q, *, size: int) -> A:
-        """The answer. Raises what evaluating the request raised, and RunError once it is closed."""
+        """Return the answer. Raises what evaluating the request raised, and RunError once it is closed."""
         ticket: QueuedRequest[Q, A] = QueuedRequest(
             client, request, size, until=monotonic() + self._max_wait, lock=self._lock
         )
@@ -103,14 +103,14 @@ class Batches(Generic[Q, A]):
             self._leader.turn.notify()
 
     def _due(self) -> bool:
-        """Whether nobody else can or should be waited for."""
+        """Return whether nobody else can or should be waited for."""
         return (
             len(self._queue) >= min(self._callers, len(self._expected))
             or sum(ticket.size for ticket in self._queue) >= self._max_batch
         )
 
     def _gather(self, leader: QueuedRequest[Q, A]) -> list[QueuedRequest[Q, A]]:
-        """The batch, once it is due; nothing if it was closed meanwhile."""
+        """Return the batch, once it is due; nothing if it was closed meanwhile."""
         while not leader.done and not self._due() and (left := leader.until - monotonic()) > 0:
             leader.turn.wait(left)
         batch: list[QueuedRequest[Q, A]] = []
@@ -215,12 +215,12 @@ class InferenceServer:
             return LoadedPolicies(self._name, held)
 
     def act(self, client: str, *parts: RequestRows) -> list[RemoteAct]:
-        """One answer for each part. Raises what a policy raised, and RunError once the server is closed."""
+        """Return one answer for each part. Raises what a policy raised, and RunError once the server is closed."""
         request = parts, self._extras.get(client, ())
         return self._batches.ask(client, request, size=sum(len(rows.noise) for rows in parts))
 
     def heartbeat(self) -> float:
-        """Seconds that the evaluation or the loading in progress has taken so far."""
+        """Return seconds that the evaluation or the loading in progress has taken so far."""
         now = monotonic()
         return max(now - begun if begun else 0.0 for begun in self._busy.values())
 
@@ -326,7 +326,7 @@ class Servers:
         self._lives = 0
 
     def newly_restarted(self) -> int:
-        """How many times servers were made again since this was asked last."""
+        """Return how many times servers were made again since this was asked last."""
         lives = sum(map(self._runtime.incarnation, self._servers))
         new, self._lives = lives - self._lives, lives
         return new
@@ -336,7 +336,7 @@ class Servers:
         return self._runtime.incarnation(self._servers[self._server_of[host]]) if self._servers else 0
 
     def serving(self, host: int) -> Serving:
-        """What serves a host now. Raises as `Runtime.get` does if a host cannot be placed."""
+        """Return what serves a host now. Raises as `Runtime.get` does if a host cannot be placed."""
         if not self._servers:
             self._spawn()
         number = self._server_of[host]
@@ -429,7 +429,7 @@ class Servers:
         )
 
     def _node(self, host: Handle) -> str:
-        """Where a host lives; one that dies meanwhile may be made again."""
+        """Return where a host lives; one that dies meanwhile may be made again."""
         while True:
             life = self._runtime.incarnation(host)
             try:
