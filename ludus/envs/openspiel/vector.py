@@ -142,9 +142,9 @@ _legal, _returns = pyspiel.State.legal_actions, pyspiel.State.returns
 class OpenSpielVectorEnv:
     """`VectorEnv` over states of an OpenSpiel game.
 
-    Final observations are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are always
-        given.
-    Rewards are differences of OpenSpiel's returns between a player's decisions, so rewards in between are summed. Every end is a
+    Final observations are zeros: OpenSpiel defines no tensors at the end of a game, and termination does not bootstrap. Masks are
+    always given. Rewards are differences of OpenSpiel's returns between a player's decisions, so rewards in between are summed. Every end
+    is a
     termination: where a game has a longest length, OpenSpiel makes it a rule of the game, with returns.
 
     Args:
