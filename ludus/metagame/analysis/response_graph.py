@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 MAX_STATES = 2000
-"""Of a Markov chain whose stationary distribution is required for: about a second."""
+"""Of a Markov chain whose stationary distribution is computed: about a second."""
 LONGEST = 8
 """Edges of a cycle that is looked for."""
 _FEW = 64  # opponents by which most pairs are told apart
