@@ -53,8 +53,8 @@ def bare_gymnax(name: str, num_envs: int, batches: list[Any]) -> Step:
 
 def bare_jaxmarl(name: str, num_envs: int, batches: list[Any], options: Mapping[str, Any]) -> Step:
     """Its own `step`, which resets by itself. batches: actions [E × agents]; masks are read, too, where there are some."""
+    from ludus.contrib.envs.functional.game import KEY
     from ludus.contrib.envs.jaxmarl import _by_name, _legal_moves, _package
-    from ludus.envs.functional.game import KEY
 
     env = _package().make(name, **_by_name(name, options))
     legal = _legal_moves(env, jax.eval_shape(env.reset, KEY)[1])

@@ -14,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if os.environ.get("LUDUS_ROUNDING_NOISE"):  # before anything is compiled, or has looked up what it calls
-    importlib.import_module("ludus.core.rounding_noise").install(os.environ["LUDUS_ROUNDING_NOISE"])
+    importlib.import_module("ludus.testing.rounding_noise").install(os.environ["LUDUS_ROUNDING_NOISE"])
 
 if TYPE_CHECKING:
     from ludus.algorithms.alphazero.config import AlphaZero

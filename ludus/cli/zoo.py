@@ -118,7 +118,7 @@ def _is_zoo(options: argparse.Namespace) -> bool:
 
 def show_zoo(zoo: Path) -> None:
     """The entries of a zoo, by name. Raises RunError where there are none."""
-    from ludus.storage.zoo_files import list_entries
+    from ludus.apps.hub.zoo_files import list_entries
 
     rows, broken = list[tuple[str, ...]](), list[str]()
     for place, found in list_entries(zoo):

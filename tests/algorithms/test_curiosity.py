@@ -12,12 +12,12 @@ from reward_tools import alone, context_of, rows_of
 
 from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.rewards.base import NOTHING_AFTER
-from ludus.algorithms.rewards.inputs import Actions, Observations, Steps
 from ludus.backend.device import Placement
 from ludus.contrib.algorithms.curiosity.config import ICM, RND
 from ludus.contrib.algorithms.curiosity.icm import CuriosityModule, forward_error, module_loss
 from ludus.contrib.algorithms.curiosity.reward import continuing_advantages, within_one_stream
 from ludus.contrib.algorithms.curiosity.rnd import distillation_error
+from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps
 from ludus.core.errors import TrainingError
 from ludus.core.types import SegmentEnd
 from ludus.policies.registry import build_policy

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from ludus.contrib.envs.functional.game import AgentViews, Program, StepOutcome
+from ludus.contrib.envs.functional.vector import JaxVectorEnv, no_actions
 from ludus.core.types import Array
 from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
-from ludus.envs.functional.game import AgentViews, Program, StepOutcome
-from ludus.envs.functional.vector import JaxVectorEnv, no_actions
 from ludus.envs.spaces import Choices
 from ludus.testing.device_env import CopiedEnv
 from ludus.testing.env import check_spec

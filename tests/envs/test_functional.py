@@ -14,10 +14,10 @@ pytest.importorskip("jax")
 import torch
 from jax_games import Relay, check_on_a_device, relay
 
+from ludus.contrib.envs.functional.factory import functional_vector
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.envs.device_vector import OffersDevice
-from ludus.envs.functional.factory import functional_vector
 from ludus.testing.env import check_env
 
 SEEDS = keys(5, "functional", count=2)

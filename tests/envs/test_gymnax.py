@@ -13,9 +13,9 @@ pytest.importorskip("jax")
 from jax_games import check_form
 from refusals import Refusal, check_refusals
 
+from ludus.contrib.envs.functional.game import split_seeds
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.functional.game import split_seeds
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 

@@ -14,9 +14,9 @@ pytest.importorskip("jax")
 from jax_games import check_form, check_on_a_device
 from refusals import Refusal, check_refusals
 
+from ludus.contrib.envs.functional.vector import JaxVectorEnv
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.functional.vector import JaxVectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 

@@ -15,6 +15,7 @@ import run_tools as tools
 
 import ludus
 from ludus.apps.hub import zoo
+from ludus.apps.hub.zoo_files import read_content, write_entry
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match, NamedStatistics, PolicyRef, PolicySpec
@@ -28,7 +29,6 @@ from ludus.storage.manifest import Counted, Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, MANIFEST, find_run, zoo_entries
 from ludus.storage.stored_run import StoredRun, open_run
-from ludus.storage.zoo_files import read_content, write_entry
 from ludus.tournament.entrants import read_field
 
 KUHN = "openspiel/kuhn_poker"

@@ -12,7 +12,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.core.rounding_noise import VARIABLE, _move, _salt, install
+from ludus.testing.rounding_noise import VARIABLE, _move, _salt, install
 
 HERE = Path(__file__)
 EXACT = [0.0, -0.0, 1.0, -2.5, 1024.0, np.inf, -np.inf, np.nan]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.apps.hub import zoo_files
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import PolicyRef
 from ludus.policies.file import save_policy
 from ludus.policies.specs import random_spec
-from ludus.storage import zoo_files
 from ludus.storage.manifest import Manifest, read_manifest
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import MANIFEST, find_run, zoo_entries

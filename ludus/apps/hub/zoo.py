@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ludus
+from ludus.apps.hub.zoo_files import check_name, check_zoo, find_entry, read_content, write_entry
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.curve_recorder import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
@@ -56,7 +57,6 @@ from ludus.storage.manifest import (
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, RUNS, find_run, is_entry
 from ludus.storage.stored_run import StoredRun, open_run, refuse_code
-from ludus.storage.zoo_files import check_name, check_zoo, find_entry, read_content, write_entry
 
 _RATINGS = ("elo", "mean_payoff")
 _NEWEST = 100  # episodes of a training that say what it came to, as in reports

@@ -12,6 +12,7 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
+from ludus.contrib.envs.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import Array
 from ludus.envs.adapters.native import (
@@ -20,7 +21,6 @@ from ludus.envs.adapters.native import (
     NativeVectorEnv,
     Seeds,
 )
-from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
 
@@ -35,7 +35,7 @@ def make(
     Args:
         name: A game's ROM, such as `ms_pacman`.
         num_envs: Number of environments.
-        threads: As in `ludus.envs.adapters.pool_options.batch_and_threads`; batch_size likewise.
+        threads: As in `ludus.contrib.envs.pool_options.batch_and_threads`; batch_size likewise.
         batch_size: Environments of a timestep.
         options: Of `ale_py.vector_env.AtariVectorEnv`, with its defaults.
 

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from ludus.contrib.envs.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters import native
@@ -25,7 +26,6 @@ from ludus.envs.adapters.native import (
     Seeds,
     batch_writer,
 )
-from ludus.envs.adapters.pool_options import OPTIONS, batch_and_threads, check_options
 from ludus.envs.adapters.single import one_agent, quiet
 from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
@@ -270,7 +270,7 @@ def make(
     Args:
         name: An id of `envpool.list_all_envs()`.
         num_envs: Number of environments.
-        threads: As in `ludus.envs.adapters.pool_options.batch_and_threads`; batch_size likewise.
+        threads: As in `ludus.contrib.envs.pool_options.batch_and_threads`; batch_size likewise.
         batch_size: Environments of a timestep.
         render: Whether it is made able to render.
         options: Of the environment's configuration; where several agents act simultaneously, also those of `Sides`, which say who plays

@@ -9,11 +9,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ludus.contrib.envs.functional.factory import functional_vector
+from ludus.contrib.envs.functional.game import (
+    KEY,
+    AgentViews,
+    StepOutcome,
+    Value,
+    flat,
+    to_gymnasium_space,
+    unbounded_box,
+)
 from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
-from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, to_gymnasium_space, unbounded_box
 
 __all__ = ["make", "names"]
 

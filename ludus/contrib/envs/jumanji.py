@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import Space, spaces
 
+from ludus.contrib.envs.functional.factory import functional_vector
+from ludus.contrib.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, unbounded_box
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
-from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, unbounded_box
 
 __all__ = ["make", "names"]
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from gymnasium import Space, spaces
 
+from ludus.contrib.envs.functional.factory import functional_vector
+from ludus.contrib.envs.functional.game import KEY, AgentViews, StepOutcome, Value, fit, unbounded_box
 from ludus.core.errors import ConfigError, UnknownName, nearest
 from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
-from ludus.envs.functional.factory import functional_vector
-from ludus.envs.functional.game import KEY, AgentViews, StepOutcome, Value, fit, unbounded_box
 
 __all__ = ["make", "names"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ludus.algorithms.rewards.base import Floats
-from ludus.algorithms.rewards.fitting import Fitted, Index
-from ludus.algorithms.rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.backend.device import to_device
 from ludus.contrib.algorithms.curiosity.reward import IntrinsicReward
+from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.core import seeding
 from ludus.core.types import Metrics, State
 from ludus.policies.bodies import body_config, make_body, orthogonal, own_stream

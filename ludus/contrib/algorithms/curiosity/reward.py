@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ludus.algorithms.common.returns import gae
 from ludus.algorithms.common.statistics import DiscountedReturns
 from ludus.algorithms.rewards.base import NOTHING_AFTER, Floats, LearnedRows, LogProb
-from ludus.algorithms.rewards.fitting import Fitted, Index
-from ludus.algorithms.rewards.inputs import Observations, Steps, in_parts
+from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.inputs import Observations, Steps, in_parts
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, SegmentEnd, State

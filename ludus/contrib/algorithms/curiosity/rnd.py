@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.algorithms.rewards.base import Floats
-from ludus.algorithms.rewards.fitting import Fitted, Index
-from ludus.algorithms.rewards.inputs import Observations, Steps, in_parts
 from ludus.contrib.algorithms.curiosity.reward import IntrinsicReward
+from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.inputs import Observations, Steps, in_parts
 from ludus.core import seeding
 from ludus.core.types import Metrics, State
 from ludus.policies.actor_critic import arrays_of, load_arrays

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ludus.algorithms.bc.demonstrations import demonstrations, is_meant, numbered_policies
-from ludus.algorithms.rewards.inputs import Index, Steps
+from ludus.contrib.algorithms.learned_rewards.inputs import Index, Steps
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.replay.parquet import Recorded, read_trajectories

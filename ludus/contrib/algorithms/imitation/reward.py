@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.rewards.base import Floats, LearnedRows, LogProb
-from ludus.algorithms.rewards.fitting import Fitted, Index
-from ludus.algorithms.rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.backend.device import to_device
 from ludus.contrib.algorithms.imitation.discriminator import (
     Compared,
@@ -25,6 +23,8 @@ from ludus.contrib.algorithms.imitation.discriminator import (
     penalty,
 )
 from ludus.contrib.algorithms.imitation.expert import chosen, expert_steps, fingerprint
+from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.types import Array, Metrics, State

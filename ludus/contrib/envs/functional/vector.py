@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from ludus.contrib.envs.functional.game import BatchedStep, Program, split_seeds
 from ludus.core import seeding
 from ludus.core.errors import EnvError
 from ludus.core.types import Array, Timestep
 from ludus.envs.base import NoSnapshotMixin
 from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, DeviceVectorEnv
-from ludus.envs.functional.game import BatchedStep, Program, split_seeds
 from ludus.envs.publisher import GOES_ON, TERMINATED, Publisher
 from ludus.envs.python_vector import check_actions
 

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ludus.contrib.envs.functional.game import FunctionalEnv, Program
+from ludus.contrib.envs.functional.vector import JaxVectorEnv
 from ludus.core.errors import ConfigError, LudusError, one_line
 from ludus.envs.adapters.agent_seats import split_options
-from ludus.envs.functional.game import FunctionalEnv, Program
-from ludus.envs.functional.vector import JaxVectorEnv
 
 _KEPT = 32
 _programs: OrderedDict[str, Program] = OrderedDict()

@@ -1,0 +1,1 @@
+"""What learned rewards of several algorithms share."""
