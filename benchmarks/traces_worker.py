@@ -3,7 +3,7 @@
     python -P traces_worker.py < ORDER.json
 
 It is a file of its own, started by its path, because the tree may be an older commit. So it uses only what stays when modules move:
-`ludus.run`, `ludus.resume`, `ludus.Silent`, the keys of scenarios, the tables of `ludus.db` and the files of policies.
+`ludus.run`, `ludus.resume`, `ludus.NullObserver` (once `Silent`), the keys of scenarios, the tables of `ludus.db`, the files of policies.
 
 ORDER: {"tree": folder, "folder": for the runs, "cells": [{"name", "way": one | two | killed, "whole": name of the cell without a kill,
 "scenario": {...}}]}. Prints one line of JSON for each cell: {"name", "hashes": {group: {part: hash}}, "places"} or {"name", "error"}. Every
@@ -105,7 +105,7 @@ class Counter:
             if self.calls == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        for name in dir(ludus.NullObserver):
+        for name in dir(ludus.NullObserver if "NullObserver" in ludus.__all__ else ludus.Silent):
             if not name.startswith("_"):
                 setattr(self, name, count)
 
