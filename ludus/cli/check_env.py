@@ -48,11 +48,11 @@ def _execute(options: argparse.Namespace) -> int:
     write(
         f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n"
     )
-    found = checks(
+    results = checks(
         make, num_envs=options.num_envs, steps=options.steps, seed=options.seed, team="either", early_rewards=None
     )
     outcomes = []
-    for check in chain(found, _elsewhere(environment)):
+    for check in chain(results, _elsewhere(environment)):
         _show(check)
         outcomes.append("left out" if check.skipped else "failed" if check.failure is not None else "passed")
     failed = outcomes.count("failed")
@@ -81,12 +81,12 @@ def _environment(id: str, assignments: list[str]) -> Environment:
     from ludus.core.config import override
     from ludus.envs.config import Environment
 
-    given = override({}, assignments)
-    if wrong := sorted({"id", "num_envs"} & set(given)):
+    options = override({}, assignments)
+    if wrong := sorted({"id", "num_envs"} & set(options)):
         instead = "--num-envs" if wrong[0] == "num_envs" else "it before the settings"
-        raise ConfigError(f"{wrong[0]}={given[wrong[0]]} was given among the settings; give {instead}.")
-    settings = {key: given.pop(key) for key in list(given) if key in Environment.model_fields}
-    settings["options"] = {**given, **settings.get("options", {})}
+        raise ConfigError(f"{wrong[0]}={options[wrong[0]]} was given among the settings; give {instead}.")
+    settings = {key: options.pop(key) for key in list(options) if key in Environment.model_fields}
+    settings["options"] = {**options, **settings.get("options", {})}
     return Environment(**{**settings, "id": id})
 
 

@@ -67,8 +67,8 @@ def _execute(options: argparse.Namespace) -> int:
     from ludus.policies.file import save_policy
     from ludus.replay.parquet import read_trajectories
 
-    given = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
-    config = Cloning(**given)
+    settings = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
+    config = Cloning(**settings)
     scenario = scenario_of(options, *runtime_overrides(options))
     recorded = read_trajectories(options.file)
     cloned = _clone(recorded, scenario, config, options)
@@ -111,13 +111,13 @@ def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
 def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
     """What the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
     assigned = scenario.who_learns(scenario.population(env)).assigned(env)
-    mine = [assignment for assignment in assigned if set(assignment.seats) & set(seats)]
-    if any(assignment.computed for assignment in mine):
+    own = [assignment for assignment in assigned if set(assignment.seats) & set(seats)]
+    if any(assignment.computed for assignment in own):
         raise ScenarioError(
             "the scenario's algorithm computes its policies, and trains no network to clone into; name one that learns, "
             "such as algorithm=ppo."
         )
-    groups, specs = [assignment.seats for assignment in mine], [assignment.policy for assignment in mine]
+    groups, specs = [assignment.seats for assignment in own], [assignment.policy for assignment in own]
     if any((spec.kind, dict(spec.config)) != (specs[0].kind, dict(specs[0].config)) for spec in specs):
         names = " and ".join(", ".join(map(str, group)) for group in groups)
         raise ConfigError(

@@ -30,14 +30,14 @@ class Command:
         options, unknown = parser.parse_known_intermixed_args(list(argv))
         if unknown:
             known = [text for action in parser._actions for text in action.option_strings]
-            given = unknown[0].partition("=")[0]
-            if not given.startswith("-"):
-                raise ConfigError(f"ludus {self.name} has no use for {given!r}. See `ludus {self.name} --help`.")
-            near = nearest(given, known)
+            option = unknown[0].partition("=")[0]
+            if not option.startswith("-"):
+                raise ConfigError(f"ludus {self.name} has no use for {option!r}. See `ludus {self.name} --help`.")
+            near = nearest(option, known)
             if any(action.dest == "overrides" for action in parser._actions):
                 near = _as_a_key(unknown[0], list(argv), near) or near
                 near += f" See `ludus {self.name} --help`." if near.startswith(".") else ""
-            raise ConfigError(f"ludus {self.name} has no option {given!r}{near}")
+            raise ConfigError(f"ludus {self.name} has no option {option!r}{near}")
         return options
 
     def _parser(self) -> argparse.ArgumentParser:
@@ -54,18 +54,18 @@ class Command:
         return parser
 
 
-def _as_a_key(given: str, argv: list[str], near: str) -> str:
+def _as_a_key(option: str, argv: list[str], near: str) -> str:
     """What to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
     from ludus.envs.config import Environment
     from ludus.runs.scenario_files import LENGTHS  # only where something is wrong
     from ludus.runs.scenario_runtime import RuntimeChoice
 
-    key, is_whole, value = given.lstrip("-").replace("-", "_").partition("=")
+    key, is_whole, value = option.lstrip("-").replace("-", "_").partition("=")
     parts = {"runtime": RuntimeChoice.model_fields, "env": Environment.model_fields, "response": LENGTHS}
     part = next((name for name, fields in parts.items() if key in fields), "")
     if near.startswith(";") and not part:
         return ""
-    after = argv[argv.index(given) + 1 :]
+    after = argv[argv.index(option) + 1 :]
     value = value if is_whole else after[0] if after and not after[0].startswith("-") else "VALUE"
     return f". Keys of a scenario are given without dashes: {f'{part}.{key}' if part else key}={value}."
 
@@ -198,8 +198,8 @@ def add_device(group: argparse._ActionsContainer, *, what: str = "learners compu
 
 def runtime_overrides(options: argparse.Namespace) -> list[str]:
     """The options of `add_runtime`, those that there are, as changes to a scenario."""
-    given = {key: getattr(options, name, None) for name, key in _RUNTIME.items()}
-    return [f"runtime.{key}={value}" for key, value in given.items() if value is not None]
+    values = {key: getattr(options, name, None) for name, key in _RUNTIME.items()}
+    return [f"runtime.{key}={value}" for key, value in values.items() if value is not None]
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:

@@ -83,10 +83,10 @@ def _baseline(text: str) -> Baseline:
     from ludus.apps.ui.comparison import Baseline
 
     name, _, numbers = text.rpartition("=")
-    found = _BASELINE.fullmatch(numbers)
-    if not name or found is None or float(found[2] or 0) < 0:
+    match = _BASELINE.fullmatch(numbers)
+    if not name or match is None or float(match[2] or 0) < 0:
         raise ConfigError(f"--baseline {text!r} was given; NAME=MEAN±SPREAD was expected, such as paper=0.12±0.03.")
-    return Baseline(name, float(found[1]), float(found[2] or 0))
+    return Baseline(name, float(match[1]), float(match[2] or 0))
 
 
 # ---------------------------------------------------------------------------------------------- in the terminal
@@ -164,10 +164,10 @@ def _show_improvement(comparison: Comparison) -> None:
 
 def _show_profile(comparison: Comparison) -> None:
     last = len(comparison.thresholds) - 1
-    shown = [round(last * (k + 1) / (_THRESHOLDS + 1)) for k in range(_THRESHOLDS)]
+    places = [round(last * (k + 1) / (_THRESHOLDS + 1)) for k in range(_THRESHOLDS)]
     sign = "<" if comparison.lower_is_better else ">"
-    columns = ("", *(f"{sign} {_told(float(comparison.thresholds[k]))}" for k in shown))
-    rows = [(group.name, *(f"{group.profile[k].value:.0%}" for k in shown)) for group in comparison.groups]
+    columns = ("", *(f"{sign} {_told(float(comparison.thresholds[k]))}" for k in places))
+    rows = [(group.name, *(f"{group.profile[k].value:.0%}" for k in places)) for group in comparison.groups]
     table(columns, rows, title="Performance profile: share of the runs")
 
 
@@ -191,12 +191,12 @@ def _budget(comparison: Comparison, axis: str) -> float | None:
 
 
 def _cell(estimate: Estimate, *, digits: int | None = None) -> str:
-    def told(value: float) -> str:
+    def render(value: float) -> str:
         return _told(value) if digits is None else f"{value:.{digits}f}"
 
     if math.isnan(estimate.low):
-        return told(estimate.value)
-    return f"{told(estimate.value)} [{told(estimate.low)}, {told(estimate.high)}]"
+        return render(estimate.value)
+    return f"{render(estimate.value)} [{render(estimate.low)}, {render(estimate.high)}]"
 
 
 def _told(value: float) -> str:

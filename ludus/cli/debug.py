@@ -192,8 +192,8 @@ class Session:
 
     def do(self, text: str) -> None:
         """One command. Raises ConfigError as `parsed`, and whatever the command raises."""
-        word, given = self.parsed(text)
-        word.run(*given)
+        word, arguments = self.parsed(text)
+        word.run(*arguments)
 
     def parsed(self, text: str) -> tuple[_Word, list[str]]:
         """A command and its arguments. Raises ConfigError for what is no command, or has too many of them or too few."""
@@ -202,13 +202,13 @@ class Session:
         if word is None:
             raise UnknownName("command", name, self._words)
         try:
-            given = [rest.strip()] if word.most < 0 else shlex.split(rest)
+            arguments = [rest.strip()] if word.most < 0 else shlex.split(rest)
         except ValueError as error:
             raise ConfigError(f"{text!r} cannot be read: {error}.") from error
-        given = [one for one in given if one]
-        if not word.least <= len(given) <= abs(word.most):
+        arguments = [one for one in arguments if one]
+        if not word.least <= len(arguments) <= abs(word.most):
             raise ConfigError(f"{text!r} was given; the command is `{' '.join((word.name, word.arguments)).strip()}`.")
-        return word, given
+        return word, arguments
 
     # ------------------------------------------------------------------------------------------ going
 
@@ -232,9 +232,9 @@ class Session:
 
     def _continue(self) -> None:
         with _interruptible() as stopped:
-            found = self._debugger.resume(stopped)
-        if found is not None:
-            write(f"{found.text}")
+            condition = self._debugger.resume(stopped)
+        if condition is not None:
+            write(f"{condition.text}")
         self._tell()
 
     def _break(self, condition: str) -> None:
@@ -330,25 +330,25 @@ class Session:
         who = _whole(player, "a player") if player else None
         if who is not None and who >= spec.num_players:
             raise ConfigError(f"player {who} was given; {spec.id} has the players 0 to {spec.num_players - 1}.")
-        found = debugger.decisions(step.number, who)
+        decisions = debugger.decisions(step.number, who)
         if agent:
             index, count = _whole(agent, "an agent"), len(spec.agents_of(who or 0))
             if index >= count:
                 raise ConfigError(f"agent {index} was given; player {who} has the agents 0 to {count - 1}.")
-            found = [decision for decision in found if decision.agent == index]
-        if not found:
+            decisions = [decision for decision in decisions if decision.agent == index]
+        if not decisions:
             write(f"player {who}{f' agent {agent}' if agent else ''} has no decision in step {step.number}")
-        return found
+        return decisions
 
     def _see(self, player: str = "", agent: str = "", every: str = "") -> None:
         if every not in ("", "all"):
             raise ConfigError(f"{every!r} was given; `see {player} {agent} all` shows every number.")
-        found = self._chosen(player, agent)
-        shown = found if player else found[:_SHOWN]
-        for decision in shown:
+        decisions = self._chosen(player, agent)
+        listing = decisions if player else decisions[:_SHOWN]
+        for decision in listing:
             self._see_one(decision, whole=bool(every))
-        if len(found) > len(shown):
-            write(f"and {len(found) - len(shown)} more: `see PLAYER AGENT`")
+        if len(decisions) > len(listing):
+            write(f"and {len(decisions) - len(listing)} more: `see PLAYER AGENT`")
 
     def _see_one(self, d: Decision, *, whole: bool) -> None:
         write(_cut(f"{_who(d)} ({d.name}), by {d.policy}, {d.mode}"))
@@ -376,9 +376,9 @@ class Session:
                 prob = float(d.probs[a])
                 bar = "" if math.isnan(prob) else "#" * round(prob * _BAR)
                 mark = "*" if d.action.ndim == 0 and a == int(d.action) else " "
-                drawn = "" if d.explored is None else f"  explore {_share(d.explored[a])}"
+                explore = "" if d.explored is None else f"  explore {_share(d.explored[a])}"
                 worth = "" if d.action_values is None else f"  value {d.action_values[a]:>8.4g}"
-                write(f"  {mark} {names[a][:width]:<{width}}  {_share(prob)}{drawn}{worth}  {bar}".rstrip())
+                write(f"  {mark} {names[a][:width]:<{width}}  {_share(prob)}{explore}{worth}  {bar}".rstrip())
 
     def _list(self, first: str = "", last: str = "") -> None:
         debugger = self._debugger
@@ -414,11 +414,11 @@ class Session:
 
     def _picture(self, file: str = "") -> None:
         position = self._debugger.position
-        shown = self._debugger.picture(position)
-        if isinstance(shown, str):
+        picture = self._debugger.picture(position)
+        if isinstance(picture, str):
             if file:
                 raise ConfigError(f"{file!r} was given for text, which this environment shows itself as; leave it out.")
-            write(shown.rstrip())
+            write(picture.rstrip())
             return
         path = Path(file or f"step-{position}.png")
         if path.suffix.lower() != ".png" or not path.parent.is_dir():
@@ -429,8 +429,8 @@ class Session:
         from ludus.apps.episodes.recording import save_image
 
         with _writing(path):
-            save_image(shown, path)
-        write(f"{path}, {shown.shape[1]} × {shown.shape[0]}")
+            save_image(picture, path)
+        write(f"{path}, {picture.shape[1]} × {picture.shape[0]}")
 
     def _check_new(self, path: Path) -> None:
         if path.exists() and not self._overwrite:
@@ -458,18 +458,18 @@ def _writing(path: Path) -> Iterator[None]:
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
     """While it goes on, Ctrl-C asks to stop between two steps; a second one stops at once."""
-    asked = list[bool]()
+    requests = list[bool]()
 
     def ask(*_: object) -> None:
-        if asked:
+        if requests:
             raise KeyboardInterrupt
-        asked.append(True)
+        requests.append(True)
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     with signals_handled(ask, [signal.SIGINT]):
-        yield lambda: bool(asked)
+        yield lambda: bool(requests)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -520,26 +520,26 @@ def _fact(name: str, text: str) -> None:
 
 def _seen(d: Decision, *, whole: bool) -> str:
     """The observation: as the game writes it, by columns, or as numbers."""
-    told = [d.information] if d.information else []
+    parts = [d.information] if d.information else []
     if d.columns:
         named = [*zip(d.columns, d.observation.reshape(-1).tolist(), strict=True)]
-        shown = named if whole or len(named) <= _NUMBERS else [(name, x) for name, x in named if x != 0]
-        told.append(", ".join(f"{name}={x + 0.0:.4g}" for name, x in shown))
-        if len(shown) < len(named):
-            told.append(f"{len(named) - len(shown)} others are 0")
-    elif not told or whole:
-        told.append(_array(d.observation, whole=whole))
-    return "\n".join(told)
+        columns = named if whole or len(named) <= _NUMBERS else [(name, x) for name, x in named if x != 0]
+        parts.append(", ".join(f"{name}={x + 0.0:.4g}" for name, x in columns))
+        if len(columns) < len(named):
+            parts.append(f"{len(named) - len(columns)} others are 0")
+    elif not parts or whole:
+        parts.append(_array(d.observation, whole=whole))
+    return "\n".join(parts)
 
 
 def _array(array: np.ndarray, *, whole: bool) -> str:
     flat = array.reshape(-1)
-    told = f"{array.dtype}{list(array.shape)}"
+    header = f"{array.dtype}{list(array.shape)}"
     if whole or len(flat) <= _NUMBERS:
-        return f"{told}: {' '.join(f'{float(x) + 0.0:.4g}' for x in flat)}"
+        return f"{header}: {' '.join(f'{float(x) + 0.0:.4g}' for x in flat)}"
     wide = flat.astype(np.float64)
     return (
-        f"{told}: least {wide.min():.4g}, mean {wide.mean():.4g}, greatest {wide.max():.4g}, {np.count_nonzero(flat)} not 0 "
+        f"{header}: least {wide.min():.4g}, mean {wide.mean():.4g}, greatest {wide.max():.4g}, {np.count_nonzero(flat)} not 0 "
         "(`see PLAYER AGENT all` shows them)"
     )
 

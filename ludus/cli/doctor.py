@@ -155,8 +155,8 @@ def _env(algorithm: Algorithm) -> EnvSpec:
     from ludus.core.types import AgentSpec, EnvSpec
 
     images = getattr(algorithm, "network", "mlp") == "nature"
-    seen = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
-    agents = (AgentSpec("player", 0, seen, Discrete(6)),)
+    observation = Box(0, 255, (4, 84, 84), np.uint8) if images else Box(-np.inf, np.inf, (32,), np.float32)
+    agents = (AgentSpec("player", 0, observation, Discrete(6)),)
     return EnvSpec(id="doctor", agents=agents, utility_range=((-1.0, 1.0),), symmetry=((0,),))
 
 

@@ -93,7 +93,7 @@ def _execute(options: argparse.Namespace) -> int:
         from ludus.evaluation.exploiters import exploit_run
 
         tell = _Progress(lambda _, population: f"exploiting, population {population}")
-        found = exploit_run(
+        result = exploit_run(
             run_dir,
             budget=options.exploit,
             episodes=episodes,
@@ -103,7 +103,7 @@ def _execute(options: argparse.Namespace) -> int:
             device=options.device,
             tell=tell,
         )
-        show_exploiters(found)
+        show_exploiters(result)
     else:
         from ludus.evaluation.evaluate import evaluate_run
 
@@ -129,7 +129,7 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
     from ludus.tournament.cross_play import evaluate_against
 
     with closing(EpisodesProgress()) as progress:
-        found = evaluate_against(
+        result = evaluate_against(
             run_dir,
             find_run(options.against),
             deals=options.episodes or _DEALS,
@@ -137,7 +137,7 @@ def _against(run_dir: Path, options: argparse.Namespace) -> None:
             device=options.device,
             tell=progress,
         )
-    show_against(found)
+    show_against(result)
 
 
 def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> None:
@@ -154,7 +154,7 @@ def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> No
         what = f"round {number + 1} of {rounds}" if number < rounds else "measuring"
         return f"{what}, population {population}"
 
-    found = exploit_population(
+    result = exploit_population(
         run_dir,
         budget=options.exploit,
         rounds=rounds,
@@ -164,7 +164,7 @@ def _population(run_dir: Path, options: argparse.Namespace, episodes: int) -> No
         device=options.device,
         tell=_Progress(doing),
     )
-    show_responders(found)
+    show_responders(result)
 
 
 _SUBJECTS = {
@@ -178,23 +178,23 @@ _SUBJECTS = {
 
 def _one_question(options: argparse.Namespace) -> None:
     """Raises ConfigError for options that ask about different things."""
-    given = [name for name in _SUBJECTS if getattr(options, name)]
-    if len(given) > 1 and given != ["population", "exploit"]:
-        first, second = (f"--{name} (of {_SUBJECTS[name]})" for name in given[:2])
+    subjects = [name for name in _SUBJECTS if getattr(options, name)]
+    if len(subjects) > 1 and subjects != ["population", "exploit"]:
+        first, second = (f"--{name} (of {_SUBJECTS[name]})" for name in subjects[:2])
         raise ConfigError(f"{first} and {second} were given, which are two questions; leave one out.")
-    if options.rounds is not None and given != ["population", "exploit"]:
+    if options.rounds is not None and subjects != ["population", "exploit"]:
         raise ConfigError("--rounds was given, which belongs to --population with --exploit EPISODES.")
-    if options.start is not None and given != ["exploit"]:
+    if options.start is not None and subjects != ["exploit"]:
         raise ConfigError(
             "--start was given, which belongs to --exploit EPISODES alone: with --population each responder starts from the best one known."
         )
-    if options.seed is not None and not {"exploit", "against"} & {*given}:
+    if options.seed is not None and not {"exploit", "against"} & {*subjects}:
         raise ConfigError(
             "--seed was given, which belongs to --exploit and --against. Matches have seeds of their own; more --episodes say more."
         )
-    if options.episodes is not None and given in (["rating"], ["population"]):
+    if options.episodes is not None and subjects in (["rating"], ["population"]):
         raise ConfigError(
-            f"--episodes was given, and --{given[0]} (of {_SUBJECTS[given[0]]}) plays nothing. Leave it out."
+            f"--episodes was given, and --{subjects[0]} (of {_SUBJECTS[subjects[0]]}) plays nothing. Leave it out."
         )
     if options.rating and options.device is not None:
         raise ConfigError(

@@ -34,53 +34,55 @@ def show_population(report: PopulationReport) -> None:
     facts("Populations", pairs)
 
 
-def show_responders(found: PopulationExploiters) -> None:
+def show_responders(result: PopulationExploiters) -> None:
     """The least exploitable mixtures that were found, and what trained responders gain against them."""
     from ludus.reporting.progress import number, signed
 
     title = (
-        f"{found.env} after generation {found.generation}: the mixtures that lose least to {found.rounds} responders, trained for "
-        f"{found.trained:,} episodes each, measured in {found.episodes:,}"
+        f"{result.env} after generation {result.generation}: the mixtures that lose least to {result.rounds} responders, trained for "
+        f"{result.trained:,} episodes each, measured in {result.episodes:,}"
     )
-    _show_mixtures(title, found.names, found.mixtures)
-    low, high = found.interval
+    _show_mixtures(title, result.names, result.mixtures)
+    low, high = result.interval
     pairs = [
         (
             "exploitability, 95%",
-            f"{number(found.exploitability)} [{low:.4f}, {high:.4f}] (a better responder gains more)",
+            f"{number(result.exploitability)} [{low:.4f}, {high:.4f}] (a better responder gains more)",
         ),
-        ("no mixture has less than", f"{number(found.floor)} (95%)"),
+        ("no mixture has less than", f"{number(result.floor)} (95%)"),
     ]
-    gains = enumerate(zip(found.gain, found.half_width, strict=True))
+    gains = enumerate(zip(result.gain, result.half_width, strict=True))
     pairs += [(f"responder for player {p} gains, 95%", f"{signed(gain, 4)} ±{half:.4f}") for p, (gain, half) in gains]
-    pairs += [("training stopped early", failure) for failure in found.failures]
+    pairs += [("training stopped early", failure) for failure in result.failures]
     facts("Populations", pairs)
 
 
-def show_against(found: Against) -> None:
+def show_against(result: Against) -> None:
     """Whose population is the better one, and the mixtures that say so."""
     from ludus.reporting.progress import signed
 
-    how = "computed" if found.exact else f"{found.deals:,} deals of each meeting"
-    split = len(found.names[0])
+    how = "computed" if result.exact else f"{result.deals:,} deals of each meeting"
+    split = len(result.names[0])
     first, second = (
-        [run.name for run in found.runs] if found.runs[0].name != found.runs[1].name else map(str, found.runs)
+        [run.name for run in result.runs] if result.runs[0].name != result.runs[1].name else map(str, result.runs)
     )
     rows = []
-    for seat, game in enumerate(found.seats):
+    for seat, game in enumerate(result.seats):
         for side, (places, mixture) in enumerate(zip((game.first, game.second), game.mixtures, strict=True)):
-            plays = f"player {abs(seat - side)}" if len(found.seats) > 1 else "either"
+            plays = f"player {abs(seat - side)}" if len(result.seats) > 1 else "either"
             best = [k for k in (-mixture).argsort(kind="stable").tolist() if mixture[k] >= _LEAST]
             rows += [
-                [(first, second)[side], plays, found.names[side][places[k] - side * split], f"{mixture[k]:.4f}"]
+                [(first, second)[side], plays, result.names[side][places[k] - side * split], f"{mixture[k]:.4f}"]
                 for k in best
             ]
-    title = f"{found.env}: {first} against {second}, {how}; the best mixtures of their policies"
+    title = f"{result.env}: {first} against {second}, {how}; the best mixtures of their policies"
     table(["run", "as", "policy", "weight"], rows, title=title, left=(0, 1, 2))
-    told = signed(found.value, 4) if found.exact else f"{signed(found.value, 4)} ±{found.half_width:.4f} (95%)"
-    pairs = [("relative population performance", told)]
-    if len(found.seats) > 1:
-        pairs += [(f"of {first} as player {p}", signed(game.value, 4)) for p, game in enumerate(found.seats)]
+    value_text = (
+        signed(result.value, 4) if result.exact else f"{signed(result.value, 4)} ±{result.half_width:.4f} (95%)"
+    )
+    pairs = [("relative population performance", value_text)]
+    if len(result.seats) > 1:
+        pairs += [(f"of {first} as player {p}", signed(game.value, 4)) for p, game in enumerate(result.seats)]
     facts(f"Above 0, {first} is the better population", pairs)
 
 
@@ -92,55 +94,55 @@ def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequenc
     table(["mixture of", "policy", "weight"], rows, title=title, left=(0, 1))
 
 
-def show_exploiters(found: Exploiters) -> None:
+def show_exploiters(result: Exploiters) -> None:
     """What policies gain that were trained against meta-strategies."""
     from ludus.reporting.progress import number, signed
 
     title = (
-        f"{found.env} after generation {found.generation}: exploiters trained for {found.trained:,} episodes, measured in "
-        f"{found.episodes:,}"
+        f"{result.env} after generation {result.generation}: exploiters trained for {result.trained:,} episodes, measured in "
+        f"{result.episodes:,}"
     )
     rows = [
         [f"player {p}", f"{signed(value, 4)}", f"{signed(gain, 4)} ±{half:.4f}"]
-        for p, (value, gain, half) in enumerate(zip(found.value, found.gain, found.half_width, strict=True))
+        for p, (value, gain, half) in enumerate(zip(result.value, result.gain, result.half_width, strict=True))
     ]
     table(
-        ["in the seat of", f"{'meta-strategy' if found.of == '@meta' else found.of} earns", "exploiter gains, 95%"],
+        ["in the seat of", f"{'meta-strategy' if result.of == '@meta' else result.of} earns", "exploiter gains, 95%"],
         rows,
         title=title,
         left=[0],
     )
-    pairs = [("NashConv", f"{number(found.nash_conv)} (at least, 95%)")]
-    if len(found.gain) == 2:
-        pairs.append(("exploitability", f"{number(found.nash_conv / 2)} (at least, 95%)"))
-    pairs += [("training stopped early", failure) for failure in found.failures]
-    facts(_whose(found.of), pairs)
+    pairs = [("NashConv", f"{number(result.nash_conv)} (at least, 95%)")]
+    if len(result.gain) == 2:
+        pairs.append(("exploitability", f"{number(result.nash_conv / 2)} (at least, 95%)"))
+    pairs += [("training stopped early", failure) for failure in result.failures]
+    facts(_whose(result.of), pairs)
 
 
-def show_ratings(found: RunRatings) -> None:
+def show_ratings(result: RunRatings) -> None:
     """A table for each population, the best of the first rating first."""
-    tables = list(found.tables.items())
+    tables = list(result.tables.items())
     columns = ["policy", *(rating_column(name, t.low.tolist()) for name, t in tables)]
-    by = f"{found.matches:,} matches" if found.matches else "computed payoffs"
-    write(f"{found.env} after generation {found.generation}, rated by {by}; ordered by {tables[0][0]}")
+    by = f"{result.matches:,} matches" if result.matches else "computed payoffs"
+    write(f"{result.env} after generation {result.generation}, rated by {by}; ordered by {tables[0][0]}")
     start = 0
-    for population, (names, counted) in enumerate(zip(found.names, found.statistics, strict=True)):
+    for population, (names, counted) in enumerate(zip(result.names, result.statistics, strict=True)):
         cells = [[rating_cell(t.unit, *row) for row in _rows_of(t, start, len(names))] for _, t in tables]
         best = [k - start for k in tables[0][1].ranking().tolist() if start <= k < start + len(names)]
         rows = [[names[k], *(column[k] for column in cells), *mean_cells(counted, k)] for k in best]
         counts = () if counted is None else counted.names
-        table([*columns, *counts], rows, title=f"population {population}" if len(found.names) > 1 else "")
+        table([*columns, *counts], rows, title=f"population {population}" if len(result.names) > 1 else "")
         start += len(names)
     for name, t in tables:
         for note in t.notes:
             write(f"note: {name}: {note}")
-    if found.unplayed:
-        write(f"note: {found.unplayed} policies without any payoff are left out")
+    if result.unplayed:
+        write(f"note: {result.unplayed} policies without any payoff are left out")
 
 
-def _rows_of(found: RatingTable, start: int, count: int) -> Iterator[tuple[float, float, float]]:
+def _rows_of(ratings: RatingTable, start: int, count: int) -> Iterator[tuple[float, float, float]]:
     part = slice(start, start + count)
-    return zip(found.rating[part].tolist(), found.low[part].tolist(), found.high[part].tolist(), strict=True)
+    return zip(ratings.rating[part].tolist(), ratings.low[part].tolist(), ratings.high[part].tolist(), strict=True)
 
 
 def show_matches(report: EvaluationReport) -> None:
@@ -156,16 +158,16 @@ def show_matches(report: EvaluationReport) -> None:
     rows = [_row(match, exact=exact)[: len(columns)] for match in report.matches]
     table(columns, rows, title=title, left=range(players), spare=[len(columns) - 1] if players > 1 else [])
     _show_statistics(report)
-    found = report.exploitability
-    if found is None:
+    exploitability = report.exploitability
+    if exploitability is None:
         return
     from ludus.reporting.progress import number
 
-    bound = "" if found.exact else " (at least)"
-    pairs = [("NashConv", f"{number(found.nash_conv)}{bound}")]
+    bound = "" if exploitability.exact else " (at least)"
+    pairs = [("NashConv", f"{number(exploitability.nash_conv)}{bound}")]
     if players == 2:
-        pairs.append(("exploitability", f"{number(found.nash_conv / 2)}{bound}"))
-    pairs += [(f"gain of player {p}", number(round(gain, 9) + 0.0)) for p, gain in enumerate(found.gain)]
+        pairs.append(("exploitability", f"{number(exploitability.nash_conv / 2)}{bound}"))
+    pairs += [(f"gain of player {p}", number(round(gain, 9) + 0.0)) for p, gain in enumerate(exploitability.gain)]
     facts(_whose(report.of), pairs)
 
 

@@ -82,9 +82,9 @@ class ExperimentProgress:
         if self._live is None and now >= self._next:
             self._next = now + max(_QUIET, _SHARE * (now - self._begun))
             for run in self._going:
-                if (said := self._last_said(run)) != self._told.get(run):
-                    self._told[run] = said
-                    self._say(f"{run}: {said}")
+                if (line := self._last_said(run)) != self._told.get(run):
+                    self._told[run] = line
+                    self._say(f"{run}: {line}")
 
     def stopping(self, text: str) -> None:
         """Called from a signal handler."""
@@ -112,15 +112,15 @@ class ExperimentProgress:
 
     def _draw(self) -> Text:
         going = dict(self._going)  # the drawing thread must see one state
-        shown = Text(no_wrap=True, overflow="ellipsis")
+        text = Text(no_wrap=True, overflow="ellipsis")
         width = max(map(len, going), default=0)
         for run in going:
-            shown.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
+            text.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
         counts = f"{self._ended} ended, {len(going)} going on, {self._waiting} waiting"
-        shown.append(f"{counts}, {duration(time.monotonic() - self._begun)} elapsed", style="dim")
+        text.append(f"{counts}, {duration(time.monotonic() - self._begun)} elapsed", style="dim")
         if self._note:
-            shown.append(f"\n{self._note}", style="bold")
-        return shown
+            text.append(f"\n{self._note}", style="bold")
+        return text
 
 
 def _warnings(standing: RunStanding) -> list[str]:

@@ -41,23 +41,23 @@ def _ids(family: str, word: str) -> None:
     from ludus.envs.registry import list_envs
 
     every = list_envs(family)
-    found = [id for id in every if word.lower() in id.partition("/")[2].lower()]
-    if not found:
+    matches = [id for id in every if word.lower() in id.partition("/")[2].lower()]
+    if not matches:
         close = [id for id in every if get_close_matches(word.lower(), re.split(r"[\W_]", id.lower()), n=1)][:3]
         meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else "."
         raise ConfigError(f"no environment of {family} has {word!r} in its name{meant}")
-    table(("environment",), [(id,) for id in found])
+    table(("environment",), [(id,) for id in matches])
 
 
 def _presets(word: str | None = None) -> None:
     from ludus.runs.scenario_files import list_presets, needs_of_presets
 
     every = list_presets()
-    found = [(name, what) for name, what in every.items() if (word or "").lower() in f"{name} {what}".lower()]
-    if not found:
+    matches = [(name, what) for name, what in every.items() if (word or "").lower() in f"{name} {what}".lower()]
+    if not matches:
         raise ConfigError(f"no preset has {word!r} in its name or in what it is{nearest(word or '', every)}")
     needs = needs_of_presets()
-    rows = [(name, what, needs[name]) for name, what in found]
+    rows = [(name, what, needs[name]) for name, what in matches]
     _say_left_out(table(("preset", "what it is", "extra"), rows, left=range(3), spare=(2,)), "presets")
 
 

@@ -74,10 +74,10 @@ def table(
     """Columns whose index is in `left` are text, the others are numbers. A terminal that is too narrow goes without columns of `spare`,
     the first one first, and answers which; what still does not fit is folded."""
     console, rows = _console(), [columns, *rows]
-    kept = _fitting(rows, spare, console.width)
-    left_out = [name for k, name in enumerate(columns) if k not in kept]
-    columns, *rows = [[row[k] for k in kept] for row in rows]
-    left = [place for place, k in enumerate(kept) if k in left]
+    visible = _fitting(rows, spare, console.width)
+    left_out = [name for k, name in enumerate(columns) if k not in visible]
+    columns, *rows = [[row[k] for k in visible] for row in rows]
+    left = [place for place, k in enumerate(visible) if k in left]
     if title:
         console.print(Text(title, style="bold"), soft_wrap=True)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -93,11 +93,11 @@ def table(
 
 
 def _fitting(rows: Sequence[Sequence[str]], spare: Sequence[int], width: int) -> list[int]:
-    kept = list(range(len(rows[0])))
+    visible = list(range(len(rows[0])))
     for column in spare:
-        if sum(_GAP + max(len(row[k]) for row in rows) for k in kept) > width:
-            kept.remove(column)
-    return kept
+        if sum(_GAP + max(len(row[k]) for row in rows) for k in visible) > width:
+            visible.remove(column)
+    return visible
 
 
 def statistics_table(
@@ -142,17 +142,17 @@ def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
     if math.isnan(rating):
         return "-"
     digits = _DIGITS.get(unit, 4)
-    told = f"{rating:.{digits}f}"
-    return told if math.isnan(low) else f"{told} [{low:.{digits}f}, {high:.{digits}f}]"
+    text = f"{rating:.{digits}f}"
+    return text if math.isnan(low) else f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def mean_cells(found: NamedStatistics | None, row: int) -> list[str]:
+def mean_cells(statistics: NamedStatistics | None, row: int) -> list[str]:
     """The means of one row of statistics; nothing where there are none."""
     from ludus.reporting.curves import short
 
-    if found is None:
+    if statistics is None:
         return []
-    return ["-" if math.isnan(mean) else short(mean) for mean in found.mean[row].tolist()]
+    return ["-" if math.isnan(mean) else short(mean) for mean in statistics.mean[row].tolist()]
 
 
 class _Console(Console):

@@ -204,11 +204,11 @@ def _choices(one: Mapping[str, Any]) -> Iterator[str]:
     hint = one["hint"]
     numbers = numbers_of([legal["label"] for legal in one["legal"]])
     for place, legal in enumerate(one["legal"]):
-        said = f"  {numbers[place]:>4}  {legal['label']}"
+        line = f"  {numbers[place]:>4}  {legal['label']}"
         if hint is not None and one["probs"] is not None:
-            said += f"  ({hint['policy']} {one['probs'][place]:.0%}"
-            said += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"
-        yield said
+            line += f"  ({hint['policy']} {one['probs'][place]:.0%}"
+            line += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"
+        yield line
     if hint is not None and one["probs"] is None:
         yield f"  {hint['how']}"
 

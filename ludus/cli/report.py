@@ -39,8 +39,8 @@ def _write(options: argparse.Namespace) -> Path:
                 sys.stderr.write(f"{line}\n")
         return write_comparison(comparison, options.out or page_of(names))
     if options.metric is not None or options.baseline:
-        given = "--baseline" if options.metric is None else "--metric"
-        raise ConfigError(f"{given} is for comparisons, and {names[0]!r} is one run.")
+        option = "--baseline" if options.metric is None else "--metric"
+        raise ConfigError(f"{option} is for comparisons, and {names[0]!r} is one run.")
     run_dir = find_run(names[0], zoo=False)
     from ludus.apps.ui.report import write_report
 

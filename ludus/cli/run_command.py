@@ -105,19 +105,19 @@ def show_result(result: Result) -> None:
 
 def _show_statistics(result: Result) -> None:
     """A table of the newest policies, where the environment counts something."""
-    shown = [(k, found) for k, found in enumerate(result.statistics) if found is not None]
-    if not shown:
+    tables = [(k, statistics) for k, statistics in enumerate(result.statistics) if statistics is not None]
+    if not tables:
         return
     rows = [
-        [str(which), member.ref.policy, *mean_cells(found, member.index)]
-        for which, found in shown
+        [str(which), member.ref.policy, *mean_cells(statistics, member.index)]
+        for which, statistics in tables
         for member in result.populations[which][-_NEWEST:]
-        if found.n[member.index].any()
+        if statistics.n[member.index].any()
     ]
     statistics_table(
         ("population", "policy"),
         rows,
-        shown[0][1].names,
+        tables[0][1].names,
         title="Statistics of the newest policies, means per episode",
         left=(0, 1),
     )
@@ -171,8 +171,8 @@ def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str
             yield "exploitability", f"{number(last.nash_conv / 2)}{bound}, the mean of both players"
     if any(math.isfinite(value) for value in last.responses):
         yield "best response", f"payoff against the mixture it was trained against: {_by_player(last.responses)}"
-    elif told := _in_training(result, last):
-        yield "in training", f"mean return of the newest policy in its last rollout: {told}"
+    elif returns := _in_training(result, last):
+        yield "in training", f"mean return of the newest policy in its last rollout: {returns}"
     if (against := _against_random(result, last)) is not None:
         yield "against random", f"payoff of the mixture against the policy that plays at random: {against}"
 
@@ -194,7 +194,7 @@ def _alone(result: Result) -> Iterator[tuple[str, str]]:
         return
     newest, best = int(known[-1]), int(known[np.argmax(payoffs.mean[0][known])])
 
-    def told(k: int) -> str:
+    def estimate(k: int) -> str:
         n, mean = int(payoffs.count[k]), payoffs.mean[0][k]
         if n < 2:
             return short(mean)
@@ -202,11 +202,11 @@ def _alone(result: Result) -> Iterator[tuple[str, str]]:
         return f"{short(mean)} ± {short(half)}"
 
     of = "" if payoffs.exact[newest] else f" (95% interval, {payoffs.count[newest]:,} episodes)"
-    yield "return", f"{told(newest)} of policy {members[newest].ref.policy}{of}"
+    yield "return", f"{estimate(newest)} of policy {members[newest].ref.policy}{of}"
     if best != newest:
-        yield "best return", f"{told(best)} of policy {members[best].ref.policy}"
+        yield "best return", f"{estimate(best)} of policy {members[best].ref.policy}"
     if members[0].spec.kind == "random" and 0 in known and newest:
-        yield "random return", f"{told(0)} of the policy that plays at random"
+        yield "random return", f"{estimate(0)} of the policy that plays at random"
 
 
 def _best(result: Result) -> GenerationRecord | None:
@@ -255,18 +255,18 @@ def _against_random(result: Result, last: GenerationRecord) -> str | None:
 
 def _in_training(result: Result, last: GenerationRecord) -> str:
     """What learners earned while they learned, whose policies were not evaluated against what they met."""
-    found = {}
+    returns = {}
     with Reader(result.run_dir, check=False) as reader:
         for population in range(len(result.populations)):
             series = reader.metrics(f"response/{population}/return", "generations")
             if len(series.step) and series.step[-1] == last.number:
-                found[population] = float(series.value[-1])
-    return ", ".join(f"{signed(value, 3)} (population {p})" for p, value in found.items() if math.isfinite(value))
+                returns[population] = float(series.value[-1])
+    return ", ".join(f"{signed(value, 3)} (population {p})" for p, value in returns.items() if math.isfinite(value))
 
 
 def _by_player(values: Sequence[float]) -> str:
-    told = [(p, signed(value, 3)) for p, value in enumerate(values) if math.isfinite(value)]
-    return ", ".join(f"{value} (player {p})" for p, value in told)
+    texts = [(p, signed(value, 3)) for p, value in enumerate(values) if math.isfinite(value)]
+    return ", ".join(f"{value} (player {p})" for p, value in texts)
 
 
 def show_profile(run_dir: Path) -> None:

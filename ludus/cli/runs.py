@@ -51,11 +51,11 @@ _ASIDE = re.compile(r"\.(?P<name>.+?)\.(part|[0-9a-f]{8}|\d+|\d+\.part\.\w+)")
 
 def show_runs() -> None:
     """A line for each run, those of experiments below them."""
-    found = run_dirs()
-    if not found:
+    folders = run_dirs()
+    if not folders:
         write(f"There are no runs in ./{RUNS}. `ludus train leduc` makes one.")
         return
-    rows = [_run_row(path) for path in found]
+    rows = [_run_row(path) for path in folders]
     table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5), spare=(4, 1))
     if cut := [name for name, *_, state in rows if state == "interrupted"]:
         write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
@@ -168,8 +168,8 @@ def _strange(folder: Path) -> str:
 
 def _is_aside(name: str, known: Collection[str]) -> bool:
     """Whether a kill has left it, half written, beside the place of a known file."""
-    found = _ASIDE.fullmatch(name)
-    return found is not None and found["name"] in {*known, *(Path(other).stem for other in known)}
+    match = _ASIDE.fullmatch(name)
+    return match is not None and match["name"] in {*known, *(Path(other).stem for other in known)}
 
 
 @contextmanager

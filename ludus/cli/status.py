@@ -61,13 +61,13 @@ def _show(folder: Path) -> bool:
 
 def _watch(folder: Path) -> None:
     """Shows it again and again until nothing goes on: in place in a terminal, else when what it does has changed."""
-    screen, shown = stream().isatty(), ""
+    screen, last = stream().isatty(), ""
     while True:
         text, goes_on = _captured(folder)
         if screen:
             stream().write(f"{_CLEAR}{text}")
-        elif (told := _WITHOUT_TIMES.sub("", text)) != shown:
-            shown = told
+        elif (stripped := _WITHOUT_TIMES.sub("", text)) != last:
+            last = stripped
             stream().write(f"{text}\n")
         stream().flush()
         if not goes_on:
@@ -171,11 +171,11 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
 
     pairs = []
     names: dict[int, list[str]] = {}
-    found = reader.statistics(last=_MATCHES)
-    if any(one is not None for one in found):
+    statistics = reader.statistics(last=_MATCHES)
+    if any(one is not None for one in statistics):
         for stored in reader.policies():
             names.setdefault(stored.record.ref.population, []).append(stored.record.ref.policy)
-    for population, one in enumerate(found):
+    for population, one in enumerate(statistics):
         if one is not None and one.n.any():  # of episodes that were all cut off nothing is known
             k = int(np.flatnonzero(one.n.any(axis=1))[-1])
             means = (f"{name} {short(mean)}" for name, mean in zip(one.names, one.mean[k].tolist(), strict=True))

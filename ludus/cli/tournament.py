@@ -167,7 +167,7 @@ def _folder_name(game: str) -> str:
 
 def _show(report: TournamentReport, *, cross: bool) -> None:
     played = report.episodes > 0
-    rated = [rating_column(name, found.low.tolist()) for name, found in report.ratings.items()]
+    rated = [rating_column(name, ratings.low.tolist()) for name, ratings in report.ratings.items()]
     columns = ["", "entrant", *rated, "mean return, 95%" if played else "mean return"]
     columns += ["won/drawn/lost", "episodes"] if played and report.players > 1 else ["episodes"] if played else []
     how = f"{report.episodes:,} episodes" if played else "computed"
@@ -296,13 +296,13 @@ def as_json(report: TournamentReport) -> dict[str, object]:
     }
 
 
-def _counted(found: NamedStatistics, row: int) -> dict[str, float | None]:
+def _counted(statistics: NamedStatistics, row: int) -> dict[str, float | None]:
     """The means of a row by name."""
-    return dict(zip(found.names, _numbers(found.mean[row].tolist()), strict=True))
+    return dict(zip(statistics.names, _numbers(statistics.mean[row].tolist()), strict=True))
 
 
-def _by_seat(found: NamedStatistics) -> list[dict[str, float | None]]:
-    return [_counted(found, player) for player in range(len(found.mean))]
+def _by_seat(statistics: NamedStatistics) -> list[dict[str, float | None]]:
+    return [_counted(statistics, player) for player in range(len(statistics.mean))]
 
 
 def _numbers(values: Sequence[float]) -> list[float | None]:

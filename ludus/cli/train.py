@@ -83,8 +83,8 @@ def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
     refuse_page(options)
     seeds = parse_seeds(options.seeds)
     if options.seed is not None or options.profile:
-        given = "--profile" if options.seed is None else "--seed"
-        raise ConfigError(f"{given} and --seeds were both given; {given} is for one run.")
+        option = "--profile" if options.seed is None else "--seed"
+        raise ConfigError(f"{option} and --seeds were both given; {option} is for one run.")
     experiment = new_experiment(scenario, seeds, run_dir=options.run_dir, name=options.name)
     return go_on(experiment, parallel=options.parallel, as_json=options.json)
 

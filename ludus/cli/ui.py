@@ -69,12 +69,12 @@ def serving(options: argparse.Namespace) -> str:
     """The options of `add_server` that were given, as they are typed; "" of none."""
     parser = argparse.ArgumentParser(add_help=False)
     add_server(parser)
-    given = [
+    names = [
         action.option_strings[0]
         for action in parser._actions
         if getattr(options, action.dest) != parser.get_default(action.dest)
     ]
-    return ", ".join(given)
+    return ", ".join(names)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,8 +89,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     served = server_of(options, options.runs)
-    shown = served.state.watcher.runs.all() if options.runs else ()
-    to = f"#/run/{shown[0].id}" if len(shown) == 1 else ""
+    runs = served.state.watcher.runs.all() if options.runs else ()
+    to = f"#/run/{runs[0].id}" if len(runs) == 1 else ""
     return serve_until_ctrl_c(served, to=to, browser=not options.no_open)
 
 

@@ -121,13 +121,13 @@ def show_zoo(zoo: Path) -> None:
     from ludus.apps.hub.zoo_files import list_entries
 
     rows, broken = list[tuple[str, ...]](), list[str]()
-    for place, found in list_entries(zoo):
-        if isinstance(found, LudusError):
-            broken.append(f"{place.name}: {found}")
+    for place, entry in list_entries(zoo):
+        if isinstance(entry, LudusError):
+            broken.append(f"{place.name}: {entry}")
             continue
-        day = time.strftime("%Y-%m-%d", time.localtime(found.created))
-        row = (place.name, found.game.id, found.source.algorithm or "-", str(len(found.policies)), _result(found))
-        rows.append((*row, day, found.note))
+        day = time.strftime("%Y-%m-%d", time.localtime(entry.created))
+        row = (place.name, entry.game.id, entry.source.algorithm or "-", str(len(entry.policies)), _result(entry))
+        rows.append((*row, day, entry.note))
     if rows:
         table(
             ("entry", "game", "algorithm", "policies", "result", "pushed", "note"),

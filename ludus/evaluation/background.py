@@ -132,20 +132,20 @@ class BackgroundEvaluator:
 
     def _take(self, wait_for: str | None) -> None:
         while self._asked:
-            asked = self._asked[0]
+            request = self._asked[0]
             wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
-            while not self._rollouts.done([asked.pending], at_least=int(wanted), timeout=_HEARD if wanted else 0.0):
+            while not self._rollouts.done([request.pending], at_least=int(wanted), timeout=_HEARD if wanted else 0.0):
                 if not wanted:
                     return
                 self._hear()
             self._asked.popleft()
-            rollout = self._rollouts.take(asked.pending)
+            rollout = self._rollouts.take(request.pending)
             if rollout is None:  # the evaluator died, and was made again
-                self._passed[asked.task] += 1
+                self._passed[request.task] += 1
                 continue
-            mine = rollout.episodes.learner_returns
-            error = float(mine.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
-            self._record(Score(asked.task, asked.version, len(mine), float(mine.mean()), error))
+            returns = rollout.episodes.learner_returns
+            error = float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else float("nan")
+            self._record(Score(request.task, request.version, len(returns), float(returns.mean()), error))
 
     def _end(self, error: PartDied) -> None:
         self.close()

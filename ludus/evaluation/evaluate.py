@@ -64,8 +64,8 @@ def evaluate_run(
     """
     with EvaluatedRun(run_dir) as run:
         named = run.named
-        asked = [*policies] or ([of] if of != f"@{META}" else [])
-        profiles = named.profiles(asked)
+        names = [*policies] or ([of] if of != f"@{META}" else [])
+        profiles = named.profiles(names)
         matches_only = policies and run.stored.lacking and of == f"@{META}"  # of an entry of a zoo for some players
         solution = None if matches_only else named.solution(of)
         if episodes < 2:

@@ -172,9 +172,9 @@ class ExactEvaluator:
                 refs = [entry[0] for entry in factor.entries]
                 plans[factor.seats[0]] = np.asarray(factor.probs) @ self.stack(factor.seats[0], refs)
         total = np.zeros(self.tree.num_players)
-        for drawn in product(*(range(len(f.entries)) for f in joint)):
+        for choice in product(*(range(len(f.entries)) for f in joint)):
             prob = 1.0
-            for factor, k in zip(joint, drawn, strict=True):
+            for factor, k in zip(joint, choice, strict=True):
                 prob *= factor.probs[k]
                 for seat, ref in zip(factor.seats, factor.entries[k], strict=True):
                     plans[seat] = self.stack(seat, [ref])[0]
@@ -192,8 +192,8 @@ class ExactEvaluator:
         profiles = np.argwhere(solution.joint > 0)
         probs = solution.joint[tuple(profiles.T)]
         value = self._computed()[(slice(None), *profiles.T)] @ probs
-        drawn = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
-        best = [self.tree.best_response_joint(p, drawn, probs.tolist())[0] for p in range(self.tree.num_players)]
+        plans = [[self.plans(p)[i] for p, i in enumerate(profile)] for profile in profiles.tolist()]
+        best = [self.tree.best_response_joint(p, plans, probs.tolist())[0] for p in range(self.tree.num_players)]
         return Exploitability(gain=np.array(best) - value, value=value)
 
 

@@ -68,16 +68,16 @@ class MatchPlayer:
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         waiting: deque[Pending] = deque()
-        found: list[EpisodeResults] = []
+        results: list[EpisodeResults] = []
 
         def within(ended: int) -> None:
             if hear is not None:
-                hear(sum(len(one.index) for one in found) + ended)
+                hear(sum(len(one.index) for one in results) + ended)
 
         listen = None if hear is None else within  # hosts are not asked for what nobody wants to know
 
         def finish() -> None:
-            found.append(self._rollouts.finish(waiting.popleft(), hear=listen).episodes)
+            results.append(self._rollouts.finish(waiting.popleft(), hear=listen).episodes)
             within(0)
 
         for request in episodes.requests(self._rollouts.num_envs):
@@ -86,7 +86,7 @@ class MatchPlayer:
                 finish()
         while waiting:
             finish()
-        return EpisodeResults.joined(found)
+        return EpisodeResults.joined(results)
 
     def play(
         self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: ProgressCallback | None = None
@@ -140,15 +140,15 @@ class MatchPlayer:
         """Wait for a match that was begun."""
         episodes = self._rollouts.finish(pending, hear=hear).episodes
         returns = episodes.returns
-        found = moments(returns)
+        totals = moments(returns)
         name = "-".join(map(str, profile.index))
         return Match(
             f"match-{name}-{profile.block}",
             profile.index,
             profile.seats,
             len(returns),
-            found.mean,
-            found.m2,
+            totals.mean,
+            totals.m2,
             wins=outcomes(returns),
             statistics=statistics_of(self.statistics, episodes.statistics),
         )
@@ -239,5 +239,5 @@ def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:
     best = returns.max(axis=1, keepdims=True)
     top = returns == best
     alone = top.sum(axis=1, keepdims=True) == 1
-    won, drawn = (top & alone).sum(axis=0), (top & ~alone).sum(axis=0)
-    return tuple((int(w), int(d), int(len(returns) - w - d)) for w, d in zip(won, drawn, strict=True))
+    wins, draws = (top & alone).sum(axis=0), (top & ~alone).sum(axis=0)
+    return tuple((int(w), int(d), int(len(returns) - w - d)) for w, d in zip(wins, draws, strict=True))

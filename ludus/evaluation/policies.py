@@ -107,16 +107,16 @@ class Wanted:
             return self.run.solution
         if not self.what.isdecimal():
             return None
-        found = self.run.solution_after(int(self.what))
-        if found is None and is_entry(self.run.folder):
+        solution = self.run.solution_after(int(self.what))
+        if solution is None and is_entry(self.run.folder):
             raise ConfigError(
                 f"{self.text!r}: what was pushed is of generation {self.run.generation}; there is no {self.what}."
             )
-        if found is None:
+        if solution is None:
             raise ConfigError(
                 f"{self.text!r}: {self.run.folder.name} has the generations 0 to {self.run.generation}; there is no {self.what} yet."
             )
-        return found
+        return solution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,13 +218,13 @@ def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None
     """Raises ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
     if wanted.run is None:
         return
-    theirs = wanted.run.env
-    if identity(theirs.played, without=unseen_options()) != identity(settings.played, without=unseen_options()):
+    env = wanted.run.env
+    if identity(env.played, without=unseen_options()) != identity(settings.played, without=unseen_options()):
         raise ScenarioError(
-            f"{wanted.text!r} plays {game_description(theirs, settings)}, and {whose} {game_description(settings, theirs)}. Give a "
+            f"{wanted.text!r} plays {game_description(env, settings)}, and {whose} {game_description(settings, env)}. Give a "
             "policy of the same game."
         )
-    if changed := settings.changed_file(theirs):
+    if changed := settings.changed_file(env):
         raise ScenarioError(
             f"{wanted.text!r} plays another game of the same name: the file {changed!r} held something else when its run began than it "
             f"does for {whose}. Give a policy of the same game."
@@ -233,8 +233,8 @@ def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None
 
 def bots_of(wanted: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:
     """Bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is raised."""
-    found = read_bots([parse_bot(one.bot) for one in wanted], spec, wrapped=wrapped, deadline=deadline)
-    return [((Drawn(named.name, named.policy),),) * spec.num_players for named in found]
+    bots = read_bots([parse_bot(one.bot) for one in wanted], spec, wrapped=wrapped, deadline=deadline)
+    return [((Drawn(named.name, named.policy),),) * spec.num_players for named in bots]
 
 
 def policies_of(wanted: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
@@ -258,14 +258,14 @@ def _of_file(wanted: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
     if wanted.run is not None and record is not None:
         mode = record.ref.mode
         plays = seats_in(wanted.run.population, record.ref.population)
-    drawn = Drawn(file.stem, policy, mode, ref=None if record is None else record.ref)
+    sampled = Drawn(file.stem, policy, mode, ref=None if record is None else record.ref)
     why = [
         misfit(policy, spec, p, mode) if p in plays else "its run had it play another player."
         for p in range(spec.num_players)
     ]
     if all(why):
         raise PolicyError(f"policy file {wanted.text!r} does not fit {spec.id}: {why[0]}")
-    return tuple(() if wrong else (drawn,) for wrong in why)
+    return tuple(() if wrong else (sampled,) for wrong in why)
 
 
 def _of_run(wanted: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
@@ -396,16 +396,16 @@ class NamedPlayers:
                 generation = int(wanted.what) if wanted.what.isdecimal() else wanted.run.generation
                 together.setdefault((wanted.run.folder, generation), []).append(player)
                 continue
-            refs = [self._ref(wanted, drawn, player) for drawn in seats[player]]
+            refs = [self._ref(wanted, sampled, player) for sampled in seats[player]]
             factors.append(
                 OpponentFactor((player,), tuple((ref,) for ref in refs), tuple(d.prob for d in seats[player]))
             )
-        for mine in together.values():
-            wanted, _ = self._read(profile[mine[0]])
+        for group in together.values():
+            wanted, _ = self._read(profile[group[0]])
             assert wanted.run is not None
             assert wanted.solution is not None
             members = [self._members(wanted, wanted.run, player) for player in range(players)]
-            factors += wanted.solution.factors(members, mine)
+            factors += wanted.solution.factors(members, group)
         return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
     def solution(self, name: str) -> MetaSolution:
@@ -419,12 +419,12 @@ class NamedPlayers:
         if (solution := wanted.solution) is not None and (solution.joint is not None or wanted.what):
             return solution
         marginals = []
-        for player, drawn in enumerate(seats):
+        for player, sampled in enumerate(seats):
             probs = np.zeros(len(self._run.members[self._run.population[player]]))
-            for one in drawn:
+            for one in sampled:
                 assert one.ref is not None
                 probs[self._run.records[one.ref].index] = one.prob
-            if not drawn:
+            if not sampled:
                 raise ConfigError(
                     f"{name!r} has nobody for player {player}, and what is asked for needs one policy of each; name a whole run, @{BEST}, "
                     f"@{NEWEST} or a generation."
@@ -463,13 +463,13 @@ class NamedPlayers:
             return members
         return [self._ref(wanted, Drawn(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
 
-    def _ref(self, wanted: Wanted, drawn: Drawn, player: int) -> PolicyRef:
+    def _ref(self, wanted: Wanted, sampled: Drawn, player: int) -> PolicyRef:
         """Its own if it is of the run; else a new one."""
-        if wanted.run is self._run and drawn.ref is not None:
-            return drawn.ref
-        name = f"{wanted.text} {drawn.name}" if wanted.several else wanted.text
-        ref = PolicyRef(self._run.population[player], name, mode=drawn.mode)
-        self._others[ref] = drawn.policy
+        if wanted.run is self._run and sampled.ref is not None:
+            return sampled.ref
+        name = f"{wanted.text} {sampled.name}" if wanted.several else wanted.text
+        ref = PolicyRef(self._run.population[player], name, mode=sampled.mode)
+        self._others[ref] = sampled.policy
         return ref
 
 
@@ -514,8 +514,8 @@ def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
         if act.action.shape[1:] != (agent.action.shape or ()):
             raise PolicyError(f"it answers with actions of shape {act.action.shape[1:]}, {agent.action} is expected.")
     except Exception as error:  # noqa: BLE001  whatever is wrong, it cannot play there
-        told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-        return " ".join(told.split())
+        message = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+        return " ".join(message.split())
     return ""
 
 

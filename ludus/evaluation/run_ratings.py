@@ -43,12 +43,12 @@ RATINGS: Final[dict[str, str]] = {
 
 def rater(name: str, **options: Any) -> Rater:
     """The rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it lacks."""
-    made = build_part("rating", {"kind": name, **options}, RATINGS)
-    if not isinstance(made, Rater):
+    part = build_part("rating", {"kind": name, **options}, RATINGS)
+    if not isinstance(part, Rater):
         raise ConfigError(
             f"rating {name!r} has no method rate(payoffs, log); see ludus.metagame.population.ratings.base."
         )
-    return made
+    return part
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
@@ -60,19 +60,19 @@ def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any)
 def parse_ratings(texts: Sequence[str]) -> dict[str, Rater]:
     """What a user writes, `elo`, `elo,openskill` or `elo,prior=2,openskill`: a name, and after it the options that belong to it; each
     rating by its own part of the text. Raises UnknownName, or ConfigError for options that are not `key=value`."""
-    given: list[tuple[str, list[str]]] = []
+    requests: list[tuple[str, list[str]]] = []
     for text in texts:
         for k, part in enumerate(text.split(",")):
             if "=" not in part:
-                given.append((part, []))
+                requests.append((part, []))
             elif k == 0:
                 raise ConfigError(
                     f"rating {text!r}: the name of a rating was expected before {part!r}, as in elo,prior=2."
                 )
             else:
-                given[-1][1].append(part)
+                requests[-1][1].append(part)
     return {
-        ",".join([name, *pairs]): rater(name, **dict(_option(name, pair) for pair in pairs)) for name, pairs in given
+        ",".join([name, *pairs]): rater(name, **dict(_option(name, pair) for pair in pairs)) for name, pairs in requests
     }
 
 
@@ -86,15 +86,15 @@ def _option(name: str, pair: str) -> tuple[str, Any]:
 
 def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]) -> dict[str, RatingTable]:
     """What each of them says. Raises as they do; DataError for one that needs matches, where none is stored of two different policies."""
-    found = {name: _rated(name, rater, payoffs, log) for name, rater in raters.items()}
-    for name, rated in found.items():
+    tables = {name: _rated(name, rater, payoffs, log) for name, rater in raters.items()}
+    for name, rated in tables.items():
         n = len(rated.rating)
         if n > 1 and len(np.unique(rated.group)) == n:
             raise DataError(
                 f"{name} rates by episodes that were played, and no match between two different policies is stored; "
                 "mean_payoff, worst_opponent, nash_average and alpha_rank rate by payoffs, computed ones too."
             )
-    return found
+    return tables
 
 
 def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
@@ -197,8 +197,8 @@ def by_population(values: Sequence[NDArray[np.float64]], payoffs: Payoffs) -> ND
     """float64[n]: values float64[n_p] of each player, as means over the players of each population, populations one after the other."""
     out = []
     for which in range(len(population_sizes(payoffs))):
-        mine = [v for v, p in zip(values, payoffs.population, strict=True) if p == which]
-        out.append(np.mean(mine, axis=0))
+        columns = [v for v, p in zip(values, payoffs.population, strict=True) if p == which]
+        out.append(np.mean(columns, axis=0))
     return np.concatenate(out)
 
 
@@ -211,12 +211,12 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
         played = np.moveaxis(known, p, 0).reshape(payoffs.sizes[p], -1)
         mean = np.moveaxis(payoffs.mean[p], p, 0).reshape(played.shape)
         count = np.maximum(played.sum(axis=1), 1)
-        found = (
+        average = (
             np.where(played, mean, np.inf).min(axis=1, initial=np.inf)
             if worst
             else np.where(played, mean, 0.0).sum(axis=1) / count
         )
-        values.append(np.where(played.any(axis=1), found, np.nan))
+        values.append(np.where(played.any(axis=1), average, np.nan))
         variance = cell_variance(payoffs, p)
         units = np.moveaxis(payoffs.count, p, 0).reshape(played.shape)
         variances.append(np.where(played, variance, 0.0).sum(axis=1) / count**2)
@@ -278,7 +278,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     stored = open_run(run_dir)
     with Reader(stored.folder) as reader, reader.moment():
         payoffs = reader.payoffs()
-        log = [found.match for found in reader.matches() if not found.match.exact]
+        log = [entry.match for entry in reader.matches() if not entry.match.exact]
         statistics = reader.statistics()
     known = [len(stored.members[which]) for which in sorted(stored.members)]
     # A run that goes on may have newer policies than when it was opened.
@@ -305,6 +305,6 @@ def _met(payoffs: Payoffs) -> tuple[int, ...]:
     sizes = [0] * len(set(payoffs.population))
     for player, which in enumerate(payoffs.population):
         others = tuple(p for p in range(payoffs.num_players) if p != player)
-        met: NDArray[np.int64] = np.flatnonzero(known.any(axis=others))
-        sizes[which] = max(sizes[which], int(met[-1]) + 1 if len(met) else 0)
+        indices: NDArray[np.int64] = np.flatnonzero(known.any(axis=others))
+        sizes[which] = max(sizes[which], int(indices[-1]) + 1 if len(indices) else 0)
     return tuple(sizes)

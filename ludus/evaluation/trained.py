@@ -70,9 +70,9 @@ class TrainedPolicy:
             raise PolicyError(f"nobody was given for player {player}; there is somebody for {self._who()}.")
 
     def __repr__(self) -> str:
-        names = [drawn.name for drawn in self._of(self.player)]
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        return f"<TrainedPolicy {shown}, player {self.player}>"
+        names = [sampled.name for sampled in self._of(self.player)]
+        listing = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return f"<TrainedPolicy {listing}, player {self.player}>"
 
     # ------------------------------------------------------------------------------------------ in a program of one's own
 
@@ -97,32 +97,32 @@ class TrainedPolicy:
         Always a pair, as in Stable-Baselines3, so that one loop serves policies with and without a memory. Raises PolicyError for shapes
         that do not fit.
         """
-        drawn = self._of(self.player)
-        rows, single = self._rows(drawn, observation)
+        sampled = self._of(self.player)
+        rows, single = self._rows(sampled, observation)
         if not len(rows):
             raise PolicyError(
                 f"observations of shape {np.shape(observation)} were given, which are none; expected at least one."
             )
-        ids = any(one.policy.takes_ids for one in drawn)
+        ids = any(one.policy.takes_ids for one in sampled)
         n = len(rows)
         legal = self._legal(rows, mask, ids=ids)
-        member, memory = self._begun(drawn, n, state, episode_start)
+        member, memory = self._begun(sampled, n, state, episode_start)
         action: Array | None = None
         for k in np.unique(member).tolist():
-            policy, at = drawn[k].policy, np.flatnonzero(member == k)
+            policy, at = sampled[k].policy, np.flatnonzero(member == k)
             noise = self._rng.random((len(at), policy.noise_width), np.float32)
             before = memory[k][at] if k in memory else None
-            mode = "greedy" if deterministic else drawn[k].mode
-            seen = rows[at] if policy.takes_ids or not ids else self._enumeration.observation[rows[at]]
+            mode = "greedy" if deterministic else sampled[k].mode
+            observations = rows[at] if policy.takes_ids or not ids else self._enumeration.observation[rows[at]]
             teams = self._teams(policy, len(at), single=single)
-            act = policy.act(seen, None if legal is None else legal[at], before, noise, mode=mode, **teams)
+            act = policy.act(observations, None if legal is None else legal[at], before, noise, mode=mode, **teams)
             if k in memory and act.memory is not None:
                 memory[k][at] = act.memory
             if action is None:
                 action = np.empty((n, *act.action.shape[1:]), act.action.dtype)
             action[at] = act.action
         assert action is not None
-        after = PlayState(member, memory) if memory or len(drawn) > 1 else None
+        after = PlayState(member, memory) if memory or len(sampled) > 1 else None
         return (action[0] if single else action), after
 
     @standard_settings()
@@ -158,16 +158,16 @@ class TrainedPolicy:
                     f"others names {strangers[0]!r}, and {spec.id} has the players 0 to {spec.num_players - 1}."
                 )
             for p in range(spec.num_players):
-                drawn = (others or {}).get(p, self)._of(p)
-                if not drawn:
+                sampled = (others or {}).get(p, self)._of(p)
+                if not sampled:
                     raise PolicyError(f"nobody plays player {p} of {spec.id}: give others={{{p}: policy}}.")
-                modes = ["greedy" if deterministic else one.mode for one in drawn]
+                modes = ["greedy" if deterministic else one.mode for one in sampled]
                 refs = [PolicyRef(p, str(k), mode=mode) for k, mode in enumerate(modes)]
-                for ref, one in zip(refs, drawn, strict=True):
+                for ref, one in zip(refs, sampled, strict=True):
                     if wrong := misfit(one.policy, spec, p, ref.mode):
                         raise PolicyError(f"policy {one.name!r} cannot play player {p} of {spec.id}: {wrong}")
                     known[ref] = one.policy
-                marginals[p] = (refs, [one.prob for one in drawn])
+                marginals[p] = (refs, [one.prob for one in sampled])
             mixture = Mixture.product(marginals)
             request = RolloutRequest.evaluation(
                 mixture, 1, seed=int(self._rng.integers(2**63)) if seed is None else seed
@@ -187,10 +187,10 @@ class TrainedPolicy:
     @property
     def policy(self) -> Policy:
         """The policy itself. Raises PolicyError for a mixture of several."""
-        drawn = self._of(self.player)
-        if len(drawn) > 1:
-            raise PolicyError(f"{self!r} is a mixture of {len(drawn)} policies; name one, or use predict and play.")
-        return drawn[0].policy
+        sampled = self._of(self.player)
+        if len(sampled) > 1:
+            raise PolicyError(f"{self!r} is a mixture of {len(sampled)} policies; name one, or use predict and play.")
+        return sampled[0].policy
 
     @property
     def spec(self) -> PolicySpec:
@@ -251,7 +251,7 @@ class TrainedPolicy:
     def _who(self) -> str:
         return ", ".join(f"player {p}" for p, some in enumerate(self._seats) if some) or "nobody"
 
-    def _rows(self, drawn: Sequence[Drawn], observation: Any) -> tuple[Array, bool]:
+    def _rows(self, sampled: Sequence[Drawn], observation: Any) -> tuple[Array, bool]:
         """[n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
         if isinstance(observation, Mapping):
             raise PolicyError(
@@ -259,9 +259,9 @@ class TrainedPolicy:
                 "does; of PettingZoo's, give observation['observation'] and mask=observation['action_mask']."
             )
         rows = np.asarray(observation)
-        if any(one.policy.takes_ids for one in drawn):
+        if any(one.policy.takes_ids for one in sampled):
             return self._ids(rows)
-        shape = next((found for one in drawn if (found := _shape(one.policy.spec.config)) is not None), None)
+        shape = next((candidate for one in sampled if (candidate := _shape(one.policy.spec.config)) is not None), None)
         if rows.dtype == np.float64:
             rows = rows.astype(np.float32)
         size = None if shape is None else int(np.prod(shape))
@@ -277,25 +277,25 @@ class TrainedPolicy:
     def _ids(self, rows: Array) -> tuple[Array, bool]:
         """Of information states: given so, or found by their tensors."""
         if rows.dtype.kind in "iu" and rows.ndim < 2:
-            theirs = self._enumeration.ids(self.player)
-            wrong = (rows < theirs.start) | (rows >= theirs.stop)
+            valid = self._enumeration.ids(self.player)
+            wrong = (rows < valid.start) | (rows >= valid.stop)
             if wrong.any():
                 raise PolicyError(
                     f"information state {rows[wrong].flat[0]} was given; player {self.player} of {self._game.id} has "
-                    f"{theirs.start} to {theirs.stop - 1}."
+                    f"{valid.start} to {valid.stop - 1}."
                 )
             return np.atleast_1d(rows).astype(np.int32), rows.ndim == 0
         shape = self._enumeration.observation.shape[1:]
         single = rows.ndim == len(shape)
         batch = (rows[None] if single else rows).astype(np.float32)
         known = self._states
-        found = [known.get(row.tobytes(), -1) for row in batch]
-        if batch.shape[1:] != shape or -1 in found:
+        ids = [known.get(row.tobytes(), -1) for row in batch]
+        if batch.shape[1:] != shape or -1 in ids:
             raise PolicyError(
                 f"an observation was given that player {self.player} of {self._game.id} never sees (shape {batch.shape[1:]}; expected the "
                 f"tensor of an information state, {shape}, or its id)."
             )
-        return np.array(found, np.int32), single
+        return np.array(ids, np.int32), single
 
     @cached_property
     def _game(self) -> EnvSpec:
@@ -304,18 +304,18 @@ class TrainedPolicy:
             raise PolicyError(
                 "this policy plays by the ids of a compiled game, which its file does not have. Load it from its run: RUN@PLAYER/POLICY."
             )
-        made = self._env.played.make(num_envs=1)
-        made.close()
-        return made.spec
+        env = self._env.played.make(num_envs=1)
+        env.close()
+        return env.spec
 
     @property
     def _enumeration(self) -> Enumeration:
-        found = self._game.enumeration
-        if found is None:
+        enumeration = self._game.enumeration
+        if enumeration is None:
             raise PolicyError(
                 f"this policy plays by ids of a compiled game, and {self._game.id} is not compiled here (tree=off)."
             )
-        return found
+        return enumeration
 
     @cached_property
     def _states(self) -> dict[bytes, int]:
@@ -343,7 +343,7 @@ class TrainedPolicy:
         return {"teams": Teams.whole(rows, size)} if size else {}
 
     def _begun(
-        self, drawn: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any
+        self, sampled: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any
     ) -> tuple[NDArray[np.int64], dict[int, Array]]:
         """Who plays each row, and the memories, where episodes begin anew too."""
         fresh = np.ones(n, np.bool_) if state is None else np.zeros(n, np.bool_)
@@ -358,12 +358,12 @@ class TrainedPolicy:
             raise PolicyError(f"state={state!r} was given; expected what the last call of `predict` answered, or None.")
         if state is not None and len(state.member) != n:
             raise PolicyError(f"{n} observations were given with the state of {len(state.member)}; expected as many.")
-        probs = np.array([one.prob for one in drawn])
+        probs = np.array([one.prob for one in sampled])
         member = np.zeros(n, np.int64) if state is None else state.member.copy()
-        if fresh.any() and len(drawn) > 1:
-            member[fresh] = self._rng.choice(len(drawn), int(fresh.sum()), p=probs / probs.sum())
+        if fresh.any() and len(sampled) > 1:
+            member[fresh] = self._rng.choice(len(sampled), int(fresh.sum()), p=probs / probs.sum())
         memory = {}
-        for k, one in enumerate(drawn):
+        for k, one in enumerate(sampled):
             if (shape := one.policy.memory_shape) is not None:
                 if state is not None and (k not in state.memory or state.memory[k].shape[1:] != shape):
                     raise PolicyError(
@@ -431,7 +431,7 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
 
 
 def _bots_among(some: Sequence[Drawn]) -> list[BotPolicy]:
-    return [drawn.policy for drawn in some if isinstance(drawn.policy, BotPolicy)]
+    return [sampled.policy for sampled in some if isinstance(sampled.policy, BotPolicy)]
 
 
 def _is_bot(name: str, run: StoredRun, player: int, bot: BotPolicy) -> PolicyError:

@@ -140,18 +140,18 @@ def evaluate_against(
         refuse_device(device)
     camp = {name: k for k, names in enumerate(camps) for name in names}
     results = _results(field, camp, Options(episodes=deals, seed=seed), tell, device=device if exact else None)
-    found = _seats(field, camps, results)
-    variance = np.array(sum(p.variance for p in found) / len(found) ** 2)
-    spread = np.array(sum(p.spread for p in found) / len(found) ** 4)
+    games = _seats(field, camps, results)
+    variance = np.array(sum(p.variance for p in games) / len(games) ** 2)
+    spread = np.array(sum(p.spread for p in games) / len(games) ** 4)
     return Against(
         runs=folders,
         env=field.spec.id,
-        value=float(np.mean([p.value for p in found])),
+        value=float(np.mean([p.value for p in games])),
         half_width=float(half_width(variance, spread)),
         exact=exact,
         deals=0 if exact else deals,
         names=(tuple(camps[0].values()), tuple(camps[1].values())),
-        seats=tuple(found),
+        seats=tuple(games),
     )
 
 

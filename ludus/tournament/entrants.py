@@ -134,27 +134,27 @@ def read_field(
     opened = lru_cache(maxsize=None)(open_run)
     wanted = [take_apart(text, find_run, opened) for text in texts]
     settings = _common_game(wanted, env)
-    made = settings.make(num_envs=1)
+    probe = settings.make(num_envs=1)
     try:
-        reader = _Reader(made, settings, deadline)
+        reader = _Reader(probe, settings, deadline)
         reader.examine(wanted)
         entrants = tuple(reader.entrant(one) for one in wanted)
     finally:
-        made.close()
-    return TournamentField(settings, made.spec, entrants)
+        probe.close()
+    return TournamentField(settings, probe.spec, entrants)
 
 
 def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id. Who were paid otherwise play for what the game pays by itself."""
-    found = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
-    found += [("--env", env)] if env is not None else []
-    if not found:
+    candidates = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
+    candidates += [("--env", env)] if env is not None else []
+    if not candidates:
         raise ConfigError(
             "nobody given belongs to a run, so the game is not known; say which with --env, such as --env openspiel/connect_four."
         )
-    if len({identity(game) for _, game in found}) > 1:
-        found = [(name, game.own_rewards) for name, game in found]
-    (first, settings), *others = found
+    if len({identity(game) for _, game in candidates}) > 1:
+        candidates = [(name, game.own_rewards) for name, game in candidates]
+    (first, settings), *others = candidates
     for name, other in others:
         if identity(other) != identity(settings):
             raise ConfigError(
@@ -181,15 +181,15 @@ class _Reader:
         """Make the bots for the first time."""
         named = [(one.text, parse_bot(one.bot)) for one in wanted if one.bot]
         wrapped = bool(self._settings.wrappers)
-        found = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
-        self._bots = dict(zip([text for text, _ in named], found, strict=True))
+        bots = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
+        self._bots = dict(zip([text for text, _ in named], bots, strict=True))
 
     def entrant(self, wanted: Wanted) -> Entrant:
         if wanted.bot:
             return self._bot(wanted)
         seats = policies_of(wanted, self._spec)
         if wanted.random:
-            players = [EntrantPlayer(wanted.text, drawn.policy) for (drawn,) in seats]
+            players = [EntrantPlayer(wanted.text, sampled.policy) for (sampled,) in seats]
             alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
             return Entrant(wanted.text, alone, sha256(b"random"), "uniform over the legal actions")
         if wanted.file is not None:
@@ -198,7 +198,7 @@ class _Reader:
         return self._of_run(wanted, wanted.run, seats)
 
     def _bot(self, wanted: Wanted) -> Entrant:
-        _, policy, found = self._bots[wanted.text]
+        _, policy, description = self._bots[wanted.text]
         seats: list[EntrantSeat | None] = []
         why = []
         for player in range(self._spec.num_players):
@@ -207,20 +207,23 @@ class _Reader:
             why.append(wrong)
         if all(why):
             raise PolicyError(f"{wanted.text!r} does not fit {self._spec.id}: {why[0]}")
-        return Entrant(wanted.text, tuple(seats), sha256(found.encode()), found)
+        return Entrant(wanted.text, tuple(seats), sha256(description.encode()), description)
 
-    def _file(self, wanted: Wanted, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
-        (one, *_) = [one for seat in drawn for one in seat]
+    def _file(self, wanted: Wanted, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
+        (one, *_) = [one for seat in sampled for one in seat]
         seat = EntrantSeat((EntrantPlayer(wanted.text, one.policy, one.mode),), (1.0,))
         digest = sha256(f"{self._digest(one, (wanted.text,))} {one.mode}".encode())
         return Entrant(
-            wanted.text, tuple(seat if some else None for some in drawn), digest, f"{one.policy.spec.kind}, {one.mode}"
+            wanted.text,
+            tuple(seat if some else None for some in sampled),
+            digest,
+            f"{one.policy.spec.kind}, {one.mode}",
         )
 
-    def _of_run(self, wanted: Wanted, run: StoredRun, drawn: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _of_run(self, wanted: Wanted, run: StoredRun, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
         seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
-        for some in drawn:
+        for some in sampled:
             if not some:
                 seats.append(None)
                 parts.append(None)
@@ -231,7 +234,7 @@ class _Reader:
         what = f"{wanted.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
         return Entrant(wanted.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
-    def _digest(self, drawn: Drawn, key: tuple[Any, ...]) -> str:
+    def _digest(self, sampled: Drawn, key: tuple[Any, ...]) -> str:
         if key not in self._digests:
-            self._digests[key] = digest_of(drawn.policy)
+            self._digests[key] = digest_of(sampled.policy)
         return self._digests[key]

@@ -65,22 +65,22 @@ def meetings_of(
     size = min(players, len(names))
     places = _some(size, players) if _many(size, players) else _assignments(size, players)
     groups = [sorted(group) for group in symmetry if len(group) > 1]
-    found = []
+    pairings = []
     for chosen in combinations(names, size):
         if camps is not None and len({camps[name] for name in chosen}) < min(size, len(set(camps.values()))):
             continue
         alike = [group for group in groups if all(_same_in(name, group, able, sends) for name in chosen)]
         seatings = _seatings(chosen, places, able, alike)
         if seatings:
-            found.append(Meeting(chosen, seatings))
-    met = {name for meeting in found for name in meeting.entrants}
+            pairings.append(Meeting(chosen, seatings))
+    paired = {name for meeting in pairings for name in meeting.entrants}
     for name in names:
-        if name not in met:
+        if name not in paired:
             seats = [p for p in range(players) if able[name][p]]
             raise ConfigError(
                 f"{name!r} can meet none of the others: it plays as player {_listed(seats)} only, and nobody given plays the rest."
             )
-    return found
+    return pairings
 
 
 def _same_in(
@@ -126,18 +126,18 @@ def _some(chosen: int, players: int) -> list[tuple[int, ...]]:
     if chosen < players:
         return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
     order = [(p + 1) // 2 if p % 2 else -p // 2 for p in range(players)]
-    found = [tuple((place + r) % players for place in order) for r in range(players)]
-    return found + [one[::-1] for one in found] if players % 2 else found
+    orders = [tuple((place + r) % players for place in order) for r in range(players)]
+    return orders + [one[::-1] for one in orders] if players % 2 else orders
 
 
 def _fitting(chosen: Sequence[str], able: Mapping[str, Sequence[bool]]) -> list[tuple[str, ...]]:
     """Orders in which each of `chosen` sits, where it can, until no further one brings somebody to a seat that it has not had."""
     had: set[tuple[str, int]] = set()
-    found: list[tuple[str, ...]] = []
+    orders: list[tuple[str, ...]] = []
     while (order := _fitting_order(chosen, able, had)) is not None and not had.issuperset(zip(order, count())):
-        found.append(order)
+        orders.append(order)
         had.update(zip(order, count()))
-    return found
+    return orders
 
 
 def _fitting_order(
@@ -146,24 +146,24 @@ def _fitting_order(
     """One of them, in which many have seats that are not among those that they `had`; None if there is none."""
     seats = range(len(able[chosen[0]]))
     picky = sorted(chosen, key=lambda name: (sum(able[name]), sum((name, p) in had for p in seats)))
-    taken: dict[int, str] = {}
+    occupants: dict[int, str] = {}
 
     def seat(k: int) -> bool:
         """Find seats for those from the k-th on."""
         if k == len(picky):
             return True
-        free = [p for p in seats if able[picky[k]][p] and p not in taken]
+        free = [p for p in seats if able[picky[k]][p] and p not in occupants]
         for p in sorted(free, key=lambda p: (picky[k], p) in had):
-            taken[p] = picky[k]
+            occupants[p] = picky[k]
             if seat(k + 1):
                 return True
-            del taken[p]
+            del occupants[p]
         return False
 
     others = [[name for name in picky if able[name][p]] for p in seats]  # for seats that are left
     if not all(others) or not seat(0):
         return None
-    return tuple(taken[p] if p in taken else min(others[p], key=lambda name: (name, p) in had) for p in seats)
+    return tuple(occupants[p] if p in occupants else min(others[p], key=lambda name: (name, p) in had) for p in seats)
 
 
 def _canonical(order: tuple[str, ...], alike: Sequence[Sequence[int]]) -> tuple[str, ...]:

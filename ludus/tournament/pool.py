@@ -36,10 +36,10 @@ class Setup:
         """Of the bots, in the order in which a worker loads them."""
         return list(dict.fromkeys(policy.bot.text for policy in self.bots.values()))
 
-    def begin(self, asked: BotStatusCallback) -> Callable[[PlannedEpisodes], EpisodeResults]:
+    def begin(self, status: BotStatusCallback) -> Callable[[PlannedEpisodes], EpisodeResults]:
         """In the process: what plays episodes, and answers with what came of them, in their order."""
         env = self.settings.make(num_envs=self.num_envs)
-        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(asked))
+        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(status))
         policies = [*((ref, sent.policy) for ref, sent in self.policies), *self.bots.items()]
 
         def play(episodes: PlannedEpisodes) -> EpisodeResults:
@@ -108,8 +108,8 @@ class ProcessPool:
             return
         episodes = process.answer()
         started = self._playing[process]
-        taken = max(time.monotonic() - started.begun, 1e-6)
-        size = int(started.piece.episodes * min(4.0, _SECONDS / taken))
+        seconds = max(time.monotonic() - started.begun, 1e-6)
+        size = int(started.piece.episodes * min(4.0, _SECONDS / seconds))
         self._size[started.piece.meeting.id] = min(_MOST, max(_FIRST, size))
         self._record(started.piece, episodes)
         self._give(process)

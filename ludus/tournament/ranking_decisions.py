@@ -109,8 +109,8 @@ class Rounds:
             if piece.first >= self._deals[id]:
                 rest.append(piece)
                 continue
-            found = Moments(piece.n, piece.mean, piece.m2)
-            self._sums[id] = merge(self._sums[id], found) if id in self._sums else found
+            moments = Moments(piece.n, piece.mean, piece.m2)
+            self._sums[id] = merge(self._sums[id], moments) if id in self._sums else moments
         self._waiting[id] = rest
 
     def _result(self, id: str) -> MeetingResult:
@@ -135,18 +135,18 @@ class Rounds:
 def orders_of(results: Sequence[MeetingResult], spec: EnvSpec, *, budget: int, confidence: float) -> Orders:
     """What is decided by all results."""
     low, high = bounds_of(results, spec, confidence)
-    found: list[Undecided] = []
+    open_pairs: list[Undecided] = []
     if spec.num_players == 1:
         names = [result.meeting.entrants[0] for result in results]
-        found = [Undecided((names[a], names[b])) for a, b in _open_pairs(low[:, 0], high[:, 0])]
-        return Orders(confidence, budget, len(names) * (len(names) - 1) // 2, tuple(found))
+        open_pairs = [Undecided((names[a], names[b])) for a, b in _open_pairs(low[:, 0], high[:, 0])]
+        return Orders(confidence, budget, len(names) * (len(names) - 1) // 2, tuple(open_pairs))
     for result, least, most in zip(results, low, high, strict=True):
         names = list(result.meeting.entrants)
         for a, b in _open_pairs(least, most):
             rest = tuple(name for k, name in enumerate(names) if k not in (a, b))
-            found.append(Undecided((names[a], names[b]), rest))
+            open_pairs.append(Undecided((names[a], names[b]), rest))
     size = low.shape[1]
-    return Orders(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(found))
+    return Orders(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(open_pairs))
 
 
 def bounds_of(results: Sequence[MeetingResult], spec: EnvSpec, confidence: float) -> Bounds:

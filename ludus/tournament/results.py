@@ -51,7 +51,7 @@ class MeetingResult:
 def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[MeetingResult]:
     """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
     wanted = {meeting.id: meeting for meeting in meetings}
-    found = []
+    results = []
     for id, group in groupby(pieces, key=lambda piece: piece.meeting):
         if id not in wanted:
             continue
@@ -60,8 +60,8 @@ def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[Meetin
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
         orders = tuple(_pool_matches([part.matches[k] for part in parts]) for k in range(len(parts[0].matches)))
-        found.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
-    return found
+        results.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
+    return results
 
 
 def _pool_matches(parts: Sequence[Match]) -> Match:
@@ -80,14 +80,14 @@ def _pool_matches(parts: Sequence[Match]) -> Match:
 def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:
     """What was played, all entrants being one population. A tournament has no order in time, and some raters go through the log as if it
     had one: so each order of a meeting's seats is there in several parts, all meetings in turn, forth and back."""
-    found: list[tuple[float, Match]] = []
+    timed: list[tuple[float, Match]] = []
     for result in results:
         for k, match in enumerate(result.matches):
             if match.wins:
-                shown = replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
-                parts = _parts(shown) if len(match.seats) == 2 else [shown]
-                found += [((i + k / len(result.matches)) / len(parts), part) for i, part in enumerate(parts)]
-    turns = groupby(sorted(found, key=itemgetter(0)), key=itemgetter(0))
+                indexed = replace(match, profile=tuple(place[ref.policy] for ref in match.seats))
+                parts = _parts(indexed) if len(match.seats) == 2 else [indexed]
+                timed += [((i + k / len(result.matches)) / len(parts), part) for i, part in enumerate(parts)]
+    turns = groupby(sorted(timed, key=itemgetter(0)), key=itemgetter(0))
     return [part for k, (_, turn) in enumerate(turns) for _, part in list(turn)[:: 1 if k % 2 == 0 else -1]]
 
 

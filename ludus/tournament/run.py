@@ -252,9 +252,9 @@ class _Play:
         ends = list(accumulate(piece.episodes for piece in pieces))
         parts = np.split(np.arange(ends[-1]), ends[:-1])
         names = self._field.spec.statistics
-        found = [_played(piece, episodes.take(part), names) for piece, part in zip(pieces, parts, strict=True)]
-        self._store.record(found)
-        self._found += found
+        records = [_played(piece, episodes.take(part), names) for piece, part in zip(pieces, parts, strict=True)]
+        self._store.record(records)
+        self._found += records
         self._done += ends[-1]
         self._tell(self._done, self._total)
 
@@ -278,8 +278,8 @@ def _played(piece: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Pla
     by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
     matches = []
     for k, seats in enumerate(meeting.seatings):
-        found = moments(by_seating[:, k])
-        match = match_of_seating(meeting, piece.first, seats, found, outcomes(by_seating[:, k]))
+        totals = moments(by_seating[:, k])
+        match = match_of_seating(meeting, piece.first, seats, totals, outcomes(by_seating[:, k]))
         counted = None if episodes.statistics is None else episodes.statistics[k :: len(meeting.seatings)]
         matches.append(replace(match, statistics=statistics_of(names, counted)))
     total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
@@ -289,8 +289,8 @@ def _played(piece: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Pla
 def _shares(meeting: Meeting) -> NDArray[np.float64]:
     """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
     seats = np.array(meeting.seatings).ravel()
-    mine = seats[:, None] == np.array(meeting.entrants)[None, :]
-    shares: NDArray[np.float64] = mine / mine.sum(axis=0)
+    seated = seats[:, None] == np.array(meeting.entrants)[None, :]
+    shares: NDArray[np.float64] = seated / seated.sum(axis=0)
     return shares
 
 
@@ -305,11 +305,11 @@ class _Sides:
     def __init__(self, entrants: Sequence[Entrant], spec: EnvSpec) -> None:
         self._count = spec.num_players
         seats = [seat for entrant in entrants for seat in entrant.seats if seat is not None]
-        found = {_key(player): player for seat in seats for player in seat.players}
+        players_by_key = {_key(player): player for seat in seats for player in seat.players}
         self.policies: dict[PolicyRef, Policy] = {}
         self.bots: dict[PolicyRef, BotPolicy] = {}
         refs: dict[tuple[int, str], PolicyRef] = {}
-        for k, (key, player) in enumerate(found.items()):
+        for k, (key, player) in enumerate(players_by_key.items()):
             refs[key] = ref = PolicyRef(0, str(k), mode=player.mode)
             if isinstance(player.policy, BotPolicy):
                 self.bots[ref] = player.policy
@@ -357,8 +357,8 @@ class _Sides:
         if len(places) == 1:
             return np.int32(places[0])
         at = np.full(len(keys), np.uint64(2**63 + player))  # counters that no decision of an episode reaches
-        drawn: NDArray[np.int32] = places[np.searchsorted(cumulative, seeding.uniforms(keys, at), side="right")]
-        return drawn
+        choice: NDArray[np.int32] = places[np.searchsorted(cumulative, seeding.uniforms(keys, at), side="right")]
+        return choice
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -134,8 +134,10 @@ def report_of(
     ratings = rate(results, place, spec, raters or {})
     rated = bool(ratings) and (bool(raters) or only_wins_and_losses(results, spec))
     best = _ranked(mean, next(iter(ratings.values())).rating if rated else np.zeros(len(place)))
-    ratings = {name: _reordered(found, best) for name, found in ratings.items()}
-    notes = tuple(f"{name}: {note}" if raters else note for name, found in ratings.items() for note in found.notes)
+    ratings = {name: _reordered(rated_table, best) for name, rated_table in ratings.items()}
+    notes = tuple(
+        f"{name}: {note}" if raters else note for name, rated_table in ratings.items() for note in rated_table.notes
+    )
     grid = np.ix_(best, best)
     return TournamentReport(
         folder=folder,
@@ -167,9 +169,9 @@ def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:
     return np.lexsort((np.arange(len(mean)), -np.nan_to_num(mean, nan=-np.inf), -by))
 
 
-def _reordered(found: RatingTable, best: NDArray[np.int64]) -> RatingTable:
+def _reordered(ratings: RatingTable, best: NDArray[np.int64]) -> RatingTable:
     return replace(
-        found, rating=found.rating[best], low=found.low[best], high=found.high[best], group=found.group[best]
+        ratings, rating=ratings.rating[best], low=ratings.low[best], high=ratings.high[best], group=ratings.group[best]
     )
 
 

@@ -59,7 +59,7 @@ class Played:
 
 
 def match_of_seating(
-    meeting: Meeting, first: int, seats: tuple[str, ...], found: Moments, wins: tuple[tuple[int, int, int], ...]
+    meeting: Meeting, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
 ) -> Match:
     """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
     the meeting."""
@@ -67,9 +67,9 @@ def match_of_seating(
         id=json.dumps([meeting.entrants, first, seats]),
         profile=tuple(meeting.entrants.index(name) for name in seats),
         seats=tuple(PolicyRef(0, name) for name in seats),
-        n=int(found.n),
-        mean=found.mean,
-        m2=found.m2,
+        n=int(totals.n),
+        mean=totals.mean,
+        m2=totals.m2,
         wins=wins,
     )
 
@@ -105,11 +105,15 @@ class TournamentStore:
         with translated(self.path), closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise RunError(f"{str(self.path)!r} is not a tournament's database. Give another --dir.")
-            if not OLDEST <= (found := db.execute("PRAGMA user_version").fetchone()[0]) <= VERSION:
+            if not OLDEST <= (version := db.execute("PRAGMA user_version").fetchone()[0]) <= VERSION:
                 what = (
-                    "Upgrade ludus" if found > VERSION else "Go on with the Ludus that wrote it, or give another --dir"
+                    "Upgrade ludus"
+                    if version > VERSION
+                    else "Go on with the Ludus that wrote it, or give another --dir"
                 )
-                raise RunError(f"{where} has database version {found}; this Ludus reads {OLDEST} to {VERSION}. {what}.")
+                raise RunError(
+                    f"{where} has database version {version}; this Ludus reads {OLDEST} to {VERSION}. {what}."
+                )
             check_integrity(db, self.path)
             facts = dict(db.execute("SELECT key, value FROM tournament"))
             known = dict(db.execute("SELECT name, sha256 FROM entrants"))

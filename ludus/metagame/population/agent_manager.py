@@ -82,11 +82,11 @@ class AgentManager:
                     f"population {population} has a policy {policy!r} already, with other weights; give the new one its own name."
                 )
             return ref
-        kept = read_only(weights)
+        snapshot = read_only(weights)
         if self._store is not None:
-            self._store.put(ref, spec, kept)
+            self._store.put(ref, spec, snapshot)
         record = PolicyRecord(ref, self.table.add_policy(population), spec, lineage or Lineage())
-        self._keep(record, kept)
+        self._keep(record, snapshot)
         if self._recorder is not None:
             self._recorder.policy_added(record)
         return ref
@@ -100,13 +100,13 @@ class AgentManager:
 
     def record_of(self, ref: PolicyRef) -> PolicyRecord:
         """Where a member stands, its spec and its lineage. Any mode, and version None (a member has one version), are understood."""
-        found = self._records.get(_plain(ref))
-        if found is None:
+        record = self._records.get(_plain(ref))
+        if record is None:
             known = [r.policy for r in self._records if r.population == ref.population]
             raise DataError(
                 f"no policy {ref.policy!r} (version {ref.version}) in population {ref.population}{nearest(ref.policy, known)}"
             )
-        return found
+        return record
 
     def weights_of(self, ref: PolicyRef) -> tuple[PolicySpec, Weights]:
         """What rebuilds a member: its spec, and its weights as read-only arrays."""
@@ -129,8 +129,8 @@ class AgentManager:
         mean = payoffs[seat]
         axes = list(range(mean.ndim))  # of `mean`, that are left
         for factor in players.factors:
-            drawn = np.flatnonzero(factor.probs)
-            entries = [factor.entries[k] for k in drawn]
+            support = np.flatnonzero(factor.probs)
+            entries = [factor.entries[k] for k in support]
             records = [[self._records.get(_plain(ref)) for ref in entry] for entry in entries]
             places = [
                 [record.index for record, ref in zip(row, entry, strict=True) if record and record.ref == ref]
@@ -139,7 +139,7 @@ class AgentManager:
             if any(len(row) < len(factor.seats) for row in places):
                 return np.nan
             mean = np.moveaxis(mean, [axes.index(s) for s in factor.seats], range(len(factor.seats)))
-            mean = np.tensordot(np.asarray(factor.probs)[drawn], mean[tuple(np.array(places).T)], 1)
+            mean = np.tensordot(np.asarray(factor.probs)[support], mean[tuple(np.array(places).T)], 1)
             axes = [axis for axis in axes if axis not in factor.seats]
         return float(mean)
 
@@ -170,10 +170,10 @@ class AgentManager:
     def record_matches(self, matches: Iterable[Match]) -> tuple[Match, ...]:
         """Append to the match log; those that were new. Raises DataError (see `PayoffTable.record`), also for seats that name others than
         the members at these places, with nothing recorded."""
-        given = tuple(matches)
-        for match in given:
+        batch = tuple(matches)
+        for match in batch:
             self._check_seats(match)
-        new = self.table.record(given)
+        new = self.table.record(batch)
         if new and self._recorder is not None:
             self._recorder.matches_recorded(new)
         return new
@@ -209,10 +209,10 @@ class AgentManager:
             return ()
         sizes = self.table.population_sizes
         self._tally.read(self.table.log)
-        found = self._tally.duels(sizes)
-        if not len(found.first):
+        results = self._tally.duels(sizes)
+        if not len(results.first):
             return ()
-        rated = Elo(intervals="none").fit(pairs(found, sum(sizes)), sizes=sizes)
+        rated = Elo(intervals="none").fit(pairs(results, sum(sizes)), sizes=sizes)
         return tuple(
             {record.ref.policy: float(rated.of(p)[record.index]) for record in members}
             for p, members in enumerate(self._members)

@@ -89,12 +89,12 @@ def statistics_by_policy(
     """Who played each player in a match, and its statistics -> [len(policies), S] over all matches and seats, in their order; None if there
     are none. Raises DataError as `merge_statistics`."""
     parts: dict[Hashable, list[NamedStatistics]] = {}
-    for seats, found in counted:
-        if found is not None:
+    for seats, statistics in counted:
+        if statistics is not None:
             for player, policy in enumerate(seats):
                 at = slice(player, player + 1)
-                mine = NamedStatistics(found.names, found.n[at], found.mean[at], found.m2[at])
-                parts.setdefault(policy, []).append(mine)
+                own_row = NamedStatistics(statistics.names, statistics.n[at], statistics.mean[at], statistics.m2[at])
+                parts.setdefault(policy, []).append(own_row)
     if not parts:
         return None
     names = next(iter(parts.values()))[0].names
@@ -154,7 +154,7 @@ def frozen_match(match: Match) -> Match:
         n=int(match.n),
         mean=mean,
         m2=m2,
-        wins=tuple((int(won), int(drawn), int(lost)) for won, drawn, lost in match.wins),
+        wins=tuple((int(wins), int(draws), int(losses)) for wins, draws, losses in match.wins),
         exact=bool(match.exact),
         statistics=counted,
     )
@@ -256,12 +256,12 @@ def check_range(
     """Raises DataError, naming the profile, if a value of the block float64[P, k_0, …] from `first` on is NaN or out of range."""
     for player, (low, high) in enumerate(rules.utility_range):
         spare = _spare(low, high, tolerance)
-        mine = values[player]
-        if mine.size == 0 or (low - spare <= mine.min() and mine.max() <= high + spare and np.isfinite(mine).all()):
+        own = values[player]
+        if own.size == 0 or (low - spare <= own.min() and own.max() <= high + spare and np.isfinite(own).all()):
             continue
-        wrong = np.argwhere(~((mine >= low - spare) & (mine <= high + spare) & np.isfinite(mine)))[0]
+        wrong = np.argwhere(~((own >= low - spare) & (own <= high + spare) & np.isfinite(own)))[0]
         raise DataError(
-            f"{what}player {player}'s payoff of profile {_profile(wrong, first)} is {mine[tuple(wrong)]}, expected a number from {low} to "
+            f"{what}player {player}'s payoff of profile {_profile(wrong, first)} is {own[tuple(wrong)]}, expected a number from {low} to "
             f"{high} (the environment's utility range). Nothing was recorded."
         )
 
@@ -306,11 +306,11 @@ def _profile(at: Sequence[int], first: Sequence[int]) -> tuple[int, ...]:
 
 
 def _numbers(match: Match, name: str) -> NDArray[np.float64]:
-    given = getattr(match, name)
+    value = getattr(match, name)
     try:
-        return np.asarray(given, np.float64)
+        return np.asarray(value, np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"match {match.id!r}: {name} is {given!r}, expected one number for each player.") from error
+        raise DataError(f"match {match.id!r}: {name} is {value!r}, expected one number for each player.") from error
 
 
 def _check_profile(match: Match, sizes: Sequence[int]) -> None:
@@ -380,10 +380,10 @@ def _check_spread(match: Match, m2: NDArray[np.float64], rules: MatchRules) -> N
 
 def _check_statistics(match: Match, counted: NamedStatistics, players: int) -> None:
     shape = (players, len(counted.names))
-    found = [np.shape(column) for column in (counted.n, counted.mean, counted.m2)]
-    if found != [shape] * 3 or not counted.names or len(set(counted.names)) < len(counted.names):
+    shapes = [np.shape(column) for column in (counted.n, counted.mean, counted.m2)]
+    if shapes != [shape] * 3 or not counted.names or len(set(counted.names)) < len(counted.names):
         raise DataError(
-            f"match {match.id!r} has statistics {list(counted.names)} of shapes {found}, expected different names, and {shape} each."
+            f"match {match.id!r} has statistics {list(counted.names)} of shapes {shapes}, expected different names, and {shape} each."
         )
     episodes = sum(match.wins[0]) if match.wins else match.n
     if (counted.n < 0).any() or (counted.n > episodes).any():

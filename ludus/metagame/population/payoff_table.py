@@ -109,8 +109,8 @@ class CellArrays:
             self._allocate(
                 tuple(r if size <= r else max(int(factor * r), size) for size, r in zip(sizes, capacity, strict=True))
             )
-            for new, kept in zip((self.mean, self.m2), old, strict=False):
-                new[region] = kept[region]
+            for new, source in zip((self.mean, self.m2), old, strict=False):
+                new[region] = source[region]
             self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
             self._shared = None  # what was shared keeps the old arrays
         for start, stop in outside((0,) * self.players, sizes, self.sizes):
@@ -371,9 +371,9 @@ class PayoffTable:
         new: dict[str, Match] = {}
         exact: dict[tuple[int, ...], NDArray[np.float64]] = {}
         total, sizes = self._total, self.sizes
-        for given in matches:
-            check_match(given, sizes, self._rules)
-            match = frozen_match(given)
+        for candidate in matches:
+            check_match(candidate, sizes, self._rules)
+            match = frozen_match(candidate)
             known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
             if known is not None and not same_match(known, match):
                 raise DataError(

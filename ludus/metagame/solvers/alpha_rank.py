@@ -41,8 +41,8 @@ def stationary(
     common scale. States outside the one recurrent class get 0. Raises SolverError if that class has more than 12,000 states.
     """
     look()
-    kept = rate > 0.0
-    source, target, rate = source[kept], target[kept], rate[kept]
+    positive = rate > 0.0
+    source, target, rate = source[positive], target[positive], rate[positive]
     graph = coo_array((rate, (source, target)), shape=(states, states)).tocsr()
     classes, of = connected_components(graph, directed=True, connection="strong")
     leaves = np.zeros(classes, dtype=np.bool_)
@@ -295,19 +295,19 @@ class AlphaRank:
         """The stationary distribution over the states of `moves`."""
         tie = TIE * scale
         if self.alpha == "infinite":
-            found = moves.stationary(response(moves.gain, self.epsilon, tie=tie))
-            if found is None:  # several sinks, and no epsilon
-                found = moves.stationary(response(moves.gain, SMALL, tie=tie))
+            distribution = moves.stationary(response(moves.gain, self.epsilon, tie=tie))
+            if distribution is None:  # several sinks, and no epsilon
+                distribution = moves.stationary(response(moves.gain, SMALL, tie=tie))
         elif self.sweep:
             return self._swept(moves, float(self.alpha), scale)
         else:
-            found = self._finite(moves, float(self.alpha))
-        if found is None:
+            distribution = self._finite(moves, float(self.alpha))
+        if distribution is None:
             raise SolverError(
                 f"alpha_rank: alpha {self.alpha} times payoffs of range {scale:.6g} is too strong a selection for floating point: "
                 "the chain falls apart. Use a smaller alpha, or 'infinite'."
             )
-        return found
+        return distribution
 
     def _finite(self, moves: Mutations, alpha: float) -> NDArray[np.float64] | None:
         return moves.stationary(fixation(alpha * moves.gain, self.population_size))
@@ -319,16 +319,16 @@ class AlphaRank:
             alpha /= 2.0
             last = self._finite(moves, alpha)
         while True:
-            found = self._finite(moves, alpha * factor)
-            if found is None:
+            distribution = self._finite(moves, alpha * factor)
+            if distribution is None:
                 factor = math.sqrt(factor)
                 if factor < FINEST:
                     return last
                 continue
             alpha *= factor
-            if _settled(found, last) and not 0.0 < alpha * scale < 1.0:
-                return found
-            last = found
+            if _settled(distribution, last) and not 0.0 < alpha * scale < 1.0:
+                return distribution
+            last = distribution
 
 
 def _settled(new: NDArray[np.float64], old: NDArray[np.float64]) -> bool:

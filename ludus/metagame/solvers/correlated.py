@@ -117,11 +117,11 @@ class CoarseCorrelated:
             welfare = (mean / scale).mean(axis=0).ravel()
             welfare = welfare - welfare.min()
             rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
-        found = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
-        if found.error > 10.0 * self.tolerance:  # where limits leave no room rounding may stop it; a little room helps
-            reserve_stack = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
-            found = min(found, reserve_stack, key=lambda optimum: optimum.error)
-        weights, error = found.x, found.error
+        best = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
+        if best.error > 10.0 * self.tolerance:  # where limits leave no room rounding may stop it; a little room helps
+            relaxed = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+            best = min(best, relaxed, key=lambda optimum: optimum.error)
+        weights, error = best.x, best.error
         if not error <= USEFUL:  # a vertex, which may not be the one that `select` asks for
             missed, weights = least_epsilon(rows)
             error = max(missed, 11.0 * self.tolerance)
@@ -169,11 +169,11 @@ def zero_sum_supports(mean: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDA
     if len(mean) != 2 or scale == 0.0 or float(np.ptp(mean[0] + mean[1])) > TIE * scale:
         return None
     matrix = mean[0] / scale
-    found = solve_interior_point(matrix, gap=NEARLY)
-    if not found.converged:
+    solution = solve_interior_point(matrix, gap=NEARLY)
+    if not solution.converged:
         return None
-    earned, paid = matrix @ found.column, found.row @ matrix
-    sides = (found.row, earned.max() - earned), (found.column, paid - paid.min())
+    earned, paid = matrix @ solution.column, solution.row @ matrix
+    sides = (solution.row, earned.max() - earned), (solution.column, paid - paid.min())
     first, second = (np.flatnonzero((regret <= SURELY) | (regret <= NEVER * probs)) for probs, regret in sides)
     return first, second
 

@@ -66,17 +66,17 @@ class QuantalResponse:
         probs = np.exp(y)
         slices = self.slices()
         value, by_y, by_rationality = y.copy(), np.eye(len(y)), np.empty_like(y)
-        for player, mine in zip(self.first, slices, strict=True):
+        for player, own in zip(self.first, slices, strict=True):
             pairs = self._pairs(player, [probs[slices[h]] for h in self.group])
             payoff = pairs[0][1] @ probs[slices[self.group[pairs[0][0]]]] if pairs else self.mean[player]
             total = float(logsumexp(rationality * payoff))
             response = np.exp(rationality * payoff - total)
-            value[mine] += total - rationality * payoff
-            by_rationality[mine] = response @ payoff - payoff
+            value[own] += total - rationality * payoff
+            by_rationality[own] = response @ payoff - payoff
             for other, table in pairs:
-                theirs = slices[self.group[other]]
+                opponent = slices[self.group[other]]
                 centred = table - response @ table
-                by_y[mine, theirs] -= rationality * centred * probs[theirs]
+                by_y[own, opponent] -= rationality * centred * probs[opponent]
         return value, by_y, by_rationality
 
     def _pairs(self, player: int, probs: Sequence[Vector]) -> list[tuple[int, NDArray[np.float64]]]:
@@ -134,11 +134,11 @@ def _advance(game: QuantalResponse, place: _Place, step: float) -> _Place | None
     y, rationality = place.y + step * dy, place.rationality + step * dr
     if y.max() > HIGHEST or rationality < 0.0:
         return None
-    found = _correct(game, y, rationality, place, most=ASIDE * step)
-    if found is None:
+    point = _correct(game, y, rationality, place, most=ASIDE * step)
+    if point is None:
         return None
-    ahead = _Place(*found, _tangent(game, *found, place))
-    over_y, over_r = _weights(*found)
+    ahead = _Place(*point, _tangent(game, *point, place))
+    over_y, over_r = _weights(*point)
     turned = [np.append(np.sqrt(over_y) * t[0], np.sqrt(over_r) * t[1]) for t in (place.tangent, ahead.tangent)]
     straight = float(turned[0] @ turned[1]) >= STRAIGHT * float(np.linalg.norm(turned[0]))
     return ahead if straight or step < SMALLEST_TURN else None
@@ -166,10 +166,10 @@ def _tangent(game: QuantalResponse, y: Vector, rationality: float, last: _Place 
     over_y, over_r = _weights(y, rationality)
     old_y, old_r = last.tangent if last else (np.zeros_like(y), 1.0)
     matrix = np.block([[by_y, by_rationality[:, None]], [(over_y * old_y)[None], np.array([[over_r * old_r]])]])
-    found = _solve(matrix, np.append(np.zeros(len(y)), 1.0))
-    if found is None:
+    direction = _solve(matrix, np.append(np.zeros(len(y)), 1.0))
+    if direction is None:
         return old_y, old_r
-    dy, dr = found[:-1], float(found[-1])
+    dy, dr = direction[:-1], float(direction[-1])
     length = _length(y, rationality, dy, dr)
     return dy / length, dr / length
 
@@ -191,8 +191,8 @@ def _correct(
             over_y, over_r = _weights(place.y, place.rationality)
             row = np.append(over_y * place.tangent[0], over_r * place.tangent[1])
             full = np.vstack([np.hstack([by_y, by_rationality[:, None]]), row])
-            found = _solve(full, -np.append(value, 0.0))
-            change, by = (None, 0.0) if found is None else (found[:-1], float(found[-1]))
+            newton_step = _solve(full, -np.append(value, 0.0))
+            change, by = (None, 0.0) if newton_step is None else (newton_step[:-1], float(newton_step[-1]))
         if change is None or (y + change).max() > HIGHEST or rationality + by < 0.0:
             return None
         moved = _length(y, rationality, change, by)
@@ -207,10 +207,10 @@ def _correct(
 
 def _solve(matrix: NDArray[np.float64], right: Vector) -> Vector | None:
     try:
-        found = np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
+        solution = np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
     except np.linalg.LinAlgError:
         return None
-    return found if np.isfinite(found).all() else None
+    return solution if np.isfinite(solution).all() else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,12 +53,12 @@ def _additive(values: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[
     middle = float(values[known].mean()) if known.any() else 0.0
     rest = np.where(known, values - middle, 0.0)
     sums = [rest.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
-    met = {(a, b): _together(known, a, b) for a in axes for b in axes if a != b}
+    pair_counts = {(a, b): _together(known, a, b) for a in axes for b in axes if a != b}
     number = [known.sum(axis=tuple(a for a in axes if a != axis)) + RIDGE for axis in axes]
     effects = [np.zeros(n) for n in values.shape]
     for _ in range(SWEEPS):
         for a in axes:
-            explained = sum((met[a, b] @ effects[b] for b in axes if b != a), np.zeros(values.shape[a]))
+            explained = sum((pair_counts[a, b] @ effects[b] for b in axes if b != a), np.zeros(values.shape[a]))
             effects[a] = (sums[a] - explained) / number[a]
     total = np.full(values.shape, middle)
     for axis, effect in enumerate(effects):
@@ -140,11 +140,11 @@ def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: i
     first = first_of_orbit(payoffs.sizes, payoffs.population) & ~payoffs.exact
     demand = np.where(first, goal.demand(payoffs, solution, units), 0.0).ravel()
     portions = np.minimum(demand.sum(), units) / max(demand.sum(), 1e-300) * demand / at_least
-    given = np.floor(portions)
-    most = max(units // at_least, 1) - int(given.sum())
-    left = min(round(float(portions.sum() - given.sum())), int((portions > given).sum()), most)
-    given[np.argsort(given - portions, kind="stable")[:left]] += 1
-    return _cells(given.reshape(payoffs.sizes), at_least)
+    blocks = np.floor(portions)
+    most = max(units // at_least, 1) - int(blocks.sum())
+    left = min(round(float(portions.sum() - blocks.sum())), int((portions > blocks).sum()), most)
+    blocks[np.argsort(blocks - portions, kind="stable")[:left]] += 1
+    return _cells(blocks.reshape(payoffs.sizes), at_least)
 
 
 def first_cells(
@@ -223,22 +223,22 @@ class MetaStrategy:
         """See `Goal`."""
         payoffs, first = impute_missing(payoffs), first_of_orbit(payoffs.sizes, payoffs.population)
         for doubled in range(5):
-            found = _within(units, payoffs, self.sides(payoffs, solution, self.errors(payoffs) * 2**doubled))
-            if found[first].sum() > 0.5 * units:
+            demand = _within(units, payoffs, self.sides(payoffs, solution, self.errors(payoffs) * 2**doubled))
+            if demand[first].sum() > 0.5 * units:
                 break
-        return found
+        return demand
 
     def sides(self, payoffs: Payoffs, solution: MetaSolution, errors: float) -> list[_Side]:
         """Each player's policies, their widths being so many standard errors."""
         mean, spread = normal_form.symmetrised(payoffs), spreads(payoffs, self.min_units)
-        found = []
+        sides = []
         for p in range(payoffs.num_players):
             weight = others(solution, p).ravel()
-            seen = np.flatnonzero(weight > NEGLIGIBLE * weight.max())
-            count, weighted = _rows(_units(payoffs), p)[:, seen], _rows(spread[p], p)[:, seen] * weight[seen]
+            support = np.flatnonzero(weight > NEGLIGIBLE * weight.max())
+            count, weighted = _rows(_units(payoffs), p)[:, support], _rows(spread[p], p)[:, support] * weight[support]
             width = errors * np.sqrt((weighted**2 / count).sum(axis=1))
-            found.append(_Side(against(mean[p], solution, p), width, seen, count, _Neyman(weighted, errors)))
-        return found
+            sides.append(_Side(against(mean[p], solution, p), width, support, count, _Neyman(weighted, errors)))
+        return sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,14 +264,14 @@ class UntilConfident:
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.steer.min_units)
-        mean, found = normal_form.symmetrised(payoffs), []
+        mean, sides = normal_form.symmetrised(payoffs), []
         for p in range(payoffs.num_players):
             count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
             widths = bounds.high[p] - mean[p]
             side = _Sum(_rows(widths, p) * weight * np.sqrt(count))
             everything = np.arange(count.shape[1])
-            found.append(_Side(against(mean[p], solution, p), against(widths, solution, p), everything, count, side))
-        return _within(units, payoffs, found, least=0.9 * self.tolerance / payoffs.num_players)
+            sides.append(_Side(against(mean[p], solution, p), against(widths, solution, p), everything, count, side))
+        return _within(units, payoffs, sides, least=0.9 * self.tolerance / payoffs.num_players)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,11 +339,11 @@ def overlapping(low: NDArray[np.float64], high: NDArray[np.float64], *, axis: in
     """bool, as `low`: whether an interval overlaps any other along the axis. Equal intervals without width count as decided."""
     order = np.argsort(low, axis=axis, kind="stable")
     starts, ends = (np.moveaxis(np.take_along_axis(a, order, axis), axis, 0) for a in (low, high))
-    met = np.zeros(starts.shape, dtype=np.bool_)
-    met[1:] = starts[1:] < np.maximum.accumulate(ends, axis=0)[:-1]  # it starts before an earlier one ends
-    met[:-1] |= starts[1:] < ends[:-1]  # the next one starts before it ends
-    out = np.empty_like(met)
-    np.put_along_axis(out, np.moveaxis(order, axis, 0), met, axis=0)
+    overlaps = np.zeros(starts.shape, dtype=np.bool_)
+    overlaps[1:] = starts[1:] < np.maximum.accumulate(ends, axis=0)[:-1]  # it starts before an earlier one ends
+    overlaps[:-1] |= starts[1:] < ends[:-1]  # the next one starts before it ends
+    out = np.empty_like(overlaps)
+    np.put_along_axis(out, np.moveaxis(order, axis, 0), overlaps, axis=0)
     return np.moveaxis(out, 0, axis)
 
 

@@ -65,8 +65,8 @@ def most_even(
         # the limits close in on the answer together with the barrier, which must not be wider than the room inside it
         extra, weight = (extra * SHRINK if extra > room else 0.0), max(weight * SHRINK, last)
         enough = NEAR if weight > last else CENTRED
-        multipliers, taken = _centre(rows, limits + extra, log_base, (multipliers, weight, enough))
-        steps += taken
+        multipliers, new_steps = _centre(rows, limits + extra, log_base, (multipliers, weight, enough))
+        steps += new_steps
     x = _softmax(log_base - multipliers @ rows)[0]
     return MaxEntropyPoint(x, float((rows @ x - limits).max()), steps)
 
@@ -162,19 +162,19 @@ class MaxEntropyNash:
         matrix = normal_form.zero_sum_matrix(payoffs)
         scale = float(np.ptp(matrix)) or 1.0
         scaled = (matrix - matrix.min()) / scale
-        found = self._equilibrium(scaled)
-        x, note = self._most_even(scaled, found.row)
-        y, other = (x, note) if normal_form.shared(payoffs) else self._most_even(-scaled.T, found.column)
+        equilibrium = self._equilibrium(scaled)
+        x, note = self._most_even(scaled, equilibrium.row)
+        y, other = (x, note) if normal_form.shared(payoffs) else self._most_even(-scaled.T, equilibrium.column)
         return MetaSolution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
 
     def _equilibrium(self, matrix: NDArray[np.float64]) -> MatrixSolution:
         """One of them, nearly: what it guarantees is the value, nearly."""
         allowed = VALUE_SHARE * self.tolerance
-        found = solve_interior_point(matrix, gap=allowed)
-        if not found.converged:
+        solution = solve_interior_point(matrix, gap=allowed)
+        if not solution.converged:
             other = solve_highs(matrix, gap=allowed)
-            found = other if other.gap < found.gap else found
-        return found
+            solution = other if other.gap < solution.gap else solution
+        return solution
 
     def _most_even(self, matrix: NDArray[np.float64], known: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
         """(the distribution of largest entropy among those that earn, against every column, what `known` does less the tolerance; a note or
@@ -182,11 +182,11 @@ class MaxEntropyNash:
         least = float((known @ matrix).min())
         base = 1.0 / copies(matrix) if self.share_copies else np.ones(len(matrix))
         limits = np.full(matrix.shape[1], self.tolerance - least)
-        found = most_even(np.ascontiguousarray(-matrix.T), limits, base, room=self.tolerance)
-        if found.excess <= self.tolerance:
-            return normal_form.distribution(found.x, least=LEAST), ""
+        optimum = most_even(np.ascontiguousarray(-matrix.T), limits, base, room=self.tolerance)
+        if optimum.excess <= self.tolerance:
+            return normal_form.distribution(optimum.x, least=LEAST), ""
         note = (
-            f"max_entropy_nash: stopped {found.excess:.1e} of the payoffs' range outside the equilibria, where {self.tolerance:.0e} was "
+            f"max_entropy_nash: stopped {optimum.excess:.1e} of the payoffs' range outside the equilibria, where {self.tolerance:.0e} was "
             "asked for; the answer is an equilibrium, and perhaps not the most even one. Raise `tolerance`."
         )
         return normal_form.distribution(known, least=LEAST), note

@@ -57,8 +57,8 @@ def solve_highs(matrix: NDArray[np.float64], *, gap: float) -> MatrixSolution:
     if answer.status != 0:
         raise SolverError(f"HiGHS could not solve a {m} by {n} matrix game: {answer.message}")
     row, column = distribution(-answer.ineqlin.marginals), distribution(answer.x[:n])
-    found = certified_gap(matrix, row, column)
-    return MatrixSolution(row, column, found, int(answer.nit), found <= gap)
+    certified = certified_gap(matrix, row, column)
+    return MatrixSolution(row, column, certified, int(answer.nit), certified <= gap)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def solve_by_pivots(
         if tableau is None or pivots is None:
             return None
         row, column = _strategies(tableau)
-    found = certified_gap(matrix, row, column)
-    return MatrixSolution(row, column, found, pivots, True) if found <= gap else None
+    certified = certified_gap(matrix, row, column)
+    return MatrixSolution(row, column, certified, pivots, True) if certified <= gap else None
 
 
 def _supports(b: NDArray[np.float64], x: Vector, y: Vector) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -349,12 +349,12 @@ def _tableau_at(b: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArra
 
 def _descend(tableau: _Tableau, max_pivots: int) -> int | None:
     """Takes forgiveness from all of it to none, in place; returns the pivots made, None if they would not end."""
-    for made in range(max_pivots + 1):
+    for pivots in range(max_pivots + 1):
         look()
         (i, primal), (j, dual) = _first_to_break(tableau.right), _first_to_break(tableau.bottom)
         forgiven = max(primal, dual)
         if forgiven <= 0.0:
-            return made
+            return pivots
         if (
             primal >= dual
         ):  # a basic variable reaches zero: it leaves, and what enters keeps the reduced costs non-negative
@@ -442,12 +442,9 @@ class Nash:
         allowed = self._allowed(matrix, last)
         if last is not None and min(matrix.shape) >= LARGE and _stands(matrix, warm, last, allowed):
             return MetaSolution(last, max(certified_gap(matrix, *last), 0.0), warm=last)
-        found = self._solve(matrix, last, allowed)
+        solution = self._solve(matrix, last, allowed)
         least = 0.04 * self.tolerance / max(matrix.shape)
-        row, column = (
-            normal_form.distribution(found.row, least=least),
-            normal_form.distribution(found.column, least=least),
-        )
+        row, column = normal_form.distribution(solution.row, least=least), normal_form.distribution(solution.column, least=least)
         if normal_form.shared(payoffs):
             row = column = normal_form.distribution(row + column)
         return MetaSolution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
@@ -483,11 +480,11 @@ def solve_matrix(
 ) -> MatrixSolution:
     """The game `matrix` float64[m, n] to the absolute gap `gap` by interior point, from the strictly positive `start`; by HiGHS where
     rounding stops that, whichever is better: its gap says how good it is. Raises SolverError if HiGHS reports a failure."""
-    found = solve_interior_point(matrix, gap=MARGIN * gap, start=start)
-    if found.converged:
-        return found
+    solution = solve_interior_point(matrix, gap=MARGIN * gap, start=start)
+    if solution.converged:
+        return solution
     vertex = solve_highs(matrix, gap=gap)
-    return vertex if vertex.gap < found.gap else found
+    return vertex if vertex.gap < solution.gap else solution
 
 
 def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

@@ -43,10 +43,14 @@ class NashBargaining:
     tolerance: float = 1e-9
 
     def __post_init__(self) -> None:
-        given = self.disagreement
-        if not (given in ("minimum", "maximin") if isinstance(given, str) else all(math.isfinite(d) for d in given)):
+        disagreement = self.disagreement
+        if not (
+            disagreement in ("minimum", "maximin")
+            if isinstance(disagreement, str)
+            else all(math.isfinite(d) for d in disagreement)
+        ):
             raise ConfigError(
-                f"nash_bargaining: disagreement is {given!r}, expected 'minimum', 'maximin' or a number per player."
+                f"nash_bargaining: disagreement is {disagreement!r}, expected 'minimum', 'maximin' or a number per player."
             )
         if not 1e-10 <= self.tolerance <= 1e-2:
             raise ConfigError(
@@ -84,10 +88,10 @@ class NashBargaining:
         product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
         agreed = minimise(product, tolerance=0.1 * self.tolerance, start=start)
         earned = surplus @ agreed.x
-        found = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
-        error = max(agreed.error, found.error)
+        optimum = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
+        error = max(agreed.error, optimum.error)
         note = note_of(error, self.tolerance, solver="nash_bargaining", of="the agreement", advice="Raise `tolerance`.")
-        return normal_form.distribution(found.x, least=LEAST / len(found.x)), note
+        return normal_form.distribution(optimum.x, least=LEAST / len(optimum.x)), note
 
     def _agreement(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[profiles] > 0: a distribution that is better for everybody than to disagree."""

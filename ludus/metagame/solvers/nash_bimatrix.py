@@ -42,8 +42,8 @@ def paths(row: Matrix, column: Matrix, *, max_pivots: int) -> Iterator[Pair]:
     first, second = _unit(row), _unit(column)
     left = max_pivots
     for label in range(sum(row.shape)):
-        end, made = _path(first, second, label=label, max_pivots=left)
-        left -= made
+        end, pivots = _path(first, second, label=label, max_pivots=left)
+        left -= pivots
         if end is not None:
             yield end
         if left <= 0:
@@ -101,12 +101,12 @@ def _path(row: Matrix, column: Matrix, *, label: int, max_pivots: int) -> tuple[
     second = _Tableau(np.c_[np.eye(m), row, np.ones(m)], rows)
     turn, other = (first, second) if label in rows else (second, first)
     entering = label
-    for made in range(1, max_pivots + 1):
+    for pivots in range(1, max_pivots + 1):
         entering = turn.enter(entering)
         if entering < 0:
-            return None, made
+            return None, pivots
         if entering == label:
-            return (first.strategy(rows), second.strategy(columns)), made
+            return (first.strategy(rows), second.strategy(columns)), pivots
         turn, other = other, turn
     return None, max_pivots
 
@@ -127,16 +127,16 @@ def equilibria(row: Matrix, column: Matrix) -> Iterator[Pair]:
     row, column = _scaled(row), _scaled(column)
     m, n = row.shape
     for size in range(1, min(m, n) + 1):
-        theirs = np.array(list(combinations(range(n), size)))  # [K, size]
-        for mine in np.array(list(combinations(range(m), size))):
-            y, earned = _indifferent(np.moveaxis(row[mine][:, theirs], 0, 1))
-            x, lost = _indifferent(np.swapaxes(np.moveaxis(column[mine][:, theirs], 0, 1), 1, 2))
-            best = np.einsum("mks,ks->mk", row[:, theirs], y).max(axis=0)
-            answer = (x @ column[mine]).max(axis=1)
+        column_supports = np.array(list(combinations(range(n), size)))  # [K, size]
+        for row_support in np.array(list(combinations(range(m), size))):
+            y, earned = _indifferent(np.moveaxis(row[row_support][:, column_supports], 0, 1))
+            x, lost = _indifferent(np.swapaxes(np.moveaxis(column[row_support][:, column_supports], 0, 1), 1, 2))
+            best = np.einsum("mks,ks->mk", row[:, column_supports], y).max(axis=0)
+            answer = (x @ column[row_support]).max(axis=1)
             fits = (y >= -ROUNDING).all(axis=1) & (x >= -ROUNDING).all(axis=1)
             fits &= (best <= earned + ROUNDING) & (answer <= lost + ROUNDING)
             for k in np.flatnonzero(fits):
-                yield _spread(x[k], mine, m), _spread(y[k], theirs[k], n)
+                yield _spread(x[k], row_support, m), _spread(y[k], column_supports[k], n)
 
 
 def _indifferent(tables: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
@@ -150,11 +150,11 @@ def _indifferent(tables: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
     regular = np.abs(np.linalg.det(bordered)) > SINGULAR
     right = np.zeros(size + 1)
     right[size] = 1.0
-    found = np.full((count, size + 1), np.nan)
-    found[regular] = np.linalg.solve(bordered[regular], np.broadcast_to(right[:, None], (regular.sum(), size + 1, 1)))[
-        ..., 0
-    ]
-    return found[:, :size], found[:, size]
+    solutions = np.full((count, size + 1), np.nan)
+    solutions[regular] = np.linalg.solve(
+        bordered[regular], np.broadcast_to(right[:, None], (regular.sum(), size + 1, 1))
+    )[..., 0]
+    return solutions[:, :size], solutions[:, size]
 
 
 def _spread(weights: NDArray[np.float64], support: NDArray[np.int64], size: int) -> NDArray[np.float64]:

@@ -114,9 +114,9 @@ def deviation_gains(
     """
     mean = payoffs.mean if isinstance(payoffs, Payoffs) else payoffs
     gains = np.empty(len(mean))
-    for player, mine in enumerate(marginals):
+    for player, strategy in enumerate(marginals):
         values = values_against(mean, marginals, player)
-        gains[player] = values.max() - values @ mine
+        gains[player] = values.max() - values @ strategy
     return np.maximum(gains, 0.0)
 
 
@@ -145,9 +145,9 @@ def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
     orders = []
     for turned in itertools.product(*(itertools.permutations(group) for group in groups)):
         who = {
-            seat: given
+            seat: source
             for group, new in zip(groups, turned, strict=True)
-            for seat, given in zip(group, new, strict=True)
+            for seat, source in zip(group, new, strict=True)
         }
         orders.append(tuple(who[p] for p in range(len(population))))
     return sorted(orders)
@@ -191,11 +191,11 @@ def pooled(marginals: Sequence[NDArray[np.float64]], population: Sequence[int]) 
 
 def distribution(weights: NDArray[np.float64], *, least: float = 0.0) -> NDArray[np.float64]:
     """`weights` as a distribution: entries at most `least`, and negative ones, become 0; the rest sum to 1."""
-    kept = np.where(weights > max(least, 0.0), weights, 0.0)
-    total = float(kept.sum())
+    clipped = np.where(weights > max(least, 0.0), weights, 0.0)
+    total = float(clipped.sum())
     if not math.isfinite(total) or total <= 0.0:
         raise SolverError(f"no distribution can be made of weights that sum to {total}.")
-    return np.asarray(kept / total)
+    return np.asarray(clipped / total)
 
 
 def uniform(size: int) -> NDArray[np.float64]:
@@ -291,9 +291,9 @@ def correlated_rows(mean: NDArray[np.float64]) -> Any:
         others = index.size // size
         payoff = np.moveaxis(table, player, 0).reshape(size, others)
         place = np.moveaxis(index, player, 0).reshape(size, others)
-        told, played = np.nonzero(~np.eye(size, dtype=np.bool_))
-        data.append((payoff[played] - payoff[told]).ravel())
-        columns.append(place[told].ravel())
+        recommended, deviation = np.nonzero(~np.eye(size, dtype=np.bool_))
+        data.append((payoff[deviation] - payoff[recommended]).ravel())
+        columns.append(place[recommended].ravel())
     lengths = np.concatenate([np.full(n * (n - 1), index.size // n) for n in sizes])
     start = np.concatenate([[0], np.cumsum(lengths)])
     matrix = csr_array((np.concatenate(data), np.concatenate(columns), start), shape=(len(lengths), index.size))

@@ -193,13 +193,13 @@ def replicator(
     curve = ReplicatorCurve(np.zeros((NODES, *strategies.shape)), np.zeros(NODES), np.zeros(NODES))
     products(tables, strategies, sizes, values)
     remember(curve, 0.0, values)
-    time, known, length, made = 0, 1, 1, 1
+    time, known, length, num_products = 0, 1, 1, 1
     while time < iterations:
         length = min(length, iterations - time)
         before, total_before = strategies.copy(), total.copy()
         guess = block(strategies, total, values, curve, sizes, time, length, first, dt, gamma)
         products(tables, strategies, sizes, exact)
-        made += 1
+        num_products += 1
         error = furthest(exact, guess) if length > 1 else 0.0
         if not error <= allowed:  # NaN included
             put(strategies, before)
@@ -215,7 +215,7 @@ def replicator(
         else:
             known += 1
             length = 2 if known >= NODES and allowed > 0.0 else 1
-    return total / min(window, iterations + 1), made
+    return total / min(window, iterations + 1), num_products
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -321,8 +321,8 @@ def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
 
 def _require_finite(results: Pairs, group: NDArray[np.int64], kind: str) -> None:
     """Ford's (1957) condition: within a group, there is no set of policies that never lost to, nor drew with, the others."""
-    won, drawn = results.tables()
-    label = connected_components(won + drawn > 0, directed=True, connection="strong")[1]
+    wins, draws = results.tables()
+    label = connected_components(wins + draws > 0, directed=True, connection="strong")[1]
     for number in np.unique(group):
         parts = np.unique(label[group == number])
         if len(parts) > 1:

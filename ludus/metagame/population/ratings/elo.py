@@ -41,15 +41,15 @@ class OnlineElo:
         """Raises DataError for other than two players."""
         require_two_players(payoffs, "online_elo")
         sizes, (one, other) = population_sizes(payoffs), payoffs.population
-        n, found = sum(sizes), duels(log, sizes, (one, other))
-        games = found.won + found.drawn + found.lost
-        score = (found.won + 0.5 * found.drawn) / np.maximum(games, 1.0)
+        n, results = sum(sizes), duels(log, sizes, (one, other))
+        games = results.won + results.drawn + results.lost
+        score = (results.won + 0.5 * results.drawn) / np.maximum(games, 1.0)
         order = np.arange(len(games))
         if self.order == "shuffled":
             order = seeding.generator(self.seed, "online_elo").permutation(len(games))
-        rating = _play(found.first[order], found.second[order], games[order], score[order], float(self.k), n)
-        met = games > 0
-        group = groups_of(n, found.first[met], found.second[met])
+        rating = _play(results.first[order], results.second[order], games[order], score[order], float(self.k), n)
+        played = games > 0
+        group = groups_of(n, results.first[played], results.second[played])
         notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}", *apart(group)]
         return table("online_elo", "Elo points", sizes, rating, group=group, notes=notes)
 

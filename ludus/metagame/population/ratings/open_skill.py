@@ -82,12 +82,12 @@ def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -
     if len({i for team in teams for i in team}) < len(policy):
         return  # a policy cannot be rated against, or beside, itself
     if len(policy) == 2 and match.wins:
-        won, drawn, lost = match.wins[seats[0][0]]
-        for outcome in _spread((won, drawn, lost)):
+        wins, draws, losses = match.wins[seats[0][0]]
+        for outcome in _spread((wins, draws, losses)):
             yield teams, ((0, 1), (0, 0), (1, 0))[outcome]
         return
     returns = [sum(float(match.mean[p]) for p in team) for team in seats]
-    yield teams, tuple(sum(other > mine for other in returns) for mine in returns)
+    yield teams, tuple(sum(other > own for other in returns) for own in returns)
 
 
 def _spread(counts: Sequence[int]) -> list[int]:

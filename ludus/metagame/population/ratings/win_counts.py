@@ -44,12 +44,12 @@ class Pairs:
     lost: NDArray[np.float64]
 
     @classmethod
-    def of(cls, won: NDArray[np.float64], drawn: NDArray[np.float64] | None = None) -> Pairs:
+    def of(cls, wins: NDArray[np.float64], draws: NDArray[np.float64] | None = None) -> Pairs:
         """From tables float64[n, n]: how often i beat j, and how often they drew (symmetric)."""
-        drawn = np.zeros_like(won) if drawn is None else drawn
-        first, second = np.nonzero(np.triu(won + won.T + drawn, 1))
+        draws = np.zeros_like(wins) if draws is None else draws
+        first, second = np.nonzero(np.triu(wins + wins.T + draws, 1))
         at = (first, second)
-        return cls(len(won), first, second, won[at], drawn[at], won.T[at])
+        return cls(len(wins), first, second, wins[at], draws[at], wins.T[at])
 
     @property
     def games(self) -> NDArray[np.float64]:
@@ -58,10 +58,10 @@ class Pairs:
 
     def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """As `of` takes them."""
-        won, drawn = np.zeros((2, self.n, self.n))
-        won[self.first, self.second], won[self.second, self.first] = self.won, self.lost
-        drawn[self.first, self.second] = drawn[self.second, self.first] = self.drawn
-        return won, drawn
+        wins, draws = np.zeros((2, self.n, self.n))
+        wins[self.first, self.second], wins[self.second, self.first] = self.won, self.lost
+        draws[self.first, self.second] = draws[self.second, self.first] = self.drawn
+        return wins, draws
 
     def groups(self) -> NDArray[np.int64]:
         """int64[n]: a number for each set of policies that matches connect, in the order of their first members."""
@@ -70,8 +70,8 @@ class Pairs:
 
 def groups_of(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[n]: connected components of n policies of which first[k] met second[k], numbered by first appearance."""
-    met = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(n, n))
-    label = connected_components(met, directed=False)[1] if n else np.empty(0)
+    graph = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(n, n))
+    label = connected_components(graph, directed=False)[1] if n else np.empty(0)
     return np.asarray(label, dtype=np.int64)
 
 
@@ -96,16 +96,16 @@ class PairTally:
         for match in new:
             if len(match.profile) != 2:
                 raise DataError(f"match {match.id!r} has {len(match.profile)} players; win counts are for two.")
-        kept = [match for match in new if match.wins]
-        counts = chain.from_iterable(chain.from_iterable(m.wins for m in kept))
+        counted = [match for match in new if match.wins]
+        counts = chain.from_iterable(chain.from_iterable(m.wins for m in counted))
         wins = np.fromiter(counts, np.float64).reshape(-1, 2, 3)
         wrong = (wins[:, 0] != wins[:, 1, ::-1]).any(axis=1) | (wins < 0).any(axis=(1, 2))
         if wrong.any():
-            match = kept[int(np.argmax(wrong))]
+            match = counted[int(np.argmax(wrong))]
             raise DataError(
                 f"match {match.id!r} has the win counts {match.wins}; expected what one won to be what the other lost."
             )
-        profile = np.fromiter(chain.from_iterable(m.profile for m in kept), np.int64).reshape(-1, 2)
+        profile = np.fromiter(chain.from_iterable(m.profile for m in counted), np.int64).reshape(-1, 2)
         self._profile, self._wins = np.concatenate([self._profile, profile]), np.concatenate([self._wins, wins])
         self._read = len(log)
 
@@ -123,12 +123,12 @@ def duels(log: Sequence[Match], sizes: Sequence[int], population: tuple[int, int
     return tally.duels(sizes)
 
 
-def pairs(found: Duels, n: int) -> Pairs:
+def pairs(results: Duels, n: int) -> Pairs:
     """How often each of n policies beat and drew with each other."""
-    apart = found.first != found.second
-    first, second = found.first[apart], found.second[apart]
+    apart = results.first != results.second
+    first, second = results.first[apart], results.second[apart]
     turned = first > second
     cell, at = np.unique(np.minimum(first, second) * n + np.maximum(first, second), return_inverse=True)
-    won, drawn, lost = (ends[apart] for ends in (found.won, found.drawn, found.lost))
-    ends = (np.where(turned, lost, won), drawn, np.where(turned, won, lost))
+    wins, draws, losses = (ends[apart] for ends in (results.won, results.drawn, results.lost))
+    ends = (np.where(turned, losses, wins), draws, np.where(turned, wins, losses))
     return Pairs(n, cell // n, cell % n, *(np.bincount(at, end, len(cell)).astype(np.float64) for end in ends))
