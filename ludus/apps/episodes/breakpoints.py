@@ -110,8 +110,8 @@ def parse_condition(text: str, known: Known) -> Condition:
     try:
         tree = ast.parse(re.sub(r"\breturn\b", _RETURN, text.strip()), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise ConfigError(f"the condition {text!r} cannot be read: {said}. {_names()}") from error
+        problem = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ConfigError(f"the condition {text!r} cannot be read: {problem}. {_names()}") from error
     builder = _Builder(text, known)
     function = builder.build(tree.body)
     return Condition(text.strip(), builder.of_decisions, function)

@@ -167,10 +167,10 @@ class _Scope:
 
     __slots__ = ("_debugger", "_row", "_rows", "_step", "action", "agent", "observation", "player")
 
-    def __init__(self, debugger: EpisodeDebugger, step: Step, player: int, row: int, seen: Array) -> None:
+    def __init__(self, debugger: EpisodeDebugger, step: Step, player: int, row: int, observations: Array) -> None:
         self._debugger, self._step, self._row, self._rows = debugger, step, row, step.due[player]
         self.player, self.agent = player, int(self._rows.agent[row])
-        self.action, self.observation = np.asarray(self._rows.action[row]), seen[row]
+        self.action, self.observation = np.asarray(self._rows.action[row]), observations[row]
 
     @property
     def logp(self) -> float:
@@ -316,10 +316,10 @@ class EpisodeDebugger(ABC):
         """A step, for conditions."""
         step = self.episode.steps[number]
         decisions = [
-            _Scope(self, step, p, row, seen)
+            _Scope(self, step, p, row, observations)
             for p, rows in enumerate(step.due)
             if len(rows)
-            for seen in [self.tensors(rows)]
+            for observations in [self.tensors(rows)]
             for row in range(len(rows))
         ]
         due = np.array([len(rows) > 0 for rows in step.due])
@@ -358,12 +358,12 @@ class EpisodeDebugger(ABC):
             for decision in self._decisions(step, p, self.answers(number, p))
         ]
 
-    def _decisions(self, step: Step, player: int, said: Answers) -> Iterator[Decision]:
+    def _decisions(self, step: Step, player: int, answers: Answers) -> Iterator[Decision]:
         rows, spec = step.due[player], self.episode.spec
-        agents, seen = spec.agents_of(player), self.tensors(rows)
+        agents, observations = spec.agents_of(player), self.tensors(rows)
         legal = self._legal(step, player)
         discrete = isinstance(agents[0].action, Discrete)
-        values, q = said.value, said.action_values
+        values, q = answers.value, answers.action_values
         for row in range(len(rows)):
             agent = int(rows.agent[row])
             allowed = tuple(np.flatnonzero(legal[row]).tolist()) if discrete and legal is not None else None
@@ -374,15 +374,15 @@ class EpisodeDebugger(ABC):
                 several=len(agents) > 1,
                 policy=self.episode.policy[player],
                 mode=self.episode.mode[player],
-                observation=seen[row],
+                observation=observations[row],
                 columns=self.columns(player),
                 information=self.information(step.number, player, row),
                 legal=allowed,
                 names=self.action_names(step.number, player, row, allowed or ()),
                 action=np.asarray(rows.action[row]),
                 logp=float(rows.logp[row]),
-                probs=None if said.probs is None else said.probs[row],
-                explored=None if said.explored is None else said.explored[row],
+                probs=None if answers.probs is None else answers.probs[row],
+                explored=None if answers.explored is None else answers.explored[row],
                 value=np.nan if values is None else float(values[row]),
                 action_values=None if q is None else q[row],
                 reward=float(rows.reward[row]),
@@ -413,11 +413,11 @@ class EpisodeDebugger(ABC):
             return
         frames, texts = Pictures(), list[str]()
         for number in range(len(self.episode.steps) + 1):
-            shown = self.picture(number)
-            if isinstance(shown, str):
-                texts.append(f"step {number}\n{shown.rstrip()}\n")
+            picture = self.picture(number)
+            if isinstance(picture, str):
+                texts.append(f"step {number}\n{picture.rstrip()}\n")
             else:
-                frames.append(shown)
+                frames.append(picture)
                 if frames.pixels >= MOST_PIXELS:
                     break
         none = np.empty((0, self.episode.spec.num_players))
@@ -507,11 +507,11 @@ def _to_json(array: Array) -> dict[str, Any]:
     return {**kind, "values": [_or_null(x) for x in numbers] if array.dtype.kind == "f" else numbers}
 
 
-def _of_json(found: Mapping[str, Any]) -> Array:
-    dtype, shape = np.dtype(found["dtype"]), tuple(found["shape"])
-    if "zlib" in found:
-        return np.frombuffer(zlib.decompress(base64.b64decode(found["zlib"])), dtype).reshape(shape)
-    numbers = [np.nan if x is None else x for x in found["values"]]
+def _of_json(packed: Mapping[str, Any]) -> Array:
+    dtype, shape = np.dtype(packed["dtype"]), tuple(packed["shape"])
+    if "zlib" in packed:
+        return np.frombuffer(zlib.decompress(base64.b64decode(packed["zlib"])), dtype).reshape(shape)
+    numbers = [np.nan if x is None else x for x in packed["values"]]
     return np.array(numbers, dtype).reshape(shape)
 
 
@@ -529,7 +529,9 @@ class RecordedEpisode(EpisodeDebugger):
             self.episode = _episode(head)
             self._columns = [tuple(player["columns"]) for player in head["players"]]
             self._lines = [_by_player(line, self.episode.spec.num_players) for line in steps]
-            self.episode.steps.extend(_step(line, mine) for line, mine in zip(steps, self._lines, strict=True))
+            self.episode.steps.extend(
+                _step(line, by_player) for line, by_player in zip(steps, self._lines, strict=True)
+            )
             self._texts: list[str | None] = [*(line["text"] for line in steps), end["text"]]
             self.cut = str(end["end"])
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, zlib.error, DataError) as error:
@@ -556,9 +558,9 @@ class RecordedEpisode(EpisodeDebugger):
 
     def answers(self, number: int, player: int) -> Answers:
         """See `EpisodeDebugger.answers`."""
-        mine = self._lines[number][player]
-        value = np.array([np.nan if one["value"] is None else one["value"] for one in mine], np.float32)
-        probs, explored, q = (_stacked(mine, name) for name in ("probs", "explored", "action_values"))
+        decisions = self._lines[number][player]
+        value = np.array([np.nan if one["value"] is None else one["value"] for one in decisions], np.float32)
+        probs, explored, q = (_stacked(decisions, name) for name in ("probs", "explored", "action_values"))
         return Answers(probs, explored, value, q)
 
     def columns(self, player: int) -> tuple[str, ...]:
@@ -645,10 +647,10 @@ def _by_player(line: Mapping[str, Any], players: int) -> list[list[dict[str, Any
     return [[one for one in line["decisions"] if one["player"] == p] for p in range(players)]
 
 
-def _step(line: Mapping[str, Any], mine: Sequence[Sequence[Mapping[str, Any]]]) -> Step:
+def _step(line: Mapping[str, Any], by_player: Sequence[Sequence[Mapping[str, Any]]]) -> Step:
     return Step(
         number=int(line["step"]),
-        due=tuple(_rows(some) for some in mine),
+        due=tuple(_rows(some) for some in by_player),
         paid=np.array(line["paid"], np.float64),
         returns=np.array(line["returns"], np.float64),
         closed=tuple((int(p), int(agent), bool(how)) for p, agent, how in line["closed"]),
@@ -658,14 +660,17 @@ def _step(line: Mapping[str, Any], mine: Sequence[Sequence[Mapping[str, Any]]]) 
     )
 
 
-def _rows(mine: Sequence[Mapping[str, Any]]) -> Decisions:
+def _rows(decisions: Sequence[Mapping[str, Any]]) -> Decisions:
     def column(name: str) -> NDArray[np.float32]:
-        return np.array([np.nan if one[name] is None else one[name] for one in mine], np.float32)
+        return np.array([np.nan if one[name] is None else one[name] for one in decisions], np.float32)
 
-    observations, actions = [_of_json(one["observation"]) for one in mine], [_of_json(one["action"]) for one in mine]
+    observations, actions = (
+        [_of_json(one["observation"]) for one in decisions],
+        [_of_json(one["action"]) for one in decisions],
+    )
     return Decisions(
-        agent=np.array([one["agent"] for one in mine], np.int32),
-        mask=_masks([one["legal"] for one in mine]),
+        agent=np.array([one["agent"] for one in decisions], np.int32),
+        mask=_masks([one["legal"] for one in decisions]),
         action=np.stack(actions) if actions else np.empty(0, np.int32),
         logp=column("logp"),
         memory=None,
@@ -685,6 +690,6 @@ def _masks(legal: Sequence[Sequence[int] | None]) -> NDArray[np.bool_] | None:
     return mask
 
 
-def _stacked(mine: Sequence[Mapping[str, Any]], name: str) -> Any:
-    found = [_of_json(one[name]) for one in mine if one[name] is not None]
-    return np.stack(found) if found else None
+def _stacked(decisions: Sequence[Mapping[str, Any]], name: str) -> Any:
+    arrays = [_of_json(one[name]) for one in decisions if one[name] is not None]
+    return np.stack(arrays) if arrays else None

@@ -100,9 +100,9 @@ class BoardDrawer:
         rows = [(seat["name"], seat["cards"], _beside(seat)) for seat in board["seats"]]
         pot = "" if board["pot"] is None else f"pot {board['pot']:g}"
         rows.append(("", board["table"], " ".join([pot, *(board["bids"] or [])[-1:]])))
-        for k, (name, cards, said) in enumerate(rows):
+        for k, (name, cards, caption) in enumerate(rows):
             y = k * _ROW + 8
-            pen.text((8, y), f"{name}  {said}"[:60], fill=_INK, font=self._font(14))
+            pen.text((8, y), f"{name}  {caption}"[:60], fill=_INK, font=self._font(14))
             for place, card in enumerate(cards):
                 self._card(pen, card, 8 + place * 34, y + 20)
 

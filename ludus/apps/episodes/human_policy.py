@@ -51,8 +51,8 @@ class Person:
         """See `Policy.act`. Raises PolicyError if nobody has answered, or for another number of agents."""
         action, self._answer = self._answer, None
         if action is None or len(action) != len(observation):
-            given = "none" if action is None else str(len(action))
-            raise PolicyError(f"{len(observation)} answers of a person are due, {given} were given. Make a move first.")
+            count = "none" if action is None else str(len(action))
+            raise PolicyError(f"{len(observation)} answers of a person are due, {count} were given. Make a move first.")
         return PolicyOutput(action, np.full(len(action), np.nan, np.float32))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:

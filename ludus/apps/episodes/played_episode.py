@@ -74,8 +74,8 @@ class _Bank(LocalBank):
 
     def taken(self, player: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
         """(log-probabilities, memory) of the player's last answer, once; None if it was a bot that answered."""
-        found = self._answered.pop(player, None)
-        return None if found is None else found[1:]
+        entry = self._answered.pop(player, None)
+        return None if entry is None else entry[1:]
 
 
 class _Watched(Wrapper):
@@ -112,20 +112,20 @@ class _Watched(Wrapper):
     def _decided(self, player: int, due: ActionRequests, action: Array) -> Decisions:
         answered = self._bank.taken(player) if len(due.slot) else None
         logp, memory = (np.full(len(due.slot), np.nan, np.float32), None) if answered is None else answered
-        kept = Kept(due.observation)
-        made = Decisions(
+        storage = Kept(due.observation)
+        decisions = Decisions(
             agent=due.slot.copy(),
             mask=None if due.mask is None else due.mask.copy(),
             action=np.array(action),
             logp=logp,
             memory=memory,
             reward=np.full(len(due.slot), np.nan, np.float32),
-            kept=kept,
+            kept=storage,
         )
         for row, slot in enumerate(due.slot.tolist()):
-            self._open[player, slot] = made.reward, row
-        self.size += kept.size + sum(a.nbytes for a in (made.mask, memory, action) if a is not None) + 600
-        return made
+            self._open[player, slot] = decisions.reward, row
+        self.size += storage.size + sum(a.nbytes for a in (decisions.mask, memory, action) if a is not None) + 600
+        return decisions
 
     def _see(self, timestep: Timestep) -> Timestep:
         if self._made:
@@ -184,7 +184,7 @@ class _OpenSpielStates(Wrapper):
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         state = self.states[-1].clone()
-        moves = [int(given[0]) if len(given) else -1 for given in actions]
+        moves = [int(choice[0]) if len(choice) else -1 for choice in actions]
         if state.is_simultaneous_node():
             state.apply_actions(moves)
         else:
@@ -241,8 +241,8 @@ class _Replica:
         self._played.close()
 
 
-def _same(now: Array, kept: Array) -> bool:
-    return np.array_equal(now.astype(kept.dtype), kept, equal_nan=kept.dtype.kind == "f")
+def _same(now: Array, stored: Array) -> bool:
+    return np.array_equal(now.astype(stored.dtype), stored, equal_nan=stored.dtype.kind == "f")
 
 
 class _Film:
@@ -264,14 +264,14 @@ class _Film:
             self._wrong = f"only the first {len(self._images)} pictures of an episode are kept"
             return
         try:
-            shown = picture_of(self._env)
+            picture = picture_of(self._env)
         except EnvError as error:
             self._wrong = str(error)
             return
-        if isinstance(shown, str):
-            self._texts.append(shown)
+        if isinstance(picture, str):
+            self._texts.append(picture)
         else:
-            self._images.append(shown)
+            self._images.append(picture)
 
     def show(self, number: int) -> NDArray[np.uint8] | str:
         """The state before a step. Raises EnvError if it was not kept."""
@@ -311,8 +311,8 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
     if team_size_of(policy):
 
         def chances(mode: str) -> NDArray[np.float64] | None:
-            asked = cast(JointPolicy, policy)
-            return asked.chances(observation, mask, decisions.action, mode=mode, **teams_for(policy, decisions.agent))
+            joint = cast(JointPolicy, policy)
+            return joint.chances(observation, mask, decisions.action, mode=mode, **teams_for(policy, decisions.agent))
 
         return Answers(chances(mode), chances(EXPLORE) if also else None, value, q)
     return Answers(
@@ -432,17 +432,17 @@ class PlayedEpisode(EpisodeDebugger):
         spec = self._watched.spec
         sampler = OpponentSampler(request, shard=whole(1), num_players=spec.num_players, refs=refs)
         sampler.draw(np.zeros(1, np.int32), np.zeros(1, np.int64))
-        drawn = [refs[int(k)] for k in sampler.policy[0]]
+        sampled = [refs[int(k)] for k in sampler.policy[0]]
         policies = [(ref, self._find(ref)) for ref in refs]
-        self._policies = [self._find(ref) for ref in drawn]
+        self._policies = [self._find(ref) for ref in sampled]
         evaluated = [ref for ref, policy in policies if not isinstance(policy, BotPolicy)]
-        self._bank.playing = [evaluated.index(ref) if ref in evaluated else -1 for ref in drawn]
+        self._bank.playing = [evaluated.index(ref) if ref in evaluated else -1 for ref in sampled]
         self._playing: Iterator[Rollout | None] | None = self._worker.stepwise(request, policies)
         self._watched.begin()
         self._answers: dict[tuple[int, int], Answers] = {}
         self.position, self.cut = 0, ""
         self._pending = False  # whether decisions are due
-        names, modes = tuple(map(self._name, drawn)), tuple(ref.mode for ref in drawn)
+        names, modes = tuple(map(self._name, sampled)), tuple(ref.mode for ref in sampled)
         self.episode = Episode(spec, seed, episode, names, modes)
         for pictures in (self._pictures, self._filmed):
             if pictures is not None:
@@ -479,8 +479,8 @@ class PlayedEpisode(EpisodeDebugger):
         """Make a step more; the first time, reset first. Whether anything was done: else somebody is waited for."""
         steps, watched = self.episode.steps, self._watched
         if len(steps) >= self._most or watched.size > self._size:
-            kept = f"{self._most} steps" if len(steps) >= self._most else f"{watched.size / 2**30:.1f} GiB"
-            self.cut, self._playing = f"cut after {len(steps)} steps; {kept} are kept", None
+            limit = f"{self._most} steps" if len(steps) >= self._most else f"{watched.size / 2**30:.1f} GiB"
+            self.cut, self._playing = f"cut after {len(steps)} steps; {limit} are kept", None
             return True
         try:
             if not self._pending:
@@ -624,8 +624,10 @@ def _not_made(due: ActionRequests) -> Decisions:
 def bots_of_run(stored: StoredRun) -> BotSettings:
     """Where the bots of a run play, in one process at most, and how long they may take; the defaults where its scenario does not say it."""
     with suppress(RunError):  # a runtime of somebody's own, in a zoo
-        found: BotSettings = stored.part("runtime", lambda runtime: BotSettings(**runtime.get("bots", {})), default={})
-        return found.model_copy(update={"processes": min(1, found.processes)})  # one episode asks one at a time
+        settings: BotSettings = stored.part(
+            "runtime", lambda runtime: BotSettings(**runtime.get("bots", {})), default={}
+        )
+        return settings.model_copy(update={"processes": min(1, settings.processes)})  # one episode asks one at a time
     return BotSettings()
 
 

@@ -137,8 +137,8 @@ class Filmed(Wrapper):
             raise _Full(f"cut after {len(self.frames)} images, which are as many as one file is to have")
         self._length += 1
         if self._replays:
-            several = sum(len(given) > 0 for given in actions) > 1
-            chosen = (int(given[0]) if len(given) else -1 for given in actions)
+            several = sum(len(choice) > 0 for choice in actions) > 1
+            chosen = (int(choice[0]) if len(choice) else -1 for choice in actions)
             self._moves += [action for action in chosen if several or action >= 0]
         return actions
 
@@ -153,25 +153,25 @@ class Filmed(Wrapper):
         return timestep
 
     def _show(self) -> None:
-        shown = picture_of(self)
-        if isinstance(shown, str):
-            self.texts.append(f"episode {self.episode}, step {self._length}\n{shown.rstrip()}\n")
+        picture = picture_of(self)
+        if isinstance(picture, str):
+            self.texts.append(f"episode {self.episode}, step {self._length}\n{picture.rstrip()}\n")
         else:
-            self.frames.append(shown)
+            self.frames.append(picture)
 
 
 def picture_of(env: Wrapper) -> NDArray[np.uint8] | str:
     """What a vector's first environment shows now: an image uint8[height, width, 3], or text. Raises EnvError if it cannot be rendered, or
     shows something else."""
     try:
-        shown: object = env.render(0)
+        picture: object = env.render(0)
     except LudusError:
         raise
     except Exception as error:
         raise EnvError(f"{env.spec.id} could not be rendered: {type(error).__name__}: {error}") from error
-    if isinstance(shown, str):
-        return shown
-    image = np.asarray(shown)
+    if isinstance(picture, str):
+        return picture
+    image = np.asarray(picture)
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
         raise EnvError(
             f"{env.spec.id} rendered {image.dtype}{list(image.shape)}; an image uint8[height, width, 3] or text is needed."
@@ -213,12 +213,12 @@ def record(
         while filmed.episode < episodes and not cut:
             request = RolloutRequest.evaluation(mixture, 1, seed=episode_key(seed, filmed.episode))
             try:
-                found = worker.play(request, policies).episodes
+                results = worker.play(request, policies).episodes
             except _Full as full:
                 cut = str(full)
             else:
-                returns.append(found.returns)
-                length.append(found.length)
+                returns.append(results.returns)
+                length.append(results.length)
             filmed.end()
     finally:
         bots.close()
@@ -245,7 +245,7 @@ def policies_of_players(
         if policy is None:
             raise ScenarioError("a mixture was given to be recorded without `policy`, which finds its policies.")
         return players, policy
-    known = {PolicyRef(p, f"player_{p}"): given for p, given in enumerate(players)}
+    known = {PolicyRef(p, f"player_{p}"): player for p, player in enumerate(players)}
     mixture = Mixture.product({ref.population: ([ref], [1.0]) for ref in known})
     return mixture, known.__getitem__
 

@@ -160,14 +160,14 @@ def _plan(strategies: Mixture, players: Sequence[int], *, episodes: int, seed: i
     parts = [part for player in players for part in _parts(strategies, player, episodes=episodes, seed=seed)]
     if _mixed(strategies):
         return parts
-    found: dict[PolicyRef, _Part] = {}
+    by_policy: dict[PolicyRef, _Part] = {}
     for part in parts:
-        if (before := found.get(part.ref)) is None:
-            found[part.ref] = part
+        if (before := by_policy.get(part.ref)) is None:
+            by_policy[part.ref] = part
         else:
             others = _others(before.others, part.players[0], part.ref)
-            found[part.ref] = replace(before, players=before.players + part.players, others=others)
-    return list(found.values())
+            by_policy[part.ref] = replace(before, players=before.players + part.players, others=others)
+    return list(by_policy.values())
 
 
 def _mixed(strategies: Mixture) -> bool:
@@ -179,12 +179,12 @@ def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> lis
     if episodes < 1:
         raise ScenarioError(f"episodes={episodes} was given to be recorded; at least 1 is needed.")
     mixed = _mixed(strategies)
-    mine = next((factor for factor in strategies.factors if player in factor.seats), None)
-    if mine is None:
+    own = next((factor for factor in strategies.factors if player in factor.seats), None)
+    if own is None:
         raise ScenarioError(f"nobody was given to play as player {player}; every player needs a strategy.")
-    place = mine.seats.index(player)
+    place = own.seats.index(player)
     weights: dict[PolicyRef, float] = {}
-    for entry, prob in zip(mine.entries, mine.probs, strict=True):
+    for entry, prob in zip(own.entries, own.probs, strict=True):
         weights[entry[place]] = weights.get(entry[place], 0.0) + prob
     shares = np.cumsum(list(weights.values()))
     offset = np.random.default_rng(seeding.key(seed, "shares", player)).random()
@@ -208,11 +208,11 @@ def _others(strategies: Mixture, player: int, ref: PolicyRef) -> Mixture:
             factors.append(factor)
         elif len(factor.seats) > 1:
             place = factor.seats.index(player)
-            kept = [(e, p) for e, p in zip(factor.entries, factor.probs, strict=True) if e[place] == ref]
-            total = sum(p for _, p in kept)
-            entries = tuple(e[:place] + e[place + 1 :] for e, _ in kept)
+            entries_left = [(e, p) for e, p in zip(factor.entries, factor.probs, strict=True) if e[place] == ref]
+            total = sum(p for _, p in entries_left)
+            entries = tuple(e[:place] + e[place + 1 :] for e, _ in entries_left)
             seats = factor.seats[:place] + factor.seats[place + 1 :]
-            factors.append(OpponentFactor(seats, entries, tuple(p / total for _, p in kept)))
+            factors.append(OpponentFactor(seats, entries, tuple(p / total for _, p in entries_left)))
     return Mixture(tuple(factors))
 
 

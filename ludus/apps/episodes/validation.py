@@ -27,8 +27,8 @@ def checked(replay: Any) -> Mapping[str, Any]:
     _need(_is_text(replay.get("game")) and _is_number(created) and 0 <= created < _LATEST, "its game or its time")
     for frame in frames:
         _check_frame(frame, len(seats))
-    found: Mapping[str, Any] = replay
-    return found
+    valid: Mapping[str, Any] = replay
+    return valid
 
 
 def _need(right: bool, what: str) -> None:
@@ -69,9 +69,9 @@ def _is_grid(board: Any) -> bool:
 
 def _is_cards(board: Any) -> bool:
     seats, table, pot, bids = (board.get(key) for key in ("seats", "table", "pot", "bids"))
-    said = bids is None or (_is_list(bids) and all(map(_is_text, bids)))
+    bids_valid = bids is None or (_is_list(bids) and all(map(_is_text, bids)))
     laid = _is_list(seats, _MOST_SEATS) and all(map(_is_card_seat, seats))
-    return laid and said and _are_cards(table) and (pot is None or _is_number(pot))
+    return laid and bids_valid and _are_cards(table) and (pot is None or _is_number(pot))
 
 
 def _is_card_seat(seat: Any) -> bool:
@@ -89,7 +89,9 @@ def _are_cards(cards: Any) -> bool:
 
 def _is_matrix(board: Any) -> bool:
     actions, chosen = board.get("actions"), board.get("chosen")
-    if not (_is_list(actions, _MOST_SEATS) and all(_is_list(mine) and all(map(_is_text, mine)) for mine in actions)):
+    if not (
+        _is_list(actions, _MOST_SEATS) and all(_is_list(labels) and all(map(_is_text, labels)) for labels in actions)
+    ):
         return False
     return _is_list(chosen) and len(chosen) in (0, len(actions))
 

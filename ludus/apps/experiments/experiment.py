@@ -241,17 +241,17 @@ class RunProcesses:
         self._note(self.experiment.with_reason(run, ""))
         folder, log = self.experiment.folder / run, self.experiment.log(run)
         child = ChildProcess(RunInChild, "the experiment is")
-        theirs, ours = os.pipe()
-        process = self.going[run] = _Process(child, ours)
+        child_end, own_end = os.pipe()
+        process = self.going[run] = _Process(child, own_end)
         text = to_yaml(dict(self.experiment.scenario))
         try:
             due = list(self.experiment.due.get(run, ()))  # those that begin have them from the experiment's scenario
             arguments = (str(folder), text, list(self.experiment.runs[run]), due, str(log))
-            child.send("go", *arguments, descriptor=theirs)
+            child.send("go", *arguments, descriptor=child_end)
         except ChildLost as lost:
             process.lost = str(lost)
         finally:
-            os.close(theirs)
+            os.close(child_end)
 
     def ended(self, seconds: float) -> list[str]:
         """Those that have ended, after `seconds` at most; the experiment's list says why, where a run cannot."""
@@ -368,8 +368,8 @@ class RunInChild:
 
 
 def _stop_when_asked(asking: int, stop: StopRequest) -> None:
-    said = b""
+    message = b""
     while part := os.read(asking, 4096):
-        said += part
+        message += part
     os.close(asking)
-    stop.request(said.decode(errors="replace") or _STOPPED)
+    stop.request(message.decode(errors="replace") or _STOPPED)

@@ -149,9 +149,9 @@ class Sweep(Config):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        for what, given, known in (("sampler", self.sampler, SAMPLERS), ("pruner", self.pruner, PRUNERS)):
-            if given.get("kind") not in known:
-                raise ConfigError(f"{what}: unknown kind {given.get('kind')!r} (known: {', '.join(known)}).")
+        for what, options, known in (("sampler", self.sampler, SAMPLERS), ("pruner", self.pruner, PRUNERS)):
+            if options.get("kind") not in known:
+                raise ConfigError(f"{what}: unknown kind {options.get('kind')!r} (known: {', '.join(known)}).")
         return self
 
     def check(self) -> tuple[Scenario, EnvSpec]:
@@ -196,10 +196,10 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
 def _with(data: Mapping[str, Any], change: str) -> dict[str, Any]:
     """What comes after `changes.` is a key of the scenario's, dots and all: what else the file changes in that part stays."""
     key, equals, value = change.removeprefix("changes.").partition("=")
-    given = data.get("changes") or {}
-    if not (change.startswith("changes.") and equals and isinstance(given, Mapping)):
+    changes = data.get("changes") or {}
+    if not (change.startswith("changes.") and equals and isinstance(changes, Mapping)):
         return override(data, [change])
-    return {**data, "changes": {**given, key: from_yaml(value, what=repr(value))}}
+    return {**data, "changes": {**changes, key: from_yaml(value, what=repr(value))}}
 
 
 def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experiment:

@@ -137,11 +137,11 @@ def _entry_name(name: str | None, run: StoredRun | None, what: str, file: Path |
         return name
     parts = [_name_of(run)] if run is not None else []
     parts += [file.stem] if file is not None else [what] if what not in ("", META) else []
-    made = _plain("-".join(parts)).lstrip("._-")[:100]
-    if not made:
+    proposed = _plain("-".join(parts)).lstrip("._-")[:100]
+    if not proposed:
         raise ConfigError(f"{'-'.join(parts)!r} has nothing that can name an entry of a zoo. Give a name with --name.")
-    check_name(made)
-    return made
+    check_name(proposed)
+    return proposed
 
 
 def _plain(text: str) -> str:
@@ -182,15 +182,15 @@ def _without_folders(scenario: str) -> str:
     """The scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business. Those of
     the environment stay, since it is made from them."""
 
-    def shown(value: Any) -> Any:
+    def redacted(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: shown(part) for key, part in value.items()}
+            return {key: redacted(part) for key, part in value.items()}
         if isinstance(value, list):
-            return [shown(part) for part in value]
+            return [redacted(part) for part in value]
         return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
 
-    found = from_yaml(scenario, what="the scenario")
-    return to_yaml({key: part if key == "env" else shown(part) for key, part in found.items()})
+    settings = from_yaml(scenario, what="the scenario")
+    return to_yaml({key: part if key == "env" else redacted(part) for key, part in settings.items()})
 
 
 def _source(run: StoredRun, what: str) -> Source:
@@ -231,17 +231,17 @@ def _of_file(file: Path, text: str, env: Environment | str | None) -> _Pushed:
             f"{text!r} is of no run, so its game is not known; say which with --env, such as --env openspiel/leduc_poker."
         )
     settings = (env if isinstance(env, Environment) else Environment(id=env)).played
-    made = _alone(settings).make(num_envs=1)
-    spec = made.spec
-    made.close()
+    vector = _alone(settings).make(num_envs=1)
+    spec = vector.spec
+    vector.close()
     wanted = take_apart(text, find_run, open_run)
     seats = policies_of(wanted, spec)
     population = populations_of(spec)
     fits = sorted({which for which, some in zip(population, seats, strict=True) if some})
-    (drawn, *_) = [one for some in seats for one in some]
+    (sampled, *_) = [one for some in seats for one in some]
     data = file.read_bytes()
     name = _plain(file.stem) or _UNNAMED
-    records = [PolicyRecord(PolicyRef(which, name), 0, drawn.policy.spec, Lineage()) for which in fits]
+    records = [PolicyRecord(PolicyRef(which, name), 0, sampled.policy.spec, Lineage()) for which in fits]
     policies = tuple(_member(record, hashlib.sha256(data).hexdigest()) for record in records)
     marginals = tuple((1.0,) if which in fits else () for which in population)
     facts: dict[str, Any] = {"source": Source(run="", of=file.name), "game": _game(settings, population)}
@@ -334,19 +334,19 @@ def _results(
     exact, count = part.exact, part.count
     mean, m2 = np.moveaxis(part.mean, 0, -1), np.moveaxis(part.m2, 0, -1)  # [profile, P]
     computed = [Payoff(profile=k, mean=tuple(mean[k].tolist())) for k in map(tuple, np.argwhere(exact).tolist())]
-    met = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
-    theirs = {k: tuple(places[run.population[p]][i] for p, i in enumerate(k)) for k in met}
-    wins, counted = reader.wins(list(theirs.values())), _counted(reader.counted())
+    profiles = list(map(tuple, np.argwhere((count > 0) & ~exact).tolist()))
+    stored_profiles = {k: tuple(places[run.population[p]][i] for p, i in enumerate(k)) for k in profiles}
+    wins, counted = reader.wins(list(stored_profiles.values())), _counted(reader.counted())
     played = [
         Played(
             profile=k,
             n=int(count[k]),
             mean=tuple(mean[k].tolist()),
             m2=tuple(m2[k].tolist()),
-            wins=wins.get(theirs[k], ()),
-            statistics=counted.get(theirs[k]),
+            wins=wins.get(stored_profiles[k], ()),
+            statistics=counted.get(stored_profiles[k]),
         )
-        for k in met
+        for k in profiles
     ]
     known: dict[str, Any] = {}
     if record is not None:
@@ -378,10 +378,10 @@ def _rows(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
 def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]]) -> Rated | None:
     """None where what is stored cannot be rated so, as computed payoffs by Elo."""
     try:
-        found = rate_run(run.folder, [kind])
+        ratings = rate_run(run.folder, [kind])
     except (DataError, SolverError):
         return None
-    (table,) = found.tables.values()
+    (table,) = ratings.tables.values()
     offsets = np.cumsum([0, *table.sizes])
     places = [
         offsets[which] + run.records[ref].index if run.records[ref].index < table.sizes[which] else None
@@ -447,11 +447,11 @@ def _package(id: str) -> str:
 
 
 def _versions(package: str) -> dict[str, str]:
-    found = {"ludus": ludus.__version__}
+    versions = {"ludus": ludus.__version__}
     for name in (*_ALWAYS, *([package] if package else [])):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -508,23 +508,23 @@ def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> 
     return _warnings(manifest, env.spec)
 
 
-def _require_same(theirs: GameFacts, ours: GameFacts) -> None:
+def _require_same(entry: GameFacts, local: GameFacts) -> None:
     """Raises ScenarioError, with the first thing that differs."""
-    wrong = _difference(theirs, ours)
+    wrong = _difference(entry, local)
     if wrong:
         raise ScenarioError(
-            f"the entry's policies were trained on another game than {theirs.id} is here: {wrong} {_other_version(theirs)}"
+            f"the entry's policies were trained on another game than {entry.id} is here: {wrong} {_other_version(entry)}"
         )
 
 
-def _difference(theirs: GameFacts, ours: GameFacts) -> str:
-    if theirs.id != ours.id:
-        return f"its scenario makes {ours.id}."
-    if wrong := difference(theirs.players, ours.players, "the entry", bounds=True):
+def _difference(entry: GameFacts, local: GameFacts) -> str:
+    if entry.id != local.id:
+        return f"its scenario makes {local.id}."
+    if wrong := difference(entry.players, local.players, "the entry", bounds=True):
         return wrong
-    if changed := [name for name, digest in theirs.files.items() if ours.files.get(name, digest) != digest]:
+    if changed := [name for name, digest in entry.files.items() if local.files.get(name, digest) != digest]:
         return f"the file {changed[0]!r} holds something else than when the entry was pushed."
-    if theirs.states and theirs.states != ours.states:
+    if entry.states and entry.states != local.states:
         return "its information states are others than in the entry, and policies play by their ids."
     return ""
 
@@ -546,21 +546,21 @@ def _other_version(game: GameFacts) -> str:
 
 def _warnings(manifest: Manifest, spec: EnvSpec) -> tuple[str, ...]:
     """Of what fits."""
-    found = []
+    warnings = []
     if other := _other_version(manifest.game):
-        found.append(
+        warnings.append(
             f"{other} All spaces fit; the game may still play otherwise, and its results are of the other version."
         )
     was, now = manifest.utility_range, spec.utility_range
     if not np.allclose(was, now) or manifest.zero_sum != spec.zero_sum:
-        found.append(
+        warnings.append(
             f"It pays otherwise here: returns lie in {_ranges(now, spec.zero_sum)}, and in {_ranges(was, manifest.zero_sum)} in the entry, "
             "whose results are of those."
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _ranges(ranges: Sequence[tuple[float, float]], zero_sum: bool) -> str:
     """Of all players; once where they are alike."""
-    told = dict.fromkeys(f"[{low:g}, {high:g}]" for low, high in ranges)
-    return " and ".join(told) + (" (zero-sum)" if zero_sum else "")
+    texts = dict.fromkeys(f"[{low:g}, {high:g}]" for low, high in ranges)
+    return " and ".join(texts) + (" (zero-sum)" if zero_sum else "")

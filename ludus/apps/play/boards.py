@@ -112,12 +112,12 @@ def said_beside(state: Any) -> str:
 def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
     """The player's legal actions with their names and, on a grid, their cells."""
     place = _PLACES.get(state.get_game().get_type().short_name)
-    found = []
+    legal = []
     for action in actions:
-        made = _Made(state, action, str(state.action_to_string(player, action)))
-        cell, source = (None, None) if place is None else place(made)
-        found.append(Legal(action=action, label=label_of(state, player, action), cell=cell, from_=source))
-    return found
+        move = _Made(state, action, str(state.action_to_string(player, action)))
+        cell, source = (None, None) if place is None else place(move)
+        legal.append(Legal(action=action, label=label_of(state, player, action), cell=cell, from_=source))
+    return legal
 
 
 def label_of(state: Any, player: int, action: int) -> str:
@@ -164,9 +164,9 @@ _WORDS: Mapping[str, tuple[str, Callable[..., str]]] = {
 
 def _last_move(state: Any, players: Collection[int]) -> tuple[int, int] | None:
     """(player, action) of the last move that one of these players made; None if there is none."""
-    for made in reversed(state.full_history()):
-        if made.player in players and made.action >= 0:
-            return made.player, made.action
+    for past in reversed(state.full_history()):
+        if past.player in players and past.action >= 0:
+            return past.player, past.action
     return None
 
 
@@ -177,26 +177,26 @@ def _everybody(state: Any) -> range:
 def _last_cells(state: Any, eyes: Collection[int]) -> list[Cell]:
     """Of the last move that these players know of."""
     game = state.get_game()
-    found = _last_move(state, eyes if hides(game) else _everybody(state))
+    last = _last_move(state, eyes if hides(game) else _everybody(state))
     place = _PLACES.get(game.get_type().short_name)
-    if found is None or place is None:
+    if last is None or place is None:
         return []
-    before = _before(state, found)
+    before = _before(state, last)
     if before is None:
         return []
-    cell, source = place(_Made(before, found[1], str(before.action_to_string(*found))))
+    cell, source = place(_Made(before, last[1], str(before.action_to_string(*last))))
     return [where for where in (source, cell) if where is not None]
 
 
 def _before(state: Any, move: tuple[int, int]) -> Any | None:
     """The state that a move was made in."""
     history = state.full_history()
-    last = max(k for k, made in enumerate(history) if (made.player, made.action) == move)
+    last = max(k for k, past in enumerate(history) if (past.player, past.action) == move)
     before = state.get_game().new_initial_state()
-    for made in history[:last]:
+    for past in history[:last]:
         if before.is_simultaneous_node():
             return None  # such games have no boards with a last move
-        before.apply_action(made.action)
+        before.apply_action(past.action)
     return before
 
 
@@ -207,10 +207,10 @@ def _seen_rows(state: Any, eyes: Sequence[int]) -> list[list[str]]:
         return _characters(str(state))
     if not eyes:
         return [["?"] * len(row) for row in _characters(str(state))]
-    seen = [_characters(str(state.observation_string(player))) for player in eyes]
-    rows, columns = len(seen[0]), len(seen[0][0])
+    views = [_characters(str(state.observation_string(player))) for player in eyes]
+    rows, columns = len(views[0]), len(views[0][0])
     return [
-        [next((some[r][c] for some in seen if some[r][c] != "."), "?") for c in range(columns)] for r in range(rows)
+        [next((some[r][c] for some in views if some[r][c] != "."), "?") for c in range(columns)] for r in range(rows)
     ]
 
 
@@ -310,9 +310,9 @@ _Place = tuple[Cell | None, Cell | None]
 """(cell, where from)."""
 
 
-def _numbered(made: _Made) -> _Place:
-    columns = _columns(made.state)
-    return (made.action // columns, made.action % columns), None
+def _numbered(move: _Made) -> _Place:
+    columns = _columns(move.state)
+    return (move.action // columns, move.action % columns), None
 
 
 def _columns(state: Any) -> int:
@@ -320,41 +320,41 @@ def _columns(state: Any) -> int:
     return int(parameters.get("num_cols") or parameters.get("board_size") or 3)
 
 
-def _dropped(made: _Made) -> _Place:
-    rows = _characters(str(made.state))
-    free = [r for r, row in enumerate(rows) if row[made.action] == "."]
-    return ((free[-1], made.action) if free else None), None
+def _dropped(move: _Made) -> _Place:
+    rows = _characters(str(move.state))
+    free = [r for r, row in enumerate(rows) if row[move.action] == "."]
+    return ((free[-1], move.action) if free else None), None
 
 
 def _square(text: str, rows: int) -> Cell:
     return rows - int(text[1:]), _LETTERS.index(text[0])
 
 
-def _stepped(made: _Made) -> _Place:
+def _stepped(move: _Made) -> _Place:
     """From a label such as c6d5 or c6d5*."""
-    rows = int(made.state.get_game().get_parameters()["rows"])
-    match = re.fullmatch(r"([a-z]\d+)([a-z]\d+)\*?", made.label)
+    rows = int(move.state.get_game().get_parameters()["rows"])
+    match = re.fullmatch(r"([a-z]\d+)([a-z]\d+)\*?", move.label)
     return (_square(match[2], rows), _square(match[1], rows)) if match else (None, None)
 
 
-def _chess_move(made: _Made) -> _Place:
-    move = pyspiel.chess.action_to_move(made.action, made.state.board()).to_lan()
-    match = re.match(r"([a-h][1-8])([a-h][1-8])", move)
+def _chess_move(move: _Made) -> _Place:
+    lan = pyspiel.chess.action_to_move(move.action, move.state.board()).to_lan()
+    match = re.match(r"([a-h][1-8])([a-h][1-8])", lan)
     return (_square(match[2], 8), _square(match[1], 8)) if match else (None, None)
 
 
-def _point(made: _Made) -> _Place:
+def _point(move: _Made) -> _Place:
     """From a label such as "B c4"; of a pass nothing."""
-    match = re.fullmatch(r"[BW] ([a-z])(\d+)", made.label)
+    match = re.fullmatch(r"[BW] ([a-z])(\d+)", move.label)
     if match is None:
         return None, None
-    size = int(made.state.get_game().get_parameters()["board_size"])
+    size = int(move.state.get_game().get_parameters()["board_size"])
     return (size - int(match[2]), _GO_LETTERS.lower().index(match[1])), None
 
 
-def _lettered(made: _Made) -> _Place:
+def _lettered(move: _Made) -> _Place:
     """From a label such as d2, counted from the top."""
-    match = re.fullmatch(r"([a-z])(\d+)", made.label)
+    match = re.fullmatch(r"([a-z])(\d+)", move.label)
     return ((int(match[2]) - 1, _LETTERS.index(match[1])) if match else None), None
 
 
@@ -397,10 +397,10 @@ def _made(state: Any, names: Sequence[str]) -> list[str]:
     """What players have done, in order. Only for games in which everybody sees that."""
     at = state.get_game().new_initial_state()
     out = []
-    for made in state.full_history():
-        if made.player >= 0:
-            out.append(f"{names[made.player]}: {label_of(at, made.player, made.action)}")
-        at.apply_action(made.action)
+    for past in state.full_history():
+        if past.player >= 0:
+            out.append(f"{names[past.player]}: {label_of(at, past.player, past.action)}")
+        at.apply_action(past.action)
     return out
 
 
@@ -423,8 +423,8 @@ def _kuhn(at: _Position) -> Board:
     """A player's information is its card and everybody's bets, "2pb"."""
     players = at.state.num_players()
     known = {p: str(at.state.information_state_string(p)).rstrip("pb") for p in at.eyes}
-    moves = [made for made in at.state.full_history() if made.player >= 0]
-    paid = [1 + sum(made.player == p and made.action == 1 for made in moves) for p in range(players)]
+    moves = [move for move in at.state.full_history() if move.player >= 0]
+    paid = [1 + sum(move.player == p and move.action == 1 for move in moves) for p in range(players)]
     seats = [
         CardSeat(
             player=p,
@@ -446,7 +446,7 @@ def _leduc(at: _Position) -> Board:
     public = dict(_ROUNDS.findall(at.state.observation_string(0)))  # of which the private card is not used
     known = {p: dict(_ROUNDS.findall(at.state.observation_string(p))).get("Private", "") for p in at.eyes}
     paid = [float(x) for x in public["Ante"].split()]
-    folded = {made.player for made in at.state.full_history() if made.player >= 0 and made.action == 0}
+    folded = {move.player for move in at.state.full_history() if move.player >= 0 and move.action == 0}
     money = [float(x) for x in public["Money"].split()]
     seats = [
         CardSeat(

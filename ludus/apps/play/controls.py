@@ -78,14 +78,14 @@ def keys_of(id: str, names: Sequence[str], actions: int) -> Mapping[str, int] | 
     clicked."""
     if id.startswith("openspiel/"):
         return None
-    found: dict[str, int] = {}
+    keys: dict[str, int] = {}
     for action, name in enumerate(names):
         key = _KEYS.get(name.lower().removeprefix("action_"))
         if key is not None:
-            found.setdefault(key, action)
+            keys.setdefault(key, action)
         elif name.lower() in _IDLE:
-            found.setdefault("Enter", action)
+            keys.setdefault("Enter", action)
     for action in range(min(actions, _DIGITS)):
-        if action not in found.values() and str(action) not in found:
-            found[str(action)] = action
-    return found or None
+        if action not in keys.values() and str(action) not in keys:
+            keys[str(action)] = action
+    return keys or None

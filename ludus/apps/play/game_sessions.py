@@ -184,11 +184,11 @@ class Table:
 
     def viewer(self, token: str) -> Viewer:
         """Whose token it is. Raises PlayError for nobody's."""
-        given = token.encode("utf-8", "replace")  # as bytes, since text that is not ASCII cannot be compared so
-        found: list[Viewer] = [p for p, mine in self.tokens.items() if secrets.compare_digest(mine.encode(), given)]
-        if not found and not secrets.compare_digest(self.watch_token.encode(), given):
+        presented = token.encode("utf-8", "replace")  # as bytes, since text that is not ASCII cannot be compared so
+        players: list[Viewer] = [p for p, own in self.tokens.items() if secrets.compare_digest(own.encode(), presented)]
+        if not players and not secrets.compare_digest(self.watch_token.encode(), presented):
             raise PlayError("this address is of no seat at this table. Open the one that was made with the table.")
-        return found[0] if found else None
+        return players[0] if players else None
 
     def view(self, viewer: Viewer) -> Any:
         """The table as JSON, as a seat or a watcher sees it. Never waits for a policy."""
@@ -228,14 +228,14 @@ class Table:
             due = self._episode.open_decisions(player)
             if not due or self._people[player].ready:
                 raise WrongTurnError(f"it is not the turn of {self._names(over=False)[player]}. Wait for the others.")
-            given = dict(self._given.get(player, {}))
+            answers = dict(self._given.get(player, {}))
             for order in orders:
-                given[order.agent] = self._action(order, player, [one.agent for one in due])
-            self._given[player] = given
-            if all(one.agent in given for one in due):
+                answers[order.agent] = self._action(order, player, [one.agent for one in due])
+            self._given[player] = answers
+            if all(one.agent in answers for one in due):
                 space = self.game.spec.agents_of(player)[0].action
                 kind = np.int32 if isinstance(space, Discrete) else space.dtype
-                self._people[player].answer(np.stack([np.asarray(given[one.agent], kind) for one in due]))
+                self._people[player].answer(np.stack([np.asarray(answers[one.agent], kind) for one in due]))
                 self._given.pop(player)
             self.used = time.monotonic()
             self._go_on()
@@ -267,8 +267,8 @@ class Table:
 
     def _tell_the_end(self) -> None:
         for key in [*self._listeners]:
-            if (found := self._listeners.pop(key, None)) is not None:  # each is told once, whoever closes
-                found[1](None)
+            if (listener := self._listeners.pop(key, None)) is not None:  # each is told once, whoever closes
+                listener[1](None)
 
     @contextmanager
     def _playing(self) -> Iterator[None]:
@@ -350,20 +350,20 @@ class Table:
             rated=self.rated,
             replay=self._view.replay(run=self.game.name, created=time.time()),
         )
-        kept = self._finish(finished)
-        self._replay, self._note = kept.replay, redact_paths(kept.note)
+        saved = self._finish(finished)
+        self._replay, self._note = saved.replay, redact_paths(saved.note)
 
     # ------------------------------------------------------------------------------------------ what is seen
 
     def _publish(self) -> None:
         for viewer in (None, *self._people):
-            found = to_builtins(self._seen(viewer))
-            if found == self._shown.get(viewer):
+            view = to_builtins(self._seen(viewer))
+            if view == self._shown.get(viewer):
                 continue
-            self._shown[viewer] = found
+            self._shown[viewer] = view
             for whose, listener in [*self._listeners.values()]:
                 if whose == viewer:
-                    listener(found)
+                    listener(view)
 
     def _seen(self, viewer: Viewer) -> TableView:
         over = self._over()
@@ -430,9 +430,9 @@ class Table:
         return [p for p, rows in enumerate(step.due) if len(rows) and not (p in self._people and self._people[p].ready)]
 
     def _names(self, *, over: bool) -> list[str]:
-        drawn = self._episode.episode.policy
+        policies = self._episode.episode.policy
         return [
-            (wish.name or f"player {p}") if wish.who == PERSON else (drawn[p] if over else wish.who)
+            (wish.name or f"player {p}") if wish.who == PERSON else (policies[p] if over else wish.who)
             for p, wish in enumerate(self.wishes)
         ]
 
@@ -489,8 +489,8 @@ class Table:
 
 def _told(error: Exception) -> str:
     """What people at a table are told of it."""
-    told = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
-    return redact_paths(" ".join(told.split()))
+    message = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
+    return redact_paths(" ".join(message.split()))
 
 
 def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
@@ -536,8 +536,8 @@ class Tables:
         TooManySessionsError if all others are in use, and whatever `make` raises."""
         self.sweep()
         with self._lock:
-            told = f"{self._most} tables are open and in use, and no more may be. Leave one"
-            old = self._give_way(self._but(instead), self._most - self._making, told)
+            message = f"{self._most} tables are open and in use, and no more may be. Leave one"
+            old = self._give_way(self._but(instead), self._most - self._making, message)
             self._making += 1
         try:
             _close(old)
@@ -556,8 +556,8 @@ class Tables:
         with self._lock:
             old = None
             if table.has_bots:
-                told = f"bots play at {self._bots} tables that are in use. Play against a policy, leave one of those"
-                old = self._give_way([one for one in self._but(instead) if one.has_bots], self._bots, told)
+                message = f"bots play at {self._bots} tables that are in use. Play against a policy, leave one of those"
+                old = self._give_way([one for one in self._but(instead) if one.has_bots], self._bots, message)
             replaced = self._tables.pop(instead, None)
             self._tables[table.id] = table
         _close(old, replaced)
@@ -565,17 +565,17 @@ class Tables:
     def _but(self, id: str) -> list[Table]:
         return [table for one, table in self._tables.items() if one != id]
 
-    def _give_way(self, taken: Sequence[Table], most: int, told: str) -> Table | None:
+    def _give_way(self, occupied: Sequence[Table], most: int, message: str) -> Table | None:
         """Under the lock: of tables of which there may be so many, the one that is taken away for a new one; None where there is a place.
         Raises TooManySessionsError, with what is told."""
-        if len(taken) < most:
+        if len(occupied) < most:
             return None
         now = self._clock()
-        left = [table for table in taken if not table.watched and now - table.used > self._left]
+        left = [table for table in occupied if not table.watched and now - table.used > self._left]
         if not left:
             minutes = f"{self._left / 60:g} minutes"
             raise TooManySessionsError(
-                f"{told}, or try again later: what nobody looks at gives its place after {minutes}."
+                f"{message}, or try again later: what nobody looks at gives its place after {minutes}."
             )
         oldest = min(left, key=lambda table: table.used)
         del self._tables[oldest.id]

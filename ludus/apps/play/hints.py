@@ -67,7 +67,7 @@ class Advisor:
         for step in steps[self._seen :]:
             self._account(step)
             self._seen += 1
-        said = self._answers(self._best, now)
+        answers = self._answers(self._best, now)
         meta, how = self._meta(now)
         out = []
         for row, one in enumerate(decisions):
@@ -75,9 +75,9 @@ class Advisor:
             out.append(
                 replace(
                     one,
-                    probs=None if said.probs is None else said.probs[row, legal].tolist(),
-                    values=None if said.action_values is None else said.action_values[row, legal].tolist(),
-                    value=None if said.value is None else float(said.value[row]),
+                    probs=None if answers.probs is None else answers.probs[row, legal].tolist(),
+                    values=None if answers.action_values is None else answers.action_values[row, legal].tolist(),
+                    value=None if answers.value is None else float(answers.value[row]),
                     hint=Hint(policy=self._name, meta=None if meta is None else meta[row, legal].tolist(), how=how),
                 )
             )

@@ -67,13 +67,13 @@ def keep(run_dir: Path, replay: bytes, *, id: str = "") -> str:
 
 def kept(run_dir: Path) -> list[ReplayLine]:
     """The replays beside a run, the newest first. What is no replay is left out."""
-    found = []
+    lines = []
     with_names = sorted((run_dir / FOLDER).glob("*.json")) if (run_dir / FOLDER).is_dir() else []
     for path in with_names:
         with suppress(RunError, OSError):  # another program's file, or one that has just gone
             stamp = path.stat()
-            found.append(_kept_line(run_dir, path.stem, (stamp.st_ino, stamp.st_mtime_ns, stamp.st_size)))
-    return sorted(found, key=lambda line: line.created, reverse=True)
+            lines.append(_kept_line(run_dir, path.stem, (stamp.st_ino, stamp.st_mtime_ns, stamp.st_size)))
+    return sorted(lines, key=lambda line: line.created, reverse=True)
 
 
 @lru_cache(maxsize=4096)
@@ -157,12 +157,12 @@ def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> b
             frames.append(drawer.draw(frame["board"], _caption(frame, names)))
     if not frames:
         raise ConfigError("this replay has no pictures of which a film could be made. Save it as .html or .json.")
-    drawn = replay["frames"][0]["board"]["kind"] != "frame"
+    is_board = replay["frames"][0]["board"]["kind"] != "frame"
     returns = np.array([frame or 0.0 for frame in replay["frames"][-1]["returns"]], np.float64)[None]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"replay{suffix}"
         recording = Recording(frames, "", returns, np.array([len(frames) - 1], np.int32))
-        save(recording, path, fps=fps or (_FPS_DRAWN if drawn else _FPS))
+        save(recording, path, fps=fps or (_FPS_DRAWN if is_board else _FPS))
         return path.read_bytes()
 
 

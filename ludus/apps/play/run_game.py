@@ -125,8 +125,8 @@ class RunGame:
         players = range(self.spec.num_players)
         agents = [self.spec.agents_of(p) for p in players]
         names = [
-            mine[0].name if len(mine) == 1 else f"player {p}, {len(mine)} agents"
-            for p, mine in zip(players, agents, strict=True)
+            group[0].name if len(group) == 1 else f"player {p}, {len(group)} agents"
+            for p, group in zip(players, agents, strict=True)
         ]
         words = self._words()
         mixed = next((word.players for word in words if word.name == f"@{META}"), ())
@@ -140,18 +140,18 @@ class RunGame:
         )
 
     def _words(self) -> list[Member]:
-        said = {
+        labels = {
             META: "the mixture: one is drawn for each game",
             BEST: "the best policy",
             STRONGEST: "the strongest member, bots included",
             NEWEST: "the newest policy",
         }
-        found = []
-        for word, label in said.items():
+        members = []
+        for word, label in labels.items():
             with suppress(LudusError):  # a run that solves nothing has no mixture
-                able = [p for p, drawn in enumerate(self.named.seats(f"@{word}")) if drawn]
-                found.append(Member(name=f"@{word}", label=label, players=able))
-        return found
+                able = [p for p, sampled in enumerate(self.named.seats(f"@{word}")) if sampled]
+                members.append(Member(name=f"@{word}", label=label, players=able))
+        return members
 
     def _members(self) -> list[Member]:
         newest = sorted(self.run.policies, key=lambda p: p.record.lineage.generation, reverse=True)[:MOST_MEMBERS]
@@ -166,12 +166,12 @@ class RunGame:
 
     def _bots(self) -> list[Member]:
         everybody = list(range(self.spec.num_players))
-        found = [Member(name="random", label="any legal action", players=everybody)]
+        members = [Member(name="random", label="any legal action", players=everybody)]
         for text in _OFFERED:
             with suppress(LudusError):  # a bot that does not fit the game is not offered
                 require_fit(text, parse_bot(text).make(), self.spec, wrapped=bool(self.run.env.wrappers))
-                found.append(Member(name=f"bot:{text}", label=f"a bot, {text}", players=everybody))
-        return found
+                members.append(Member(name=f"bot:{text}", label=f"a bot, {text}", players=everybody))
+        return members
 
     # ------------------------------------------------------------------------------------------ episodes
 

@@ -211,12 +211,12 @@ class TreeExplorer:
         steps = [PathStep(node="", label="start")]
         done = list[int]()
         for action in _actions(path):
-            found = self._choices(at, state)
-            if action not in found:
+            choices = self._choices(at, state)
+            if action not in choices:
                 raise ConfigError(
                     f"{path[:80]!r} leads to no node: {action} cannot follow {'.'.join(map(str, done)) or 'the start'}."
                 )
-            place, label = found[action]
+            place, label = choices[action]
             at = int(self._tree.arrays.nodes.child[at]) + place
             state, joint = self._after(state, joint, action)
             done.append(action)
@@ -224,9 +224,9 @@ class TreeExplorer:
         return self._view(at, state, steps)
 
     def _view(self, at: int, state: Any, steps: Sequence[PathStep]) -> NodeView:
-        tree, found = self._tree, self._analysis
+        tree, analysis = self._tree, self._analysis
         nodes, player = tree.arrays.nodes, int(tree.arrays.nodes.player[at])
-        regret = found.regret[nodes.info[at]] if player >= 0 else None
+        regret = analysis.regret[nodes.info[at]] if player >= 0 else None
         children = []
         for action, (place, label) in self._choices(at, state).items():
             child, prefix = int(nodes.child[at]) + place, f"{steps[-1].node}." if steps[-1].node else ""
@@ -235,15 +235,15 @@ class TreeExplorer:
                 ChildView(
                     node=f"{prefix}{action}",
                     label=label,
-                    probability=float(found.prob[child]),
-                    value=found.value[child].tolist(),
+                    probability=float(analysis.prob[child]),
+                    value=analysis.value[child].tolist(),
                     regret=None if regret is None else float(regret[action]),
                     kind=_KINDS.get(kind, "decision"),
                     player=kind if kind >= 0 else None,
-                    leaves=int(found.leaves[child]),
+                    leaves=int(analysis.leaves[child]),
                 )
             )
-        nash_conv = float(found.gains.sum())
+        nash_conv = float(analysis.gains.sum())
         return NodeView(
             seats=self.seats,
             node=steps[-1].node,
@@ -252,13 +252,13 @@ class TreeExplorer:
             player=player if player >= 0 else None,
             information=tree.enumeration.key[int(nodes.info[at])] if player >= 0 else "",
             board=board_of(state, eyes=range(tree.num_players)),
-            reach=found.reach[at].tolist(),
-            value=found.value[at].tolist(),
+            reach=analysis.reach[at].tolist(),
+            value=analysis.value[at].tolist(),
             regret=None if regret is None else [child.regret or 0.0 for child in children],
             children=children,
             nash_conv=nash_conv,
             exploitability=nash_conv / tree.num_players,
-            gains=found.gains.tolist(),
+            gains=analysis.gains.tolist(),
             nodes=len(nodes.player),
             note=self._note,
         )
@@ -316,11 +316,11 @@ def tables_of(game: RunGame, who: Sequence[str]) -> list[NDArray[np.float64]]:
         if name == PERSON:
             raise ConfigError("a person has no table of probabilities. Name a policy.")
         check_name(name)
-        drawn = game.named.seats(name)[player]
-        if not drawn:
+        sampled = game.named.seats(name)[player]
+        if not sampled:
             raise ConfigError(f"{name!r} cannot play as player {player}. Name another policy there.")
         plan = np.zeros(tree.num_sequences(player))
-        for one in drawn:
+        for one in sampled:
             table = one.policy.tabulate(tree.enumeration, player, mode=one.mode)
             if table is None:
                 raise ScenarioError(

@@ -241,8 +241,8 @@ class View:
     def moves_before(self, number: int) -> list[Move]:
         """What led to a position."""
         for before in range(len(self._moves) - 1, number):
-            made = self._debugger.decisions(before)
-            moves = [Move(player=one.player, agent=one.agent, label=self._label(before, one)) for one in made]
+            decisions = self._debugger.decisions(before)
+            moves = [Move(player=one.player, agent=one.agent, label=self._label(before, one)) for one in decisions]
             self._moves.append(moves)
             self._told += [KnownMove(number=before + 1, player=m.player, agent=m.agent, label=m.label) for m in moves]
         return self._moves[number]
@@ -257,24 +257,24 @@ class View:
         their viewer counts them: of hidden moves its own ones only, until the game is over and the last frame shows all."""
         last = len(self._debugger.episode.steps)
         self.moves_before(last)
-        found = self._told
+        moves = self._told
         if not self.shows_moves():
-            own = sorted({move.number for move in found if move.player == viewer})
+            own = sorted({move.number for move in moves if move.player == viewer})
             counted = {number: count for count, number in enumerate(own, 1)}
-            found = [
+            moves = [
                 replace(move, number=counted[move.number] if move.player == viewer else last)
-                for move in found
+                for move in moves
                 if over or move.player == viewer
             ]
-        return found[-_MOVES:], max(0, len(found) - _MOVES)
+        return moves[-_MOVES:], max(0, len(moves) - _MOVES)
 
     def _own_moves(self, number: int, eyes: Collection[int]) -> list[Move]:
         """The last one of each of these players."""
-        found = []
+        moves = []
         for player in eyes:
-            made = next((k for k in range(number, 0, -1) if len(self._debugger.episode.steps[k - 1].due[player])), 0)
-            found += [move for move in self.moves_before(made) if move.player == player]
-        return found
+            last = next((k for k in range(number, 0, -1) if len(self._debugger.episode.steps[k - 1].due[player])), 0)
+            moves += [move for move in self.moves_before(last) if move.player == player]
+        return moves
 
     def _label(self, number: int, one: Decision) -> str:
         """What was decided."""
@@ -326,15 +326,15 @@ class View:
         legal = self._legal(number, one)
         actions = [each.action for each in legal]
         discrete = one.legal is not None
-        made = not discrete or int(one.action) >= 0
+        has_action = not discrete or int(one.action) >= 0
         return FrameDecision(
             player=one.player,
             agent=one.agent,
             name=one.name,
             policy=one.policy,
             mode=one.mode,
-            chosen=int(one.action) if discrete and made else None,
-            label=self._label(number, one) if made and not _unknown(one.action) else "",
+            chosen=int(one.action) if discrete and has_action else None,
+            label=self._label(number, one) if has_action and not _unknown(one.action) else "",
             legal=legal,
             probs=None if one.probs is None else one.probs[actions].tolist(),
             values=None if one.action_values is None else one.action_values[actions].tolist(),
@@ -379,12 +379,12 @@ class View:
                 names=[s.name for s in self._own_seats()],
             )
         if len(eyes) < self.spec.num_players and self.hides():
-            mine = [one for one in decisions if one.player in eyes]
-            return _observed(mine)
+            visible = [one for one in decisions if one.player in eyes]
+            return _observed(visible)
         board = self._picture(number)
         if self._unseen and decisions and isinstance(board, TextBoard):
-            seen = _observed(decisions)
-            return TextBoard(text=f"{board.text}\n\n{seen.text}") if isinstance(seen, TextBoard) else seen
+            obs = _observed(decisions)
+            return TextBoard(text=f"{board.text}\n\n{obs.text}") if isinstance(obs, TextBoard) else obs
         return board
 
     def _own_seats(self) -> list[BoardSeat]:
@@ -403,12 +403,12 @@ class View:
         board: Board = TextBoard(text=self._unseen)
         if not self._unseen:
             try:
-                shown = self._debugger.picture(number)
+                picture = self._debugger.picture(number)
             except EnvError as error:
                 self._unseen = " ".join(str(error).split())
                 board = TextBoard(text=self._unseen)
             else:
-                board = TextBoard(text=shown) if isinstance(shown, str) else picture_board(shown)
+                board = TextBoard(text=picture) if isinstance(picture, str) else picture_board(picture)
         self._newest = number, board
         return board
 
@@ -442,21 +442,21 @@ def _observation(one: Decision) -> str:
     return "\n".join([head, *lines, *more])
 
 
-def _planes(seen: Array) -> str | None:
+def _planes(obs: Array) -> str | None:
     """An observation [rows, columns, planes] of zeros and ones, as games on boards have it, as a grid: a cell holds the number of its first
     plane that is set, from 1, or a letter. None of others."""
-    if seen.ndim != 3 or max(seen.shape) > _MOST_SIDE or not np.isin(seen, (0, 1)).all():
+    if obs.ndim != 3 or max(obs.shape) > _MOST_SIDE or not np.isin(obs, (0, 1)).all():
         return None
-    first = np.where(seen.any(axis=2), np.argmax(seen != 0, axis=2) + 1, 0)
+    first = np.where(obs.any(axis=2), np.argmax(obs != 0, axis=2) + 1, 0)
     return "\n".join(" ".join(_SIGNS[k] for k in row) for row in first.tolist())
 
 
-def _as_picture(seen: Array) -> NDArray[np.uint8] | None:
+def _as_picture(obs: Array) -> NDArray[np.uint8] | None:
     """An observation that is an image, channels last or first, as uint8[height, width, 3]; of frames behind one another the last one; None
     of other observations."""
-    if seen.dtype != np.uint8 or seen.ndim not in (2, 3) or min(sorted(seen.shape)[-2:]) < _LEAST_SIDE:
+    if obs.dtype != np.uint8 or obs.ndim not in (2, 3) or min(sorted(obs.shape)[-2:]) < _LEAST_SIDE:
         return None
-    image = seen[..., None] if seen.ndim == 2 else seen if seen.shape[2] < _LEAST_SIDE else np.moveaxis(seen, 0, 2)
+    image = obs[..., None] if obs.ndim == 2 else obs if obs.shape[2] < _LEAST_SIDE else np.moveaxis(obs, 0, 2)
     coloured = image.shape[2] == _COLOURS
     return np.ascontiguousarray(image if coloured else np.repeat(image[:, :, -1:], _COLOURS, axis=2))
 

@@ -94,16 +94,16 @@ def probability_of_improvement(
     """How probable it is that a run of `a` has a higher score than one of `b`; ties count as half. The mean over environments of
     Mann and Whitney's U over the number of pairs (Agarwal et al. 2021, section 4.3)."""
     pairs = list(zip(a, b, strict=True))
-    above_of = [(mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs) for mine, theirs in pairs]
+    above_of = [(first[:, None] > second) + 0.5 * (first[:, None] == second) for first, second in pairs]
     value = float(sum(above.mean() / len(a) for above in above_of))
     if _is_single([*a, *b]):
         return Estimate(value)
-    rng, drawn = np.random.default_rng(seed), np.zeros(samples)
-    for (mine, theirs), above in zip(pairs, above_of, strict=True):
+    rng, values = np.random.default_rng(seed), np.zeros(samples)
+    for (first, second), above in zip(pairs, above_of, strict=True):
         # How often each run was drawn says all of a sample.
-        i, j = (rng.multinomial(len(row), np.full(len(row), 1 / len(row)), size=samples) for row in (mine, theirs))
-        drawn += ((i @ above) * j).sum(axis=1) / above.size / len(a)
-    return _estimate(value, drawn)
+        i, j = (rng.multinomial(len(row), np.full(len(row), 1 / len(row)), size=samples) for row in (first, second))
+        values += ((i @ above) * j).sum(axis=1) / above.size / len(a)
+    return _estimate(value, values)
 
 
 def profile(
@@ -113,9 +113,10 @@ def profile(
     shares = (np.concatenate(scores)[:, None] > thresholds).mean(axis=0).tolist()
     if _is_single(scores):
         return tuple(map(Estimate, shares))
-    drawn = resampled(scores, samples, seed)
+    bootstrap = resampled(scores, samples, seed)
     return tuple(
-        _estimate(share, (drawn > threshold).mean(axis=1)) for share, threshold in zip(shares, thresholds, strict=True)
+        _estimate(share, (bootstrap > threshold).mean(axis=1))
+        for share, threshold in zip(shares, thresholds, strict=True)
     )
 
 
@@ -124,8 +125,8 @@ def _is_single(scores: Sequence[Array]) -> bool:
     return min(map(len, scores)) < 2
 
 
-def _estimate(value: float, drawn: Array) -> Estimate:
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+def _estimate(value: float, bootstrap: Array) -> Estimate:
+    low, high = np.quantile(bootstrap, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(value, float(low), float(high))
 
 
@@ -232,18 +233,18 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
     if empty := [group for group in groups if not counted[group.name]]:
         run = empty[0].runs[0] if empty[0].runs else None
         why = "" if run is None else run.why or (_UNMEASURED if run.state == "finished" else "")
-        told = "it has none" if run is None else f"{run.name}: {run.state}{f', {why}' if why else ''}".rstrip(".")
-        raise RunError(f"{empty[0].name!r} has no run that could be compared ({told}).")
+        reason = "it has none" if run is None else f"{run.name}: {run.state}{f', {why}' if why else ''}".rstrip(".")
+        raise RunError(f"{empty[0].name!r} has no run that could be compared ({reason}).")
     measure = _measure(metric, counted)
-    kept = {name: [run for run in runs if math.isfinite(run.final(measure.name))] for name, runs in counted.items()}
-    environments = tuple(sorted({run.env for runs in kept.values() for run in runs}))
-    _check_environments(environments, kept)
-    scale = {env: _scale(env, measure, kept, several=len(environments) > 1) for env in environments}
+    measured = {name: [run for run in runs if math.isfinite(run.final(measure.name))] for name, runs in counted.items()}
+    environments = tuple(sorted({run.env for runs in measured.values() for run in runs}))
+    _check_environments(environments, measured)
+    scale = {env: _scale(env, measure, measured, several=len(environments) > 1) for env in environments}
     scores = {
         name: tuple(
             np.array([scale[env](run.final(measure.name)) for run in runs if run.env == env]) for env in environments
         )
-        for name, runs in kept.items()
+        for name, runs in measured.items()
     }
     lower = measure.lower_is_better and len(environments) == 1
     sign = -1.0 if lower else 1.0
@@ -258,29 +259,29 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
         measure=measure,
         environments=environments,
         groups=tuple(
-            _result(group, kept[group.name], measure, scores[group.name], thresholds, environments, scale, sign)
+            _result(group, measured[group.name], measure, scores[group.name], thresholds, environments, scale, sign)
             for group in groups
         ),
         improvement=_improvement({name: _signed(rows, sign) for name, rows in scores.items()}),
         thresholds=thresholds,
         baselines=beside,
-        settings=differing_settings([kept[group.name] for group in groups]),
+        settings=differing_settings([measured[group.name] for group in groups]),
     )
 
 
 def _published(groups: Sequence[Group], measure: Measure) -> Iterable[Baseline]:
     """The baselines of experiments that are of this measure, each once. Raises ConfigError for two of one name."""
-    found: dict[str, tuple[Baseline, str]] = {}
+    by_name: dict[str, tuple[Baseline, str]] = {}
     for group in (group for group in groups if group.metric in ("", measure.name)):
         for name, numbers in group.baselines.items():
             baseline = Baseline(name, *numbers)
-            other, where = found.setdefault(name, (baseline, group.name))
+            other, where = by_name.setdefault(name, (baseline, group.name))
             if baseline != other:
                 raise ConfigError(
                     f"the baseline {name!r} is {other.mean:g} ± {other.spread:g} in {where!r} and {baseline.mean:g} ± {baseline.spread:g} "
                     f"in {group.name!r}. Give one of them another name, in its experiment.yaml."
                 )
-    return [baseline for baseline, _ in found.values()]
+    return [baseline for baseline, _ in by_name.values()]
 
 
 def _thresholds(scores: Array) -> Array:
@@ -335,8 +336,8 @@ def _measure(metric: str | None, counted: Mapping[str, Sequence[ComparedRun]]) -
     common = [name for name in MEASURES if all(name in names for names in known.values())]
     if metric is None:
         if not common:
-            told = "; ".join(f"{name}: {', '.join(sorted(names))}" for name, names in known.items())
-            raise ConfigError(f"these have no measure in common ({told}). Compare runs of one game.")
+            listing = "; ".join(f"{name}: {', '.join(sorted(names))}" for name, names in known.items())
+            raise ConfigError(f"these have no measure in common ({listing}). Compare runs of one game.")
         return MEASURES[common[0]]
     if metric not in MEASURES:
         raise UnknownName("metric", metric, MEASURES)
@@ -346,8 +347,8 @@ def _measure(metric: str | None, counted: Mapping[str, Sequence[ComparedRun]]) -
     return MEASURES[metric]
 
 
-def _check_environments(environments: Sequence[str], kept: Mapping[str, Sequence[ComparedRun]]) -> None:
-    for name, runs in kept.items():
+def _check_environments(environments: Sequence[str], measured: Mapping[str, Sequence[ComparedRun]]) -> None:
+    for name, runs in measured.items():
         missing = sorted(set(environments) - {run.env for run in runs})
         if missing:
             raise ConfigError(
@@ -356,19 +357,19 @@ def _check_environments(environments: Sequence[str], kept: Mapping[str, Sequence
 
 
 def _scale(
-    env: str, measure: Measure, kept: Mapping[str, Sequence[ComparedRun]], *, several: bool
+    env: str, measure: Measure, measured: Mapping[str, Sequence[ComparedRun]], *, several: bool
 ) -> Callable[[float], float]:
     """Of several environments: 0 for the worst run of all, 1 for the best."""
     if not several:
         return lambda value: value
-    finals = [run.final(measure.name) for runs in kept.values() for run in runs if run.env == env]
+    finals = [run.final(measure.name) for runs in measured.values() for run in runs if run.env == env]
     worst, best = (max(finals), min(finals)) if measure.lower_is_better else (min(finals), max(finals))
     return lambda value: 1.0 if best == worst else (value - worst) / (best - worst)
 
 
 def _result(
     group: Group,
-    kept: Sequence[ComparedRun],
+    measured: Sequence[ComparedRun],
     measure: Measure,
     scores: tuple[Array, ...],
     thresholds: Array,
@@ -376,20 +377,20 @@ def _result(
     scale: Mapping[str, Callable[[float], float]],
     sign: float,
 ) -> GroupResult:
-    left_out = tuple(_left_out(run, measure) for run in group.runs if run not in kept)
+    left_out = tuple(_left_out(run, measure) for run in group.runs if run not in measured)
     flat = np.concatenate(scores)
     return GroupResult(
         name=group.name,
-        counted=tuple(kept),
+        counted=tuple(measured),
         left_out=left_out,
-        is_unfinished=any(run.state != "finished" for run in kept),
+        is_unfinished=any(run.state != "finished" for run in measured),
         scores=scores,
         mean=aggregate(scores, mean),
         iqm=aggregate(scores, interquartile_mean),
         best=float(sign * (sign * flat).max()),
         profile=profile(_signed(scores, sign), sign * thresholds),
         curves={
-            axis: curve for axis in AXES if (curve := _curve(kept, measure, axis, environments, scale)) is not None
+            axis: curve for axis in AXES if (curve := _curve(measured, measure, axis, environments, scale)) is not None
         },
     )
 

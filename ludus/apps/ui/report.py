@@ -56,8 +56,8 @@ def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
 
 def collect(reader: Reader) -> Snapshot:
     """Everything that the report shows. Raises RunError if the database is damaged."""
-    asked: list[tuple[str, Query]] = [*((name, {}) for name in _PANELS), ("events", {"limit": str(MAX_EVENTS)})]
-    panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in asked}
+    queries: list[tuple[str, Query]] = [*((name, {}) for name in _PANELS), ("events", {"limit": str(MAX_EVENTS)})]
+    panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in queries}
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
     panels |= _policies(reader)
     panels |= _replays(reader.run_dir)
@@ -66,8 +66,8 @@ def collect(reader: Reader) -> Snapshot:
 
 def panel_key(name: str, query: Query) -> str:
     """A panel as the page asks for it in a snapshot (`source.js`)."""
-    asked = "&".join(f"{key}={value}" for key, value in sorted(query.items()))
-    return f"{name}?{asked}" if asked else name
+    arguments = "&".join(f"{key}={value}" for key, value in sorted(query.items()))
+    return f"{name}?{arguments}" if arguments else name
 
 
 def _replays(run_dir: Path) -> dict[str, bytes]:

@@ -47,13 +47,13 @@ def _return(records: Sequence[GenerationRecord], _: Reader) -> Array:
 
 
 def _training_return(records: Sequence[GenerationRecord], reader: Reader) -> Array:
-    found = np.full(len(records), math.nan)
+    returns = np.full(len(records), math.nan)
     if reader.info().players == 1 and (learning := _learning(reader)) is not None:
         curves, value = reader.curves(), newest_returns(learning)
         last = np.cumsum([len(stored.curve) for stored in curves]) - 1
         tasks = np.searchsorted([s.generation for s in curves], [record.number for record in records], side="right")
-        found[tasks > 0] = value[last[tasks[tasks > 0] - 1]]
-    return found
+        returns[tasks > 0] = value[last[tasks[tasks > 0] - 1]]
+    return returns
 
 
 def _against_random(records: Sequence[GenerationRecord], reader: Reader) -> Array:
@@ -65,8 +65,8 @@ def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
     counted = np.moveaxis(reader.payoff_log().wins, 1, -1)  # [P, n_0, …, 3]
 
     def rate(player: int, profile: tuple[int, ...]) -> float:
-        won, drawn, lost = counted[player][profile].tolist()
-        return (won + drawn / 2) / (won + drawn + lost) if won + drawn + lost else math.nan
+        wins, draws, losses = counted[player][profile].tolist()
+        return (wins + draws / 2) / (wins + draws + losses) if wins + draws + losses else math.nan
 
     return _of_mixtures(records, reader, rate)
 
@@ -81,12 +81,12 @@ def _of_mixtures(
     )
     if not records or len(records[0].marginals) < 2 or not known:
         return np.full(len(records), math.nan)
-    found: dict[tuple[int, int], float] = {}
+    cache: dict[tuple[int, int], float] = {}
 
     def of(player: int, policy: int, players: int) -> float:
-        if (player, policy) not in found:
-            found[player, policy] = value(player, tuple(policy if p == player else 0 for p in range(players)))
-        return found[player, policy]
+        if (player, policy) not in cache:
+            cache[player, policy] = value(player, tuple(policy if p == player else 0 for p in range(players)))
+        return cache[player, policy]
 
     means = []
     for record in records:
@@ -309,13 +309,13 @@ def intermediate_values(
 
 def _while_training(reader: Reader, counter: str, amount: float) -> list[tuple[int, float]]:
     """Of every step, the last point in it."""
-    found: dict[int, float] = {}
+    last: dict[int, float] = {}
     for stored in reader.curves():
         for spent, value in zip(stored.curve[counter], newest_returns(stored.curve), strict=True):
             if math.isfinite(value):
                 share = min(_STEPS, int(_STEPS * spent / amount))
-                found[_STEPS * max(0, stored.generation - 1) + share] = float(value)
-    return sorted(found.items())
+                last[_STEPS * max(0, stored.generation - 1) + share] = float(value)
+    return sorted(last.items())
 
 
 def final_value(folder: Path, measure: Measure) -> float | None:

@@ -129,14 +129,14 @@ def _inline(text: str) -> str:
 
 def _modules(kind: Kind) -> list[str]:
     """Those of the frame, those of the pages, and all that they import at once."""
-    found: list[str] = []
+    modules: list[str] = []
     wanted: list[str] = ["app.js", *_PAGES[kind]]
     while wanted:
         name = wanted.pop(0)
-        if name not in found:
-            found.append(name)
+        if name not in modules:
+            modules.append(name)
             wanted += imported(_text(name))
-    return found
+    return modules
 
 
 def imported(text: str) -> Iterable[str]:

@@ -68,14 +68,14 @@ def learned(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
     for task in tasks:
         name = learner_name(task.population or 0, task.policy or "", task.generation)
         by_learner.setdefault(name, []).append(task)
-    found = {}
+    learners = {}
     for name in _most_decided(by_learner):
         points = max(1, _READ // len(by_learner[name]))
         parts = [reader.curve(task.id, points=points) for task in by_learner[name]]
         if joined := [part for part in parts if part is not None]:
-            found[name] = _learner(name, by_learner[name], curve_recorder.joined(joined))
-    with_curve = len(found) if len(by_learner) <= MAX_LEARNERS else len(by_learner)
-    return Learning([found[name] for name in sorted(found)], with_curve)
+            learners[name] = _learner(name, by_learner[name], curve_recorder.joined(joined))
+    with_curve = len(learners) if len(by_learner) <= MAX_LEARNERS else len(by_learner)
+    return Learning([learners[name] for name in sorted(learners)], with_curve)
 
 
 def _most_decided(learners: Mapping[str, Sequence[StoredTask]]) -> list[str]:
@@ -144,23 +144,24 @@ def throughput(reader: Reader, **query: str) -> Throughput:
 
 
 def _by_barrier(reader: Reader, ends: Series) -> Throughput:
-    kept = np.array(thin(range(len(ends.step)), MAX_POINTS), np.int64)
+    sampled = np.array(thin(range(len(ends.step)), MAX_POINTS), np.int64)
 
     def summed(name: str) -> NDArray[np.float64]:
         """What came since the barrier that is kept before."""
-        whole_run, found = np.zeros(len(ends.step)), reader.metrics(name, "barriers")
-        whole_run[np.searchsorted(ends.step, found.step)] = np.nan_to_num(found.value)  # each barrier tells when it was
-        return np.diff(np.cumsum(whole_run)[kept], prepend=0.0)
+        whole_run, series = np.zeros(len(ends.step)), reader.metrics(name, "barriers")
+        # each barrier tells when it was
+        whole_run[np.searchsorted(ends.step, series.step)] = np.nan_to_num(series.value)
+        return np.diff(np.cumsum(whole_run)[sampled], prepend=0.0)
 
     parts = {name: summed(f"seconds/{name}") for name in PARTS}
     lag = reader.metrics("lag", "barriers")
     held = dict(zip(lag.step.tolist(), lag.value.tolist(), strict=True))
     return _throughput(
-        ends.value[kept],
+        ends.value[sampled],
         parts,
         steps=summed("env_steps"),
         wall=summed("wall"),
-        lag=[finite(held.get(step)) for step in ends.step[kept].tolist()],
+        lag=[finite(held.get(step)) for step in ends.step[sampled].tolist()],
     )
 
 
@@ -170,8 +171,8 @@ def _by_generation(reader: Reader) -> Throughput:
 
     def series(name: str) -> NDArray[np.float64]:
         out = np.zeros(len(records))
-        found = reader.metrics(name, "generations")
-        for step, value in zip(found.step.tolist(), found.value.tolist(), strict=True):
+        stored = reader.metrics(name, "generations")
+        for step, value in zip(stored.step.tolist(), stored.value.tolist(), strict=True):
             if step in place:
                 out[place[step]] = np.nan_to_num(value)
         return out
@@ -192,18 +193,20 @@ def _throughput(
     wall: NDArray[np.float64],
     lag: list[Number] | None,
 ) -> Throughput:
-    kept = {name: seconds for name, seconds in parts.items() if seconds.any()}
-    rest = np.maximum(wall - np.sum(list(kept.values()), axis=0), 0.0) if kept else wall
+    measured = {name: seconds for name, seconds in parts.items() if seconds.any()}
+    rest = np.maximum(wall - np.sum(list(measured.values()), axis=0), 0.0) if measured else wall
     if (rest > _SEEN * wall).any():
-        kept = {**kept, _REST: rest}
-    total = np.sum(list(kept.values()), axis=0) if kept else np.zeros(len(ends))
+        measured = {**measured, _REST: rest}
+    total = np.sum(list(measured.values()), axis=0) if measured else np.zeros(len(ends))
     with np.errstate(all="ignore"):
-        shares = {name: np.where(total > 0, seconds / total, np.nan) for name, seconds in kept.items()}
+        shares = {name: np.where(total > 0, seconds / total, np.nan) for name, seconds in measured.items()}
         speed = np.where(wall > 0, steps / wall, np.nan)
     return Throughput(
         seconds=[round(end, 3) for end in ends.tolist()],
         shares={name: all_finite(share) for name, share in shares.items()},
-        told={name: PARTS.get(name, "starting, waiting for processes, and what else nobody measured") for name in kept},
+        told={
+            name: PARTS.get(name, "starting, waiting for processes, and what else nobody measured") for name in measured
+        },
         steps_per_second=all_finite(speed),
         lag=lag if lag is not None and any(value is not None for value in lag) else None,
     )

@@ -74,10 +74,10 @@ def lineage(reader: Reader, **query: str) -> LineageFigure:
     game = meta_game(reader)
     with reader.moment():
         ranked = ranked_by_name(reader)
-        met = _Met.read(reader, game)
+        lookup = _Met.read(reader, game)
     return LineageFigure(
         [
-            PopulationLineage(which, [_member(stored, ranked, met) for stored in members])
+            PopulationLineage(which, [_member(stored, ranked, lookup) for stored in members])
             for which, members in enumerate(game.members)
         ]
     )
@@ -88,10 +88,10 @@ def ranked_by_name(reader: Reader) -> Mapping[tuple[int, str], Ranked]:
     return {(table.population, row.policy): row for table in ranking(reader) for row in table.rows}
 
 
-def _member(stored: StoredPolicy, ranked: Mapping[tuple[int, str], Ranked], met: _Met) -> Member:
+def _member(stored: StoredPolicy, ranked: Mapping[tuple[int, str], Ranked], lookup: _Met) -> Member:
     record = stored.record
     row = ranked.get((record.ref.population, record.ref.policy))
-    opponents, derived = met.of(stored)
+    opponents, derived = lookup.of(stored)
     return Member(
         policy=record.ref.policy,
         generation=record.lineage.generation,
@@ -134,8 +134,8 @@ class _Met:
         task = None if only is None else only.record.lineage.task
         for one in reader.opponents(task=task, least=1e-4):
             stored.setdefault(one.task, []).append(_opponent(one))
-        asked = [only] if only is not None else [policy for members in game.members for policy in members]
-        unknown = {p.record.lineage.generation - 1 for p in asked if p.record.lineage.task not in stored}
+        policies = [only] if only is not None else [policy for members in game.members for policy in members]
+        unknown = {p.record.lineage.generation - 1 for p in policies if p.record.lineage.task not in stored}
         return _Met(game, stored, reader.marginals(sorted(unknown)) if unknown else {})
 
     def of(self, policy: StoredPolicy) -> tuple[list[Opponent], bool]:
@@ -245,7 +245,7 @@ def policy(reader: Reader, **query: str) -> PolicyFigure:
         learning = learned(reader, reader.tasks(policy=(population, name)))
         over = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
         counted = statistics(reader)
-    found = [(table.names, row) for table in counted if table.population == population for row in table.rows]
+    counted_rows = [(table.names, row) for table in counted if table.population == population for row in table.rows]
     players = game.players_of(population)
     return PolicyFigure(
         policy=name,
@@ -259,7 +259,7 @@ def policy(reader: Reader, **query: str) -> PolicyFigure:
         derived=derived,
         results=_results(game, population, place),
         learning=learning,
-        statistics=next((_counted(names, row) for names, row in found if row.policy == name), None),
+        statistics=next((_counted(names, row) for names, row in counted_rows if row.policy == name), None),
         file=stored.file,
         sha256=stored.sha256,
         created=stored.created,
@@ -292,10 +292,10 @@ def _place(game: MetaGame, population: int, name: str) -> int:
 
 
 def _children(game: MetaGame, population: int, name: str) -> list[str]:
-    found = [stored for members in game.members for stored in members]
+    policies = [stored for members in game.members for stored in members]
     return [
         stored.record.ref.policy
-        for stored in found
+        for stored in policies
         if (parent := _parent(stored)) is not None and (parent.population, parent.policy) == (population, name)
     ]
 
@@ -333,11 +333,11 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
         )
     known = np.flatnonzero(np.isfinite(mean).ravel())
     played = normal_form.others(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
-    kept = np.sort(known[np.lexsort((-known, -played[known]))][:most])
+    cells = np.sort(known[np.lexsort((-known, -played[known]))][:most])
     names = [game.names(other) for other in others]
-    places = np.unravel_index(kept, tuple(game.sizes[other] for other in others)) if others else ()
-    columns = (mean.ravel()[kept], half.ravel()[kept], count.ravel()[kept], exact.ravel()[kept])
-    won = wins.reshape(3, -1)[:, kept].T.tolist()
+    places = np.unravel_index(cells, tuple(game.sizes[other] for other in others)) if others else ()
+    columns = (mean.ravel()[cells], half.ravel()[cells], count.ravel()[cells], exact.ravel()[cells])
+    won = wins.reshape(3, -1)[:, cells].T.tolist()
     return [
         Result(
             player,

@@ -49,8 +49,8 @@ class MetaGame:
         """What `make` makes of this meta-game, made once."""
         if name not in self._made:
             self._made[name] = make()
-        made: T = self._made[name]
-        return made
+        value: T = self._made[name]
+        return value
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -143,9 +143,9 @@ def _meta_game(reader: Reader) -> MetaGame:
     if last is not None:
         for row, marginal in zip(marginals, last.marginals, strict=True):
             row[: len(marginal)] = marginal[: len(row)]
-    found = {(entry.population, entry.policy): entry.rating for entry in ratings}
+    rating_of = {(entry.population, entry.policy): entry.rating for entry in ratings}
     rated = tuple(
-        np.array([found.get(policy_key(stored.record.ref), np.nan) for stored in population], np.float64)
+        np.array([rating_of.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
         for population in members
     )
     return MetaGame(info, members, log, marginals, None if last is None else last.number, rated, joint)
@@ -167,8 +167,8 @@ def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...])
 def _beside(values: Floats, weight: Floats, players: tuple[int, ...]) -> Floats:
     """Weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
     played = np.flatnonzero(weight)
-    kept = tuple(range(len(players)))
-    rows = np.moveaxis(values, players, kept).reshape(*(values.shape[player] for player in players), -1)
+    axes = tuple(range(len(players)))
+    rows = np.moveaxis(values, players, axes).reshape(*(values.shape[player] for player in players), -1)
     total: Floats = rows[..., played] @ weight.ravel()[played]
     return total
 

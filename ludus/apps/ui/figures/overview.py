@@ -393,8 +393,8 @@ def events(reader: Reader, **query: str) -> Events:
     require_known(query, "events", ("after", "limit"))
     limit = whole(query, "limit", 200, least=1, most=MAX_EVENTS)
     after = whole(query, "after", 0, least=0, most=2**53)
-    found = reader.events_after(after, limit=limit) if query.get("after") else reader.last_events(limit=limit)
-    lines = [EventLine(event.seq, event.time, event.level, event.kind, event.text) for event in found]
+    stored = reader.events_after(after, limit=limit) if query.get("after") else reader.last_events(limit=limit)
+    lines = [EventLine(event.seq, event.time, event.level, event.kind, event.text) for event in stored]
     return Events(lines, lines[-1].seq if lines else after)
 
 
@@ -483,19 +483,19 @@ class Strategies:
 def convergence(reader: Reader, **query: str) -> Convergence:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "convergence")
-    kept = thin(reader.generations(marginals=False), MAX_POINTS)
-    known = any(record.nash_conv is not None for record in kept)
+    records = thin(reader.generations(marginals=False), MAX_POINTS)
+    known = any(record.nash_conv is not None for record in records)
     gains = [
-        [finite(record.gains[player]) if player < len(record.gains) else None for record in kept]
+        [finite(record.gains[player]) if player < len(record.gains) else None for record in records]
         for player in range(reader.info().players)
     ]
     return Convergence(
-        generation=[record.number for record in kept],
-        seconds=[round(record.seconds, 3) for record in kept],
-        episodes=[record.episodes for record in kept],
-        nash_conv=[finite(record.nash_conv) for record in kept] if known else [],
+        generation=[record.number for record in records],
+        seconds=[round(record.seconds, 3) for record in records],
+        episodes=[record.episodes for record in records],
+        nash_conv=[finite(record.nash_conv) for record in records] if known else [],
         gains=gains if known else [],
-        exact=all(record.exact for record in kept),
+        exact=all(record.exact for record in records),
     )
 
 
@@ -504,15 +504,15 @@ def strategies(reader: Reader, **query: str) -> Strategies:
     require_known(query, "strategies")
     with reader.moment():
         info, names = reader.info(), reader.policy_names()
-        found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
+        marginals = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
         record = reader.last_generation()
-    if not found or record is None:
+    if not marginals or record is None:
         return Strategies([], [])
     over = [
-        Strategy(player, [*found], _layers([rows[player] for rows in found.values()], names.get(own, [])))
+        Strategy(player, [*marginals], _layers([rows[player] for rows in marginals.values()], names.get(own, [])))
         for player, own in enumerate(info.population)
     ]
-    newest = found[max(found)]
+    newest = marginals[max(marginals)]
     labels = [names.get(own, []) for own in info.population]
     last = [_last(player, newest[player], own) for player, own in enumerate(labels)]
     return Strategies(over, last, _joint(record, labels))
@@ -573,10 +573,10 @@ def _layers(rows: Sequence[NDArray[np.float64]], names: Sequence[str]) -> list[L
 
 def bands(total: NDArray[np.float64], limit: int) -> list[tuple[int, int]]:
     """At most `limit` ranges (first, last) of neighbouring policies, of about equal mass; each policy with mass is in one."""
-    shown = np.flatnonzero(total > 0)
-    if len(shown) <= limit:
-        return [(int(k), int(k)) for k in shown]
-    middle = np.cumsum(total[shown]) - total[shown] / 2
+    support = np.flatnonzero(total > 0)
+    if len(support) <= limit:
+        return [(int(k), int(k)) for k in support]
+    middle = np.cumsum(total[support]) - total[support] / 2
     band = np.minimum((middle / total.sum() * limit).astype(int), limit - 1)
-    groups = [shown[band == k] for k in np.unique(band)]
+    groups = [support[band == k] for k in np.unique(band)]
     return [(int(group[0]), int(group[-1])) for group in groups]

@@ -174,8 +174,8 @@ def _names(game: MetaGame, player: int, places: NDArray[np.int64]) -> list[str]:
 
 
 def _clusters(game: MetaGame, player: int, places: NDArray[np.int64]) -> list[int]:
-    found: list[int] = clusters(game, game.info.population[player]).label[places].tolist()
-    return found
+    labels: list[int] = clusters(game, game.info.population[player]).label[places].tolist()
+    return labels
 
 
 def _utility(game: MetaGame, of: int) -> tuple[Number, Number]:
@@ -206,11 +206,11 @@ def _interval(game: MetaGame, of: int) -> str:
     percent = f"{100 * CONFIDENCE:.0f}%"
     low, high = game.returns(of)
     bounded = np.isfinite(low) and np.isfinite(high)
-    said = [
+    sentences = [
         f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."
         if bounded
         else f"Each interval is normal and holds the true mean with a probability of about {percent}, at one time only."
     ]
     if game.players > 2:
-        said.append("They are averaged over what the others play.")
-    return " ".join(said)
+        sentences.append("They are averaged over what the others play.")
+    return " ".join(sentences)

@@ -49,12 +49,12 @@ class Tokens:
 
     def rights(self, token: str, granted: Iterable[Rights]) -> Rights:
         """What a token is good for, of what may be granted; nothing for one that is not ours."""
-        given = token.encode("utf-8", "replace")
-        found: Rights = frozenset()
+        presented = token.encode("utf-8", "replace")
+        result: Rights = frozenset()
         for rights in granted:  # all of them, so that the time tells nothing
-            if hmac.compare_digest(given, self.of(rights).encode()):
-                found = rights
-        return found
+            if hmac.compare_digest(presented, self.of(rights).encode()):
+                result = rights
+        return result
 
 
 @dataclass(frozen=True, slots=True)

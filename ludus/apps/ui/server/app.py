@@ -141,13 +141,13 @@ def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile
         return await file("login.html", request)
 
     @app.post("/enter", include_in_schema=False)
-    async def enter_by_password(given: Login, request: Request) -> Response:
+    async def enter_by_password(login: Login, request: Request) -> Response:
         wait = access.guess(request.client.host if request.client else "")
         if wait:
             headers = {"retry-after": str(max(1, round(wait)))}
             raise HTTPException(429, "too many passwords were tried. Wait a moment, then try again.", headers)
         async with turn:
-            fits = await asyncio.to_thread(password.fits, given.password)
+            fits = await asyncio.to_thread(password.fits, login.password)
         if not fits:
             raise HTTPException(401, "this is not the password that the server was started with.")
         cookie = access.set_cookie(access.tokens.of(access.most))
@@ -159,9 +159,9 @@ def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    said = {404: "there is nothing here. Go back to the start.", 405: "this address is not for that method."}
+    texts = {404: "there is nothing here. Go back to the start.", 405: "this address is not for that method."}
     plain = str(error.detail) in ("Not Found", "Method Not Allowed")
-    text = said[error.status_code] if plain and error.status_code in said else str(error.detail)
+    text = texts[error.status_code] if plain and error.status_code in texts else str(error.detail)
     return JSONResponse({"error": text}, error.status_code, headers=error.headers)
 
 

@@ -52,16 +52,16 @@ class KnownRuns:
         """Raises RunError for a name that is none of a run's or an experiment's."""
         self._clock, self._looked = clock, -1e9
         self._root = root
-        self._experiments = [found for name in named if (found := find_experiment(name)) is not None]
+        self._experiments = [folder for name in named if (folder := find_experiment(name)) is not None]
         self._named = [find_run(name, zoo=False) for name in named if find_experiment(name) is None]
         self._runs: dict[str, KnownRun] = {}
         self.refresh()
 
     def refresh(self) -> bool:
         """Looks again. Whether the list is another now."""
-        found = {run.id: run for run in map(known_run, self._folders())}
-        changed = found.keys() != self._runs.keys()
-        self._runs, self._looked = found, self._clock()
+        runs = {run.id: run for run in map(known_run, self._folders())}
+        changed = runs.keys() != self._runs.keys()
+        self._runs, self._looked = runs, self._clock()
         return changed
 
     def _folders(self) -> list[Path]:
@@ -125,7 +125,7 @@ def status_stamp(folder: Path) -> Stamp:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return (found.st_ino, found.st_mtime_ns, found.st_size)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -71,38 +71,38 @@ class OpenGames:
     @contextmanager
     def use(self, run: KnownRun) -> Iterator[RunGame]:
         """A run's game, for one thread at a time. Raises RunError for a run that cannot be played."""
-        found = self._get(run)
-        with found.lock:
-            yield found.game
+        entry = self._get(run)
+        with entry.lock:
+            yield entry.game
 
     def _get(self, run: KnownRun) -> _Open:
         from ludus.apps.play.run_game import RunGame
 
         with self._lock:
             stamp = database_stamp(run.folder)
-            found = self._open.get(run.id)
-            if found is None or (found.stamp != stamp and time.monotonic() - found.opened > FRESH):
-                found = _Open(RunGame(run.folder, name=run.name), stamp, time.monotonic())
-            self._open[run.id] = found
+            entry = self._open.get(run.id)
+            if entry is None or (entry.stamp != stamp and time.monotonic() - entry.opened > FRESH):
+                entry = _Open(RunGame(run.folder, name=run.name), stamp, time.monotonic())
+            self._open[run.id] = entry
             self._open.move_to_end(run.id)
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
-            return found
+            return entry
 
     def tree(self, run: KnownRun, who: Sequence[str]) -> TreeExplorer:
         """The tree of a run's game under a profile. Raises as `TreeExplorer`."""
         from ludus.apps.play.trees import TreeExplorer
 
         with self.use(run) as game:
-            kept = self._open.get(run.id)
-            key = run.id, None if kept is None else kept.stamp, tuple(who)
-            found = self._trees.get(key) or TreeExplorer(game, who)
+            entry = self._open.get(run.id)
+            key = run.id, None if entry is None else entry.stamp, tuple(who)
+            explorer = self._trees.get(key) or TreeExplorer(game, who)
             with self._lock:  # other runs' trees are kept by other threads
-                self._trees[key] = found
+                self._trees[key] = explorer
                 self._trees.move_to_end(key)
                 while len(self._trees) > MOST_TREES:
                     self._trees.popitem(last=False)
-            return found
+            return explorer
 
 
 class ReplayCache:
@@ -124,8 +124,8 @@ class ReplayCache:
 
     def get(self, id: str, run: str | None = None) -> bytes | None:
         """None for one that is not here, or of another run."""
-        found = self._held.get(id)
-        return None if found is None or run not in (None, found[0]) else found[1]
+        entry = self._held.get(id)
+        return None if entry is None or run not in (None, entry[0]) else entry[1]
 
 
 class PlayRoom:

@@ -124,16 +124,16 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     @routes.post("/tables/{table}/move", dependencies=[may_play])
     async def move(table: str, body: MovesBody) -> Response:
         """Answer what a seat has to decide."""
-        found, viewer = _found(room, table, body.seat)
-        await room.play(None, _move, found, viewer, body)  # even if its run has been deleted since
-        return json_response(found.view(viewer))
+        session, viewer = _found(room, table, body.seat)
+        await room.play(None, _move, session, viewer, body)  # even if its run has been deleted since
+        return json_response(session.view(viewer))
 
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
         """Another game, with the seats as they are."""
-        found, viewer = _found(room, table, body.seat)
-        await room.play(None, found.again, viewer)
-        return json_response(found.view(viewer))
+        session, viewer = _found(room, table, body.seat)
+        await room.play(None, session.again, viewer)
+        return json_response(session.view(viewer))
 
     @routes.delete("/tables/{table}", dependencies=[may_play])
     async def leave(table: str, seat: Token = "") -> Response:
@@ -149,8 +149,8 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
     @routes.get("/tables/{table}")
     async def look(table: str, seat: Token = "") -> Response:
         """A table, as this seat sees it."""
-        found, viewer = _found(room, table, seat)
-        return json_response(found.view(viewer))
+        session, viewer = _found(room, table, seat)
+        return json_response(session.view(viewer))
 
     @routes.get("/tables/{table}/live")
     async def live(table: str, seat: Tokens = "") -> Response:
@@ -174,9 +174,9 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
             else:
                 stream.put_soon("frame", {"seat": place, "view": view}, key=str(place))
 
-        for place, (found, viewer) in enumerate(seats):
-            ends.append(found.listen(viewer, partial(tell, place)))
-            stream.put("frame", {"seat": place, "view": found.view(viewer)}, key=str(place))
+        for place, (session, viewer) in enumerate(seats):
+            ends.append(session.listen(viewer, partial(tell, place)))
+            stream.put("frame", {"seat": place, "view": session.view(viewer)}, key=str(place))
         return stream
 
 

@@ -110,12 +110,12 @@ def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
 
     if _ID.fullmatch(id) is None:
         raise HTTPException(404, "there is no such replay. Go back to the list.")
-    found = room.replays.get(id, None if run is None else run.id) or room.people.replay(id)
-    if found is None and run is not None and is_kept(run.folder, id):
-        found = to_json(read(run.folder, id))
-    if found is None:
+    replay = room.replays.get(id, None if run is None else run.id) or room.people.replay(id)
+    if replay is None and run is not None and is_kept(run.folder, id):
+        replay = to_json(read(run.folder, id))
+    if replay is None:
         raise HTTPException(404, "there is no such replay (any more). Go back to the list, or play the game again.")
-    return found
+    return replay
 
 
 def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
@@ -135,10 +135,10 @@ def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
     """The game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
     from ludus.apps.play.replays import keep
 
-    found = room.replays.get(id, run.id)
-    if found is None:
+    replay = room.replays.get(id, run.id)
+    if replay is None:
         raise HTTPException(404, "this game is not held any more. Watch another one, and keep that.")
-    return to_json({"id": keep(run.folder, found, id=id)})
+    return to_json({"id": keep(run.folder, replay, id=id)})
 
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:

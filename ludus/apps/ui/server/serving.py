@@ -123,5 +123,5 @@ def serve(
         http=_Protocol,
         **more,
     )
-    shown = socket.gethostname() if is_any(host) else host
-    return Served(_Server(config, state), listening, Address(shown, port, bool(tls)), state)
+    display_host = socket.gethostname() if is_any(host) else host
+    return Served(_Server(config, state), listening, Address(display_host, port, bool(tls)), state)

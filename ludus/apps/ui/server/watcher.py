@@ -165,11 +165,11 @@ class Watcher:
     def _soon(self, answer: Coroutine[Any, Any, Body]) -> None:
         """Has something made that will be asked for."""
 
-        async def made() -> None:
+        async def run_quietly() -> None:
             with suppress(HTTPException):  # who asks is told
                 await answer
 
-        task = asyncio.ensure_future(made())
+        task = asyncio.ensure_future(run_quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -227,12 +227,12 @@ class Watcher:
 
     def stream(self, run_ids: Iterable[str]) -> Stream:
         """Tells a browser what changes: in the list, and in these runs."""
-        found = {run_id: self.runs.get(run_id) for run_id in frozenset(run_ids)}
-        wanted = {run_id: run for run_id, run in found.items() if run is not None}
+        known = {run_id: self.runs.get(run_id) for run_id in frozenset(run_ids)}
+        wanted = {run_id: run for run_id, run in known.items() if run is not None}
         stream = Stream(self.streams, closed=lambda: self._left(stream))
         self._viewers[stream] = frozenset(wanted)
         stream.put("runs", {"version": self.version})
-        for run_id in found.keys() - wanted.keys():
+        for run_id in known.keys() - wanted.keys():
             stream.put("gone", {"run": run_id}, key=run_id)
         for run_id, run in wanted.items():
             watched = self._of(run)
@@ -297,9 +297,9 @@ class Watcher:
             for stream in viewers:
                 stream.put("changed", data, key=run_id, merge=_both)
         if news.status:
-            told = encode({"run": run_id, "status": watched.live and asdict(watched.live)})
+            message = encode({"run": run_id, "status": watched.live and asdict(watched.live)})
             for stream in viewers:
-                stream.put("status", told, key=run_id)
+                stream.put("status", message, key=run_id)
 
     def _forget(self, run_id: str) -> None:
         """The run is gone: those who look at it are told once."""
@@ -358,8 +358,10 @@ class Watcher:
         self._kept_lines = {}
         for run in self.runs.all():
             stamp = stamps.get(run.id)
-            kept = before.get(run.id)
-            line = kept[1] if kept is not None and stamp is not None and kept[0] == stamp else self._line(run)
+            previous = before.get(run.id)
+            line = (
+                previous[1] if previous is not None and stamp is not None and previous[0] == stamp else self._line(run)
+            )
             self._kept_lines[run.id] = (stamp, line)
         lines = [line for _, line in self._kept_lines.values()]
         unreadable = [line for line in lines if isinstance(line, Unreadable)]
@@ -396,17 +398,17 @@ def look(watched: Watched) -> News:
     running = is_running(folder)
     if watched.running is not None and running != watched.running:
         panels |= {"overview"}
-    told = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
-    news = told != watched.live
-    if _signs(told) != _signs(watched.live):
+    live = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
+    news = live != watched.live
+    if _signs(live) != _signs(watched.live):
         panels |= {"parts"}
-    watched.running, watched.status, watched.live = running, status, told
+    watched.running, watched.status, watched.live = running, status, live
     return News(panels & frozenset(figures.PANELS), news)
 
 
-def _signs(told: LiveStatus | None) -> list[tuple[object, ...]]:
+def _signs(status: LiveStatus | None) -> list[tuple[object, ...]]:
     """Of parts, what a page tells of them: when they were seen not to the second."""
-    parts = told.parts if told is not None else []
+    parts = status.parts if status is not None else []
     return [(p["name"], p["state"], p["pid"], p["restarts"], (p["seen"] or 0.0) // SIGNS) for p in parts]
 
 
