@@ -127,27 +127,27 @@ def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     game = RunGame(run_dir)
     seat = PlayerNames.of(game.spec).player(options.seat, what="--seat")
     who = seats_of(game.spec.num_players, seat, against)
-    wishes = [Wish(who=name, name=options.name or "you") if name == _PERSON else Wish(who=name) for name in who]
-    table = Table("terminal", game, wishes, hints=options.hints, rated=False)
+    requests = [Wish(who=name, name=options.name or "you") if name == _PERSON else Wish(who=name) for name in who]
+    session = Table("terminal", game, requests, hints=options.hints, rated=False)
     try:
-        while _play(table, seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
-            table.again(seat)
+        while _play(session, seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
+            session.again(seat)
     finally:
-        table.close()
+        session.close()
     return 0
 
 
-def _play(table: Table, player: int) -> bool:
+def _play(session: Table, player: int) -> bool:
     """One game; whether it was played to its end."""
-    while not (view := table.view(player))["over"]:
+    while not (view := session.view(player))["over"]:
         write("\n".join(_position(view)))
         for one in view["frame"]["decisions"]:
             write("\n".join(_choices(one)))
             answer = _asked("> ")
             if answer.lower() in _QUIT:
                 return False
-            _move(table, player, one, answer, view["frame"]["number"])
-            if table.view(player) is not view:  # the game has gone on: what is left here is of the position before
+            _move(session, player, one, answer, view["frame"]["number"])
+            if session.view(player) is not view:  # the game has gone on: what is left here is of the position before
                 break
     write("\n".join(_position(view)))
     returns = ", ".join(
@@ -158,7 +158,7 @@ def _play(table: Table, player: int) -> bool:
     return True
 
 
-def _move(table: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
+def _move(session: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
     """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
     from ludus.apps.play.game_sessions import Order
 
@@ -167,7 +167,7 @@ def _move(table: Table, player: int, one: Mapping[str, Any], answer: str, number
     try:
         vector = one["box"] is not None
         action = [float(part) for part in answer.replace(",", " ").split()] if vector else legal[answer]
-        table.move(player, [Order(player=player, agent=one["agent"], action=action)], number)
+        session.move(player, [Order(player=player, agent=one["agent"], action=action)], number)
     except (ValueError, KeyError):
         write(f"{answer!r} is no move; give the number of one, or its name, or q to leave.")
     except PlayError as error:

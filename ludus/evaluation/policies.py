@@ -214,64 +214,64 @@ def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]
     return f"{name}@{same[0] if same else rest}"
 
 
-def require_same_game(wanted: Wanted, settings: Environment, whose: str) -> None:
+def require_same_game(query: Wanted, settings: Environment, whose: str) -> None:
     """Raises ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
-    if wanted.run is None:
+    if query.run is None:
         return
-    env = wanted.run.env
+    env = query.run.env
     if identity(env.played, without=unseen_options()) != identity(settings.played, without=unseen_options()):
         raise ScenarioError(
-            f"{wanted.text!r} plays {game_description(env, settings)}, and {whose} {game_description(settings, env)}. Give a "
+            f"{query.text!r} plays {game_description(env, settings)}, and {whose} {game_description(settings, env)}. Give a "
             "policy of the same game."
         )
     if changed := settings.changed_file(env):
         raise ScenarioError(
-            f"{wanted.text!r} plays another game of the same name: the file {changed!r} held something else when its run began than it "
+            f"{query.text!r} plays another game of the same name: the file {changed!r} held something else when its run began than it "
             f"does for {whose}. Give a policy of the same game."
         )
 
 
-def bots_of(wanted: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:
+def bots_of(queries: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:
     """Bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is raised."""
-    bots = read_bots([parse_bot(one.bot) for one in wanted], spec, wrapped=wrapped, deadline=deadline)
+    bots = read_bots([parse_bot(one.bot) for one in queries], spec, wrapped=wrapped, deadline=deadline)
     return [((Drawn(named.name, named.policy),),) * spec.num_players for named in bots]
 
 
-def policies_of(wanted: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
+def policies_of(query: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
     """Who plays each player of a game; it must be what the run plays. wrapped: whether wrappers stand between the game and its players.
     Raises ConfigError for a name that the run does not have, ScenarioError for another number of players, PolicyError for a file that is
     unreadable or fits nobody; of a bot as `bots_of`."""
-    if wanted.bot:
-        return bots_of([wanted], spec, wrapped=wrapped)[0]
-    if wanted.random:
+    if query.bot:
+        return bots_of([query], spec, wrapped=wrapped)[0]
+    if query.random:
         policies = [build_policy(random_spec(spec.agents_of(p)[0].action), {}) for p in range(spec.num_players)]
         return tuple((Drawn(_RANDOM, policy),) for policy in policies)
-    if wanted.file is not None:
-        return _of_file(wanted, wanted.file, spec)
-    assert wanted.run is not None
-    return _of_run(wanted, wanted.run, spec)
+    if query.file is not None:
+        return _of_file(query, query.file, spec)
+    assert query.run is not None
+    return _of_run(query, query.run, spec)
 
 
-def _of_file(wanted: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
+def _of_file(query: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
     policy, mode, plays = load_policy(file), "explore", tuple(range(spec.num_players))
-    record = _recorded(wanted.run, file)
-    if wanted.run is not None and record is not None:
+    record = _recorded(query.run, file)
+    if query.run is not None and record is not None:
         mode = record.ref.mode
-        plays = seats_in(wanted.run.population, record.ref.population)
+        plays = seats_in(query.run.population, record.ref.population)
     sampled = Drawn(file.stem, policy, mode, ref=None if record is None else record.ref)
     why = [
         misfit(policy, spec, p, mode) if p in plays else "its run had it play another player."
         for p in range(spec.num_players)
     ]
     if all(why):
-        raise PolicyError(f"policy file {wanted.text!r} does not fit {spec.id}: {why[0]}")
+        raise PolicyError(f"policy file {query.text!r} does not fit {spec.id}: {why[0]}")
     return tuple(() if wrong else (sampled,) for wrong in why)
 
 
-def _of_run(wanted: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
+def _of_run(query: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
     if len(run.population) != spec.num_players:
-        raise ScenarioError(f"{wanted.text!r} has {len(run.population)} players; {spec.id} has {spec.num_players}.")
-    return drawn_of(run, shares_of(wanted, run))
+        raise ScenarioError(f"{query.text!r} has {len(run.population)} players; {spec.id} has {spec.num_players}.")
+    return drawn_of(run, shares_of(query, run))
 
 
 def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
@@ -279,22 +279,22 @@ def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
     return tuple(tuple(Drawn(r.policy, run.policy(r), r.mode, prob, r) for r, prob in shares) for shares in chosen)
 
 
-def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
+def shares_of(query: Wanted, run: StoredRun) -> list[Shares]:
     """[P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
-    if wanted.file is not None:  # inside the run's folder
-        record = _recorded(run, wanted.file)
+    if query.file is not None:  # inside the run's folder
+        record = _recorded(run, query.file)
         if record is None:
             raise ConfigError(
-                f"{wanted.text!r} is no policy of run {run.folder.name!r}; `ludus list policies` shows them."
+                f"{query.text!r} is no policy of run {run.folder.name!r}; `ludus list policies` shows them."
             )
         return [[(record.ref, 1.0)] if which == record.ref.population else [] for which in run.population]
     newest = {which: members[-1].ref for which, members in run.members.items() if members}
-    if wanted.what in (BEST, STRONGEST, NEWEST):
-        chosen = newest if wanted.what == NEWEST else run.best if wanted.what == BEST else run.strongest
+    if query.what in (BEST, STRONGEST, NEWEST):
+        chosen = newest if query.what == NEWEST else run.best if query.what == BEST else run.strongest
         return [[(chosen[which], 1.0)] if which in chosen else [] for which in run.population]
-    solution = wanted.solution
+    solution = query.solution
     if solution is None:
-        ref = _one(wanted, run)
+        ref = _one(query, run)
         return [[(ref, 1.0)] if which == ref.population else [] for which in run.population]
     shares: list[Shares] = []
     for player, which in enumerate(run.population):
@@ -302,39 +302,39 @@ def shares_of(wanted: Wanted, run: StoredRun) -> list[Shares]:
         if which not in newest:  # an entry of a zoo, to which nobody of it was pushed
             shares.append([])
             continue
-        if not (probs > 0).any() and wanted.what:
+        if not (probs > 0).any() and query.what:
             raise ConfigError(
-                f"{wanted.text!r}: that generation has no meta-strategy of player {player}; name {NEWEST} or a policy after the @."
+                f"{query.text!r}: that generation has no meta-strategy of player {player}; name {NEWEST} or a policy after the @."
             )
         played = [(run.members[which][int(i)].ref, float(probs[i])) for i in np.flatnonzero(probs > 0)]
         shares.append(played or [(newest[which], 1.0)])  # a run comes to its newest where it solves nothing
     return shares
 
 
-def _one(wanted: Wanted, run: StoredRun) -> PolicyRef:
+def _one(query: Wanted, run: StoredRun) -> PolicyRef:
     """The policy PLAYER/POLICY."""
-    player, slash, policy = wanted.what.rpartition("/")
+    player, slash, policy = query.what.rpartition("/")
     if slash:
-        seats = run.player_names.players([player], what=repr(wanted.text))
+        seats = run.player_names.players([player], what=repr(query.text))
         among = {run.population[seat] for seat in seats}
         same = [ref for ref in run.records if ref.population in among and ref.policy == policy]
         if len(same) > 1:
             each = join_or([f"@{run.name(ref)}" for ref in same])
             raise ConfigError(
-                f"{wanted.text!r} stands for {len(same)} policies, of players who have one each. Name {each}."
+                f"{query.text!r} stands for {len(same)} policies, of players who have one each. Name {each}."
             )
         if same:
             return same[0]
         own = [f"@{run.name(ref)}" for ref in run.records if ref.population in among]
         if own and not player.isdecimal():  # the nearest by spelling would be another player's
-            raise ConfigError(f"{wanted.text!r}: {player!r} has no policy {policy!r}; it has {own[0]} to {own[-1]}.")
+            raise ConfigError(f"{query.text!r}: {player!r} has no policy {policy!r}; it has {own[0]} to {own[-1]}.")
     known = [*WORDS, *map(run.name, run.records)]
-    alike = [name for name in known if name.partition("/")[2] == wanted.what]
-    meant = nearest(wanted.what, alike or known)
+    alike = [name for name in known if name.partition("/")[2] == query.what]
+    meant = nearest(query.what, alike or known)
     if not meant.startswith(";"):
         policies = f"policies from {known[len(WORDS)]} to {known[-1]}"
         meant = f"; there are {', '.join(WORDS)}, the generations 0 to {run.generation}, and {policies}."
-    raise ConfigError(f"{wanted.text!r}: {run.folder.name} has no {wanted.what!r} to be named after the @{meant}")
+    raise ConfigError(f"{query.text!r}: {run.folder.name} has no {query.what!r} to be named after the @{meant}")
 
 
 _CROSSED = 64
@@ -382,7 +382,7 @@ class NamedPlayers:
             )
         factors, together = list[OpponentFactor](), dict[tuple[Path, int], list[int]]()
         for player, name in enumerate(profile):
-            wanted, seats = self._read(name)
+            query, seats = self._read(name)
             if not seats[player]:
                 own = self._run.members[self._run.population[player]]
                 if not own:
@@ -392,31 +392,31 @@ class NamedPlayers:
                     )
                 can = f"@{self._run.name(own[0].ref)}" + (f" to @{self._run.name(own[-1].ref)}" if len(own) > 1 else "")
                 raise ConfigError(f"policy {name!r} cannot play as player {player}; {can} can.")
-            if wanted.run is not None and (solution := wanted.solution) is not None and solution.joint is not None:
-                generation = int(wanted.what) if wanted.what.isdecimal() else wanted.run.generation
-                together.setdefault((wanted.run.folder, generation), []).append(player)
+            if query.run is not None and (solution := query.solution) is not None and solution.joint is not None:
+                generation = int(query.what) if query.what.isdecimal() else query.run.generation
+                together.setdefault((query.run.folder, generation), []).append(player)
                 continue
-            refs = [self._ref(wanted, sampled, player) for sampled in seats[player]]
+            refs = [self._ref(query, sampled, player) for sampled in seats[player]]
             factors.append(
                 OpponentFactor((player,), tuple((ref,) for ref in refs), tuple(d.prob for d in seats[player]))
             )
         for group in together.values():
-            wanted, _ = self._read(profile[group[0]])
-            assert wanted.run is not None
-            assert wanted.solution is not None
-            members = [self._members(wanted, wanted.run, player) for player in range(players)]
-            factors += wanted.solution.factors(members, group)
+            query, _ = self._read(profile[group[0]])
+            assert query.run is not None
+            assert query.solution is not None
+            members = [self._members(query, query.run, player) for player in range(players)]
+            factors += query.solution.factors(members, group)
         return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
     def solution(self, name: str) -> MetaSolution:
         """What a name of the run stands for, over its members. Raises ConfigError where it has nobody for a player."""
-        wanted, seats = self._read(name)
-        if wanted.run is not self._run:
+        query, seats = self._read(name)
+        if query.run is not self._run:
             raise ConfigError(
                 f"{name!r} is not of run {self._run.folder.name!r}; name what it has, such as @{META} or @{BEST}."
             )
         self._run.require_everybody()
-        if (solution := wanted.solution) is not None and (solution.joint is not None or wanted.what):
+        if (solution := query.solution) is not None and (solution.joint is not None or query.what):
             return solution
         marginals = []
         for player, sampled in enumerate(seats):
@@ -442,7 +442,7 @@ class NamedPlayers:
 
     def _read(self, name: str) -> tuple[Wanted, NamedSeats]:
         if name not in self._known:
-            wanted = take_apart(
+            query = take_apart(
                 name,
                 find_run,
                 self._open,
@@ -450,24 +450,24 @@ class NamedPlayers:
                 what="policy",
                 forms=f"{FORMS}, random, bot:NAME or module:Class; of this run, @meta, …",
             )
-            require_same_game(wanted, self._run.env, f"run {self._run.folder.name!r}")
-            self._known[name] = (wanted, policies_of(wanted, self._spec, wrapped=bool(self._run.env.wrappers)))
+            require_same_game(query, self._run.env, f"run {self._run.folder.name!r}")
+            self._known[name] = (query, policies_of(query, self._spec, wrapped=bool(self._run.env.wrappers)))
         return self._known[name]
 
     def _open(self, folder: Path) -> StoredRun:
         return self._run if folder.resolve() == self._run.folder.resolve() else open_run(folder)
 
-    def _members(self, wanted: Wanted, run: StoredRun, player: int) -> list[PolicyRef]:
+    def _members(self, query: Wanted, run: StoredRun, player: int) -> list[PolicyRef]:
         members = [record.ref for record in run.members[run.population[player]]]
         if run is self._run:
             return members
-        return [self._ref(wanted, Drawn(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
+        return [self._ref(query, Drawn(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
 
-    def _ref(self, wanted: Wanted, sampled: Drawn, player: int) -> PolicyRef:
+    def _ref(self, query: Wanted, sampled: Drawn, player: int) -> PolicyRef:
         """Its own if it is of the run; else a new one."""
-        if wanted.run is self._run and sampled.ref is not None:
+        if query.run is self._run and sampled.ref is not None:
             return sampled.ref
-        name = f"{wanted.text} {sampled.name}" if wanted.several else wanted.text
+        name = f"{query.text} {sampled.name}" if query.several else query.text
         ref = PolicyRef(self._run.population[player], name, mode=sampled.mode)
         self._others[ref] = sampled.policy
         return ref

@@ -132,21 +132,21 @@ def read_field(
     if twice:
         raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
     opened = lru_cache(maxsize=None)(open_run)
-    wanted = [take_apart(text, find_run, opened) for text in texts]
-    settings = _common_game(wanted, env)
+    queries = [take_apart(text, find_run, opened) for text in texts]
+    settings = _common_game(queries, env)
     probe = settings.make(num_envs=1)
     try:
         reader = _Reader(probe, settings, deadline)
-        reader.examine(wanted)
-        entrants = tuple(reader.entrant(one) for one in wanted)
+        reader.examine(queries)
+        entrants = tuple(reader.entrant(one) for one in queries)
     finally:
         probe.close()
     return TournamentField(settings, probe.spec, entrants)
 
 
-def _common_game(wanted: Sequence[Wanted], env: Environment | None) -> Environment:
+def _common_game(queries: Sequence[Wanted], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id. Who were paid otherwise play for what the game pays by itself."""
-    candidates = [(repr(one.text), one.run.env.played) for one in wanted if one.run is not None]
+    candidates = [(repr(one.text), one.run.env.played) for one in queries if one.run is not None]
     candidates += [("--env", env)] if env is not None else []
     if not candidates:
         raise ConfigError(
@@ -177,50 +177,50 @@ class _Reader:
         self._bots: dict[str, NamedBot] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
 
-    def examine(self, wanted: Sequence[Wanted]) -> None:
+    def examine(self, queries: Sequence[Wanted]) -> None:
         """Make the bots for the first time."""
-        named = [(one.text, parse_bot(one.bot)) for one in wanted if one.bot]
+        named = [(one.text, parse_bot(one.bot)) for one in queries if one.bot]
         wrapped = bool(self._settings.wrappers)
         bots = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
         self._bots = dict(zip([text for text, _ in named], bots, strict=True))
 
-    def entrant(self, wanted: Wanted) -> Entrant:
-        if wanted.bot:
-            return self._bot(wanted)
-        seats = policies_of(wanted, self._spec)
-        if wanted.random:
-            players = [EntrantPlayer(wanted.text, sampled.policy) for (sampled,) in seats]
+    def entrant(self, query: Wanted) -> Entrant:
+        if query.bot:
+            return self._bot(query)
+        seats = policies_of(query, self._spec)
+        if query.random:
+            players = [EntrantPlayer(query.text, sampled.policy) for (sampled,) in seats]
             alone = tuple(EntrantSeat((player,), (1.0,)) for player in players)
-            return Entrant(wanted.text, alone, sha256(b"random"), "uniform over the legal actions")
-        if wanted.file is not None:
-            return self._file(wanted, seats)
-        assert wanted.run is not None
-        return self._of_run(wanted, wanted.run, seats)
+            return Entrant(query.text, alone, sha256(b"random"), "uniform over the legal actions")
+        if query.file is not None:
+            return self._file(query, seats)
+        assert query.run is not None
+        return self._of_run(query, query.run, seats)
 
-    def _bot(self, wanted: Wanted) -> Entrant:
-        _, policy, description = self._bots[wanted.text]
+    def _bot(self, query: Wanted) -> Entrant:
+        _, policy, description = self._bots[query.text]
         seats: list[EntrantSeat | None] = []
         why = []
         for player in range(self._spec.num_players):
             wrong = "" if isinstance(policy, BotPolicy) else misfit(policy, self._spec, player, "explore")
-            seats.append(None if wrong else EntrantSeat((EntrantPlayer(wanted.text, policy),), (1.0,)))
+            seats.append(None if wrong else EntrantSeat((EntrantPlayer(query.text, policy),), (1.0,)))
             why.append(wrong)
         if all(why):
-            raise PolicyError(f"{wanted.text!r} does not fit {self._spec.id}: {why[0]}")
-        return Entrant(wanted.text, tuple(seats), sha256(description.encode()), description)
+            raise PolicyError(f"{query.text!r} does not fit {self._spec.id}: {why[0]}")
+        return Entrant(query.text, tuple(seats), sha256(description.encode()), description)
 
-    def _file(self, wanted: Wanted, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _file(self, query: Wanted, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
         (one, *_) = [one for seat in sampled for one in seat]
-        seat = EntrantSeat((EntrantPlayer(wanted.text, one.policy, one.mode),), (1.0,))
-        digest = sha256(f"{self._digest(one, (wanted.text,))} {one.mode}".encode())
+        seat = EntrantSeat((EntrantPlayer(query.text, one.policy, one.mode),), (1.0,))
+        digest = sha256(f"{self._digest(one, (query.text,))} {one.mode}".encode())
         return Entrant(
-            wanted.text,
+            query.text,
             tuple(seat if some else None for some in sampled),
             digest,
             f"{one.policy.spec.kind}, {one.mode}",
         )
 
-    def _of_run(self, wanted: Wanted, run: StoredRun, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _of_run(self, query: Wanted, run: StoredRun, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
         seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
         for some in sampled:
@@ -228,11 +228,11 @@ class _Reader:
                 seats.append(None)
                 parts.append(None)
                 continue
-            players = tuple(EntrantPlayer(f"{wanted.text} {one.name}", one.policy, one.mode) for one in some)
+            players = tuple(EntrantPlayer(f"{query.text} {one.name}", one.policy, one.mode) for one in some)
             seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
             parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
-        what = f"{wanted.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
-        return Entrant(wanted.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
+        what = f"{query.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
+        return Entrant(query.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
     def _digest(self, sampled: Drawn, key: tuple[Any, ...]) -> str:
         if key not in self._digests:

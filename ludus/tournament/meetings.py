@@ -73,7 +73,7 @@ def meetings_of(
         seatings = _seatings(chosen, places, able, alike)
         if seatings:
             pairings.append(Meeting(chosen, seatings))
-    paired = {name for meeting in pairings for name in meeting.entrants}
+    paired = {name for pairing in pairings for name in pairing.entrants}
     for name in names:
         if name not in paired:
             seats = [p for p in range(players) if able[name][p]]
@@ -179,27 +179,27 @@ def _listed(seats: Sequence[int]) -> str:
     return " or ".join(map(str, seats)) or "nobody"
 
 
-def missing(meeting: Meeting, stored: Sequence[tuple[int, int]], deals: int) -> list[Piece]:
+def missing(pairing: Meeting, stored: Sequence[tuple[int, int]], deals: int) -> list[Piece]:
     """The pieces of the first `deals` deals that are not stored. stored: (first, n) of those that are, which do not overlap."""
-    pieces, at = [], 0
+    chunks, at = [], 0
     for first, n in sorted(stored):
         if first > at:
-            pieces.append(Piece(meeting, at, min(first, deals) - at))
+            chunks.append(Piece(pairing, at, min(first, deals) - at))
         at = max(at, first + n)
         if at >= deals:
             break
     if at < deals:
-        pieces.append(Piece(meeting, at, deals - at))
-    return [piece for piece in pieces if piece.n > 0]
+        chunks.append(Piece(pairing, at, deals - at))
+    return [chunk for chunk in chunks if chunk.n > 0]
 
 
-def cut(piece: Piece, most: int) -> list[Piece]:
+def cut(chunk: Piece, most: int) -> list[Piece]:
     """The same in pieces of at most `most` episodes, or one deal."""
-    n = max(1, most // len(piece.meeting.seatings))
-    end = piece.first + piece.n
-    return [Piece(piece.meeting, first, min(n, end - first)) for first in range(piece.first, end, n)]
+    n = max(1, most // len(chunk.meeting.seatings))
+    end = chunk.first + chunk.n
+    return [Piece(chunk.meeting, first, min(n, end - first)) for first in range(chunk.first, end, n)]
 
 
-def luck(piece: Piece, seed: int) -> np.ndarray:
+def luck(chunk: Piece, seed: int) -> np.ndarray:
     """uint64[n]: the seed of each deal; a function of the tournament's seed, the entrants' names and the number of the deal."""
-    return seeding.keys(seed, "tournament", piece.meeting.id, count=piece.first + piece.n)[piece.first :]
+    return seeding.keys(seed, "tournament", chunk.meeting.id, count=chunk.first + chunk.n)[chunk.first :]

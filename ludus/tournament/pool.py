@@ -80,11 +80,11 @@ class ProcessPool:
         self._playing: dict[BotProcess, _Started] = {}
         self._idle: list[BotProcess] = []
 
-    def play(self, pieces: Sequence[Piece]) -> None:
+    def play(self, chunks: Sequence[Piece]) -> None:
         """Play all of these; the processes stay for more until `close`. Raises PolicyError, with its name, for a bot that raises, makes an
         illegal move or does not answer in time."""
-        self._waiting = list(reversed(pieces))
-        wanted = min(self._workers, sum(len(cut(piece, _FIRST)) for piece in pieces))
+        self._waiting = list(reversed(chunks))
+        wanted = min(self._workers, sum(len(cut(chunk, _FIRST)) for chunk in chunks))
         try:
             for _ in range(wanted):
                 self._give(self._idle.pop() if self._idle else BotProcess(self._setup))
@@ -121,9 +121,9 @@ class ProcessPool:
             self._idle.append(process)
             return
         whole = self._waiting.pop()
-        piece, *rest = cut(whole, self._size.get(whole.meeting.id, _FIRST))
+        chunk, *rest = cut(whole, self._size.get(whole.meeting.id, _FIRST))
         if rest:
-            left = whole.n - piece.n
-            self._waiting.append(Piece(whole.meeting, whole.first + piece.n, left))
-        self._playing[process] = _Started(piece, time.monotonic())
-        process.call(self._episodes(piece))
+            left = whole.n - chunk.n
+            self._waiting.append(Piece(whole.meeting, whole.first + chunk.n, left))
+        self._playing[process] = _Started(chunk, time.monotonic())
+        process.call(self._episodes(chunk))

@@ -59,11 +59,11 @@ class Rounds:
     goes through the same rounds again without playing them, and on from there.
     """
 
-    def __init__(self, meetings: Sequence[Meeting], spec: EnvSpec, *, budget: int, confidence: float) -> None:
+    def __init__(self, pairings: Sequence[Meeting], spec: EnvSpec, *, budget: int, confidence: float) -> None:
         """budget: episodes, those included that are stored. Raises ConfigError where it cannot serve: infinite returns, a budget that does
         not reach for the first round, or a confidence that is none."""
-        _check(meetings, spec, budget, confidence)
-        self._meetings, self._spec = {meeting.id: meeting for meeting in meetings}, spec
+        _check(pairings, spec, budget, confidence)
+        self._meetings, self._spec = {pairing.id: pairing for pairing in pairings}, spec
         self._confidence = confidence
         self._budget = self.left = budget  # left: episodes that are not played
         self._deals = dict.fromkeys(self._meetings, FIRST)
@@ -75,11 +75,11 @@ class Rounds:
     def next_pieces(self, played: Iterable[Played]) -> list[Piece]:
         """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
         Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
-        for piece in played:
-            if piece.meeting in self._meetings:
-                self._stored[piece.meeting].append((piece.first, piece.n))
-                self._waiting[piece.meeting].append(piece)
-                self.left -= piece.n * len(self._meetings[piece.meeting].seatings)
+        for chunk in played:
+            if chunk.meeting in self._meetings:
+                self._stored[chunk.meeting].append((chunk.first, chunk.n))
+                self._waiting[chunk.meeting].append(chunk)
+                self.left -= chunk.n * len(self._meetings[chunk.meeting].seatings)
         while not (lacking := self._lacking()):
             for id in self._raised:
                 self._take(id)
@@ -88,7 +88,7 @@ class Rounds:
             self._raised = list(more)
             if not more:
                 return []
-        cost = sum(piece.episodes for piece in lacking)
+        cost = sum(chunk.episodes for chunk in lacking)
         if cost <= self.left:
             return lacking
         if self._sums:
@@ -105,11 +105,11 @@ class Rounds:
     def _take(self, id: str) -> None:
         """Count the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
         rest = []
-        for piece in sorted(self._waiting[id], key=lambda piece: piece.first):
-            if piece.first >= self._deals[id]:
-                rest.append(piece)
+        for chunk in sorted(self._waiting[id], key=lambda chunk: chunk.first):
+            if chunk.first >= self._deals[id]:
+                rest.append(chunk)
                 continue
-            moments = Moments(piece.n, piece.mean, piece.m2)
+            moments = Moments(chunk.n, chunk.mean, chunk.m2)
             self._sums[id] = merge(self._sums[id], moments) if id in self._sums else moments
         self._waiting[id] = rest
 
@@ -189,7 +189,7 @@ def _next_level(deals: int) -> int:
     return level
 
 
-def _check(meetings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: float) -> None:
+def _check(pairings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: float) -> None:
     if not 0.0 < confidence < 1.0:
         raise ConfigError(f"confidence is {confidence}, expected a probability between 0 and 1, such as 0.95.")
     if not np.isfinite(spec.utility_range).all():
@@ -197,9 +197,9 @@ def _check(meetings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: 
             f"a budget needs returns between known limits, and {spec.id} has {spec.utility_range}: without them no order is ever certain. "
             "Give the environment a utility_range if it takes one, or a number of episodes instead of a budget."
         )
-    least = FIRST * sum(len(meeting.seatings) for meeting in meetings)
+    least = FIRST * sum(len(pairing.seatings) for pairing in pairings)
     if budget < least:
         raise ConfigError(
-            f"a budget of {budget:,} episodes was given; {FIRST} deals of each meeting ({len(meetings):,}), in every order of its seats, "
+            f"a budget of {budget:,} episodes was given; {FIRST} deals of each meeting ({len(pairings):,}), in every order of its seats, "
             f"take {least:,} before any order can be decided. Give at least so many, or fewer entrants."
         )

@@ -48,19 +48,19 @@ class MeetingResult:
         return np.sqrt(self.variance) * (0.0 if self.exact else student(self.n))
 
 
-def pooled(pieces: Sequence[Played], meetings: Sequence[Meeting]) -> list[MeetingResult]:
+def pooled(chunks: Sequence[Played], pairings: Sequence[Meeting]) -> list[MeetingResult]:
     """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
-    wanted = {meeting.id: meeting for meeting in meetings}
+    by_id = {pairing.id: pairing for pairing in pairings}
     results = []
-    for id, group in groupby(pieces, key=lambda piece: piece.meeting):
-        if id not in wanted:
+    for id, group in groupby(chunks, key=lambda chunk: chunk.meeting):
+        if id not in by_id:
             continue
         parts = list(group)
         total = Moments(0, parts[0].mean, parts[0].m2)
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
         orders = tuple(_pool_matches([part.matches[k] for part in parts]) for k in range(len(parts[0].matches)))
-        results.append(MeetingResult(wanted[id], int(total.n), total.mean, total.m2, orders))
+        results.append(MeetingResult(by_id[id], int(total.n), total.mean, total.m2, orders))
     return results
 
 

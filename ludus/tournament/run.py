@@ -104,44 +104,44 @@ def run_tournament(
 ) -> TournamentReport:
     """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
     _check(options)
-    meetings = field.meetings(camps)
+    pairings = field.meetings(camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
-    rounds = _rounds(options, meetings, field.spec)
+    rounds = _rounds(options, pairings, field.spec)
     with (
         TournamentStore(folder, game=field.game, seed=options.seed, entrants=facts) as store,
         closing(_Play(field, options, store, tell)) as play,
     ):
         played = store.played()
-        _check_orders(folder, played, meetings)
+        _check_orders(folder, played, pairings)
         if rounds is None:
             known = store.stored()
-            play.all([p for m in meetings for p in missing(m, known.get(m.id, ()), options.episodes)])
+            play.all([p for m in pairings for p in missing(m, known.get(m.id, ()), options.episodes)])
         else:
-            while pieces := rounds.next_pieces(played):
-                played = play.all(pieces, most=rounds.left)
-        results = pooled(store.played(), meetings)
+            while chunks := rounds.next_pieces(played):
+                played = play.all(chunks, most=rounds.left)
+        results = pooled(store.played(), pairings)
     orders = None
     if options.budget is not None:
         orders = orders_of(results, field.spec, budget=options.budget, confidence=options.confidence)
     return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
 
 
-def _check_orders(folder: Path, played: Sequence[Played], meetings: Sequence[Meeting]) -> None:
+def _check_orders(folder: Path, played: Sequence[Played], pairings: Sequence[Meeting]) -> None:
     """Raises RunError for results of other orders of seats than are played now."""
-    wanted = {meeting.id: meeting.seatings for meeting in meetings}
-    for piece in played:
-        seatings = tuple(tuple(ref.policy for ref in match.seats) for match in piece.matches)
-        if seatings != wanted.get(piece.meeting, seatings):
+    wanted = {pairing.id: pairing.seatings for pairing in pairings}
+    for chunk in played:
+        seatings = tuple(tuple(ref.policy for ref in match.seats) for match in chunk.matches)
+        if seatings != wanted.get(chunk.meeting, seatings):
             raise RunError(
-                f"in {str(folder)!r} {piece.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
-                f"are now, {len(wanted[piece.meeting])}: an older Ludus chose them. Give another --dir."
+                f"in {str(folder)!r} {chunk.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
+                f"are now, {len(wanted[chunk.meeting])}: an older Ludus chose them. Give another --dir."
             )
 
 
-def _rounds(options: Options, meetings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
+def _rounds(options: Options, pairings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
     if options.budget is None:
         return None
-    return Rounds(meetings, spec, budget=options.budget, confidence=options.confidence)
+    return Rounds(pairings, spec, budget=options.budget, confidence=options.confidence)
 
 
 def _check(options: Options) -> None:
@@ -171,13 +171,13 @@ class _Play:
         self._pool: ProcessPool | None = None
         self._found: list[Played] = []
 
-    def all(self, pieces: Sequence[Piece], *, most: int | None = None) -> list[Played]:
+    def all(self, chunks: Sequence[Piece], *, most: int | None = None) -> list[Played]:
         """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
         (None: these are all)."""
         with_bots = {e.name for e in self._field.entrants if e.has_bots}
-        slow = [p for p in pieces if with_bots & set(p.meeting.entrants)]
-        fast = [p for p in pieces if not with_bots & set(p.meeting.entrants)]
-        self._total = self._done + (sum(p.episodes for p in pieces) if most is None else most)
+        slow = [p for p in chunks if with_bots & set(p.meeting.entrants)]
+        fast = [p for p in chunks if not with_bots & set(p.meeting.entrants)]
+        self._total = self._done + (sum(p.episodes for p in chunks) if most is None else most)
         self._found = []
         if fast:
             self._by_policies(fast)
@@ -192,11 +192,11 @@ class _Play:
                 if part is not None:
                     parts.callback(part.close)
 
-    def _by_policies(self, pieces: Sequence[Piece]) -> None:
+    def _by_policies(self, chunks: Sequence[Piece]) -> None:
         if self._rollouts is None:
-            self._rollouts = self._made(self._options.budget or sum(piece.episodes for piece in pieces))
+            self._rollouts = self._made(self._options.budget or sum(chunk.episodes for chunk in chunks))
         player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
-        for batch in _batches([part for p in pieces for part in cut(p, _BATCH)]):
+        for batch in _batches([part for p in chunks for part in cut(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
             self._record(batch, player.planned(episodes, hear=self._hear))
 
@@ -227,7 +227,7 @@ class _Play:
         settings = self._field.settings
         return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
 
-    def _by_bots(self, pieces: Sequence[Piece]) -> None:
+    def _by_bots(self, chunks: Sequence[Piece]) -> None:
         if self._pool is None:
             self._pool = ProcessPool(
                 Setup(
@@ -238,58 +238,58 @@ class _Play:
                 ),
                 workers=self._options.workers,
                 deadline=self._options.deadline,
-                episodes=lambda piece: self._sides.episodes([piece], self._options.seed, refs=self._sides.refs),
-                record=lambda piece, episodes: self._record([piece], episodes),
+                episodes=lambda chunk: self._sides.episodes([chunk], self._options.seed, refs=self._sides.refs),
+                record=lambda chunk, episodes: self._record([chunk], episodes),
             )
-        self._pool.play(pieces)
+        self._pool.play(chunks)
 
     def _hear(self, ended: int) -> None:
         """Of the batch that is played."""
         self._tell(self._done + ended, self._total)
 
-    def _record(self, pieces: Sequence[Piece], episodes: EpisodeResults) -> None:
+    def _record(self, chunks: Sequence[Piece], episodes: EpisodeResults) -> None:
         """episodes: of the pieces, in their order."""
-        ends = list(accumulate(piece.episodes for piece in pieces))
+        ends = list(accumulate(chunk.episodes for chunk in chunks))
         parts = np.split(np.arange(ends[-1]), ends[:-1])
         names = self._field.spec.statistics
-        records = [_played(piece, episodes.take(part), names) for piece, part in zip(pieces, parts, strict=True)]
+        records = [_played(chunk, episodes.take(part), names) for chunk, part in zip(chunks, parts, strict=True)]
         self._store.record(records)
         self._found += records
         self._done += ends[-1]
         self._tell(self._done, self._total)
 
 
-def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _batches(chunks: Sequence[Piece]) -> Iterator[list[Piece]]:
     """Pieces that are played and stored together."""
     batch: list[Piece] = []
     episodes = 0
-    for piece in pieces:
-        if batch and episodes + piece.episodes > _BATCH:
+    for chunk in chunks:
+        if batch and episodes + chunk.episodes > _BATCH:
             yield batch
             batch, episodes = [], 0
-        batch.append(piece)
-        episodes += piece.episodes
+        batch.append(chunk)
+        episodes += chunk.episodes
     yield batch
 
 
-def _played(piece: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Played:
+def _played(chunk: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Played:
     """episodes: deals × seatings, the seatings of a deal side by side. names: of their statistics."""
-    meeting, returns = piece.meeting, episodes.returns
-    by_seating = returns.reshape(piece.n, len(meeting.seatings), returns.shape[1])
+    pairing, returns = chunk.meeting, episodes.returns
+    by_seating = returns.reshape(chunk.n, len(pairing.seatings), returns.shape[1])
     matches = []
-    for k, seats in enumerate(meeting.seatings):
+    for k, seats in enumerate(pairing.seatings):
         totals = moments(by_seating[:, k])
-        match = match_of_seating(meeting, piece.first, seats, totals, outcomes(by_seating[:, k]))
-        counted = None if episodes.statistics is None else episodes.statistics[k :: len(meeting.seatings)]
+        match = match_of_seating(pairing, chunk.first, seats, totals, outcomes(by_seating[:, k]))
+        counted = None if episodes.statistics is None else episodes.statistics[k :: len(pairing.seatings)]
         matches.append(replace(match, statistics=statistics_of(names, counted)))
-    total = moments(by_seating.reshape(piece.n, -1) @ _shares(meeting))
-    return Played(meeting.id, piece.first, piece.n, total.mean, total.m2, tuple(matches))
+    total = moments(by_seating.reshape(chunk.n, -1) @ _shares(pairing))
+    return Played(pairing.id, chunk.first, chunk.n, total.mean, total.m2, tuple(matches))
 
 
-def _shares(meeting: Meeting) -> NDArray[np.float64]:
+def _shares(pairing: Meeting) -> NDArray[np.float64]:
     """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
-    seats = np.array(meeting.seatings).ravel()
-    seated = seats[:, None] == np.array(meeting.entrants)[None, :]
+    seats = np.array(pairing.seatings).ravel()
+    seated = seats[:, None] == np.array(pairing.entrants)[None, :]
     shares: NDArray[np.float64] = seated / seated.sum(axis=0)
     return shares
 
@@ -327,16 +327,16 @@ class _Sides:
                 self._drawn[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
         self._keys: list[np.uint64] = []
 
-    def episodes(self, pieces: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
+    def episodes(self, chunks: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
         """refs: whoever may play, the first ones of all. The orders of a deal share its luck, and no more."""
-        total = sum(piece.episodes for piece in pieces)
+        total = sum(chunk.episodes for chunk in chunks)
         seats = np.empty((total, self._count), np.int32)
         deal = np.empty(total, np.uint64)
         own = np.empty(total, np.uint64)
         at = 0
-        for piece in pieces:
-            orders, end = piece.meeting.seatings, at + piece.episodes
-            keys = luck(piece, seed)
+        for chunk in chunks:
+            orders, end = chunk.meeting.seatings, at + chunk.episodes
+            keys = luck(chunk, seed)
             deal[at:end] = np.repeat(keys, len(orders))
             for k, order in enumerate(orders):
                 rows = slice(at + k, end, len(orders))
@@ -396,7 +396,7 @@ def exact_tournament(
         raise ConfigError(
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
-    meetings = field.meetings(camps)
+    pairings = field.meetings(camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):
@@ -404,7 +404,7 @@ def exact_tournament(
         place[p] = {e.name: k for k, e in enumerate(here)}
         stacks.append(np.array([_plan(tree, e, p) for e in here]))
     by_profile = np.ascontiguousarray(np.moveaxis(tree_on(tree, device).payoffs(stacks), 0, -1))
-    results = [_result(meeting, by_profile, place) for meeting in meetings]
+    results = [_result(pairing, by_profile, place) for pairing in pairings]
     return report_of(results, folder=None, spec=field.spec, seats=field.able, raters=raters)
 
 
@@ -423,16 +423,16 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
     return plan
 
 
-def _result(meeting: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
+def _result(pairing: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
     """by_profile: float64[n_0, …, P]."""
     matches = []
-    total, count = dict.fromkeys(meeting.entrants, 0.0), dict.fromkeys(meeting.entrants, 0)
-    for seats in meeting.seatings:
+    total, count = dict.fromkeys(pairing.entrants, 0.0), dict.fromkeys(pairing.entrants, 0)
+    for seats in pairing.seatings:
         values = by_profile[tuple(place[p][name] for p, name in enumerate(seats))]
-        match = match_of_seating(meeting, 0, seats, Moments(0, values, np.zeros_like(values)), ())
+        match = match_of_seating(pairing, 0, seats, Moments(0, values, np.zeros_like(values)), ())
         matches.append(replace(match, exact=True))
         for name, value in zip(seats, values.tolist(), strict=True):
             total[name] += value
             count[name] += 1
-    mean = np.array([total[name] / count[name] for name in meeting.entrants])
-    return MeetingResult(meeting, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)
+    mean = np.array([total[name] / count[name] for name in pairing.entrants])
+    return MeetingResult(pairing, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)

@@ -59,13 +59,13 @@ class Played:
 
 
 def match_of_seating(
-    meeting: Meeting, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
+    pairing: Meeting, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
 ) -> Match:
     """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
     the meeting."""
     return Match(
-        id=json.dumps([meeting.entrants, first, seats]),
-        profile=tuple(meeting.entrants.index(name) for name in seats),
+        id=json.dumps([pairing.entrants, first, seats]),
+        profile=tuple(pairing.entrants.index(name) for name in seats),
         seats=tuple(PolicyRef(0, name) for name in seats),
         n=int(totals.n),
         mean=totals.mean,
@@ -151,38 +151,38 @@ class TournamentStore:
         """Meeting -> (first, n) of its pieces."""
         out: dict[str, list[tuple[int, int]]] = {}
         with translated(self.path):
-            for meeting, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
-                out.setdefault(meeting, []).append((first, n))
+            for pairing, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
+                out.setdefault(pairing, []).append((first, n))
         return out
 
     def record(self, played: Sequence[Played]) -> int:
         """Append these pieces, durably, all or none; how many were new. One that is stored already counts once. Raises DataError for
         numbers that are not finite, or that contradict what is stored."""
-        for piece in played:
-            if not (np.isfinite(piece.mean).all() and np.isfinite(piece.m2).all()):
-                raise DataError(f"the returns of {piece.meeting} are not finite numbers; nothing was recorded.")
+        for chunk in played:
+            if not (np.isfinite(chunk.mean).all() and np.isfinite(chunk.m2).all()):
+                raise DataError(f"the returns of {chunk.meeting} are not finite numbers; nothing was recorded.")
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                new = [piece for piece in played if self._is_new(piece)]
-                self._enter({ref.policy for piece in new for match in piece.matches for ref in match.seats})
-                for piece in new:
-                    self._append(piece)
+                new = [chunk for chunk in played if self._is_new(chunk)]
+                self._enter({ref.policy for chunk in new for match in chunk.matches for ref in match.seats})
+                for chunk in new:
+                    self._append(chunk)
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
         return len(new)
 
-    def _is_new(self, piece: Played) -> bool:
+    def _is_new(self, chunk: Played) -> bool:
         rows = self._connection.execute(
             "SELECT first, n, mean, m2 FROM pieces WHERE meeting = ? AND first < ? AND first + n > ?",
-            (piece.meeting, piece.first + piece.n, piece.first),
+            (chunk.meeting, chunk.first + chunk.n, chunk.first),
         ).fetchall()
         for first, n, mean, m2 in rows:
-            if (first, n) == (piece.first, piece.n) and (mean, m2) != (blob(piece.mean), blob(piece.m2)):
+            if (first, n) == (chunk.first, chunk.n) and (mean, m2) != (blob(chunk.mean), blob(chunk.m2)):
                 raise DataError(
-                    f"deals {first} to {first + n - 1} of {piece.meeting} are stored with other results; nothing was recorded."
+                    f"deals {first} to {first + n - 1} of {chunk.meeting} are stored with other results; nothing was recorded."
                 )
         return not rows
 
@@ -192,14 +192,14 @@ class TournamentStore:
         rows = [(name, *self._entrants[name], time.time()) for name in sorted(names)]
         self._connection.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
 
-    def _append(self, piece: Played) -> None:
+    def _append(self, chunk: Played) -> None:
         now = time.time()
         self._connection.execute(
             "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
-            (piece.meeting, piece.first, piece.n, blob(piece.mean), blob(piece.m2), now),
+            (chunk.meeting, chunk.first, chunk.n, blob(chunk.mean), blob(chunk.m2), now),
         )
-        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in piece.matches])
-        counted = [(*row, 0) for match in piece.matches for row in statistics_rows(match)]
+        self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in chunk.matches])
+        counted = [(*row, 0) for match in chunk.matches for row in statistics_rows(match)]
         self._connection.executemany(INSERT["statistics"], counted)
 
     def played(self) -> list[Played]:
@@ -213,8 +213,8 @@ class TournamentStore:
                 orders.setdefault((json.dumps(entrants), first), []).append(match)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
             return [
-                Played(meeting, first, n, _array(mean), _array(m2), tuple(orders[meeting, first]))
-                for meeting, first, n, mean, m2 in rows
+                Played(pairing, first, n, _array(mean), _array(m2), tuple(orders[pairing, first]))
+                for pairing, first, n, mean, m2 in rows
             ]
 
     def close(self) -> None:

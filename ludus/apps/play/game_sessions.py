@@ -142,7 +142,7 @@ class Table:
         self,
         id: str,
         game: RunGame,
-        wishes: Sequence[Wish],
+        requests: Sequence[Wish],
         *,
         run: str = "",
         hints: bool = False,
@@ -152,14 +152,14 @@ class Table:
     ) -> None:
         """run: what its page is to know it by. seed: of the first game; default: secret. rated: whether results are to count for the
         people's ratings. Raises ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
-        check_wishes(wishes, game)
+        check_wishes(requests, game)
         if rated and (hints or seed is not None):
             raise ConfigError(
                 "a rated game with hints, or with a seed that somebody knows, was asked for. Choose rated: false."
             )
-        self.id, self.run, self.game, self.wishes = id, run, game, list(wishes)
+        self.id, self.run, self.game, self.wishes = id, run, game, list(requests)
         self.hints, self.rated = hints, rated
-        self._people = {p: Person(p) for p, wish in enumerate(wishes) if wish.who == PERSON}
+        self._people = {p: Person(p) for p, request in enumerate(requests) if request.who == PERSON}
         self.tokens = {p: secrets.token_hex(16) for p in self._people}
         self.watch_token = secrets.token_hex(16)
         self._advisors = {p: Advisor(game, p) for p in self._people} if hints else {}
@@ -174,7 +174,7 @@ class Table:
         self._closed = self._ended = self._counted = False
         self.used = time.monotonic()
         self._episode: PlayedEpisode = game.episode(
-            [wish.who for wish in wishes], seed=self._next_seed(), people=self._people
+            [request.who for request in requests], seed=self._next_seed(), people=self._people
         )
         self._view = self._look(over=False)
         with self._playing():
@@ -343,7 +343,7 @@ class Table:
             table=self.id,
             run=self.game.name,
             game=self.game.spec.id,
-            people=[wish.name if wish.who == PERSON else None for wish in self.wishes],
+            people=[request.name if request.who == PERSON else None for request in self.wishes],
             policies=["" if p in self._people else names[p] for p in range(len(self.wishes))],
             returns=returns,
             steps=len(steps),
@@ -432,15 +432,15 @@ class Table:
     def _names(self, *, over: bool) -> list[str]:
         policies = self._episode.episode.policy
         return [
-            (wish.name or f"player {p}") if wish.who == PERSON else (policies[p] if over else wish.who)
-            for p, wish in enumerate(self.wishes)
+            (request.name or f"player {p}") if request.who == PERSON else (policies[p] if over else request.who)
+            for p, request in enumerate(self.wishes)
         ]
 
     def _seated(self, over: bool) -> list[Seated]:
         names = self._names(over=over)
         return [
-            Seated(player=p, name=names[p], who=wish.who, person=wish.who == PERSON)
-            for p, wish in enumerate(self.wishes)
+            Seated(player=p, name=names[p], who=request.who, person=request.who == PERSON)
+            for p, request in enumerate(self.wishes)
         ]
 
     # ------------------------------------------------------------------------------------------ checks
@@ -493,17 +493,17 @@ def _told(error: Exception) -> str:
     return redact_paths(" ".join(message.split()))
 
 
-def check_wishes(wishes: Sequence[Wish], game: RunGame) -> None:
+def check_wishes(requests: Sequence[Wish], game: RunGame) -> None:
     """Raises ConfigError unless there is one for each player, a person among them, and all may be named."""
-    if len(wishes) != game.spec.num_players:
-        raise ConfigError(f"{len(wishes)} seats were given; {game.spec.id} has {game.spec.num_players} players.")
-    if not any(wish.who == PERSON for wish in wishes):
+    if len(requests) != game.spec.num_players:
+        raise ConfigError(f"{len(requests)} seats were given; {game.spec.id} has {game.spec.num_players} players.")
+    if not any(request.who == PERSON for request in requests):
         raise ConfigError("no person was given a seat. Give one to somebody, or let policies show a game.")
-    for wish in wishes:
-        check_name(wish.who)
-        if len(wish.name) > _NAME or not wish.name.isprintable():
+    for request in requests:
+        check_name(request.who)
+        if len(request.name) > _NAME or not request.name.isprintable():
             raise ConfigError(
-                f"a name of {len(wish.name)} characters was given; up to {_NAME} printable ones are expected."
+                f"a name of {len(request.name)} characters was given; up to {_NAME} printable ones are expected."
             )
 
 
@@ -541,29 +541,29 @@ class Tables:
             self._making += 1
         try:
             _close(old)
-            table = make(secrets.token_hex(8))
+            session = make(secrets.token_hex(8))
             try:
-                self._keep(table, instead)
+                self._keep(session, instead)
             except TooManySessionsError:
-                table.close()
+                session.close()
                 raise
         finally:
             with self._lock:
                 self._making -= 1
-        return table
+        return session
 
-    def _keep(self, table: Table, instead: str) -> None:
+    def _keep(self, session: Table, instead: str) -> None:
         with self._lock:
             old = None
-            if table.has_bots:
+            if session.has_bots:
                 message = f"bots play at {self._bots} tables that are in use. Play against a policy, leave one of those"
                 old = self._give_way([one for one in self._but(instead) if one.has_bots], self._bots, message)
             replaced = self._tables.pop(instead, None)
-            self._tables[table.id] = table
+            self._tables[session.id] = session
         _close(old, replaced)
 
     def _but(self, id: str) -> list[Table]:
-        return [table for one, table in self._tables.items() if one != id]
+        return [session for one, session in self._tables.items() if one != id]
 
     def _give_way(self, occupied: Sequence[Table], most: int, message: str) -> Table | None:
         """Under the lock: of tables of which there may be so many, the one that is taken away for a new one; None where there is a place.
@@ -571,32 +571,32 @@ class Tables:
         if len(occupied) < most:
             return None
         now = self._clock()
-        left = [table for table in occupied if not table.watched and now - table.used > self._left]
+        left = [session for session in occupied if not session.watched and now - session.used > self._left]
         if not left:
             minutes = f"{self._left / 60:g} minutes"
             raise TooManySessionsError(
                 f"{message}, or try again later: what nobody looks at gives its place after {minutes}."
             )
-        oldest = min(left, key=lambda table: table.used)
+        oldest = min(left, key=lambda session: session.used)
         del self._tables[oldest.id]
         return oldest
 
     def get(self, id: str) -> Table | None:
         """None for one that there is not (any more). Waits for nobody."""
-        table = self._tables.get(id)
-        return None if table is None or self._clock() - table.used > self._idle else table
+        session = self._tables.get(id)
+        return None if session is None or self._clock() - session.used > self._idle else session
 
     def remove(self, id: str) -> None:
         """Close a table."""
         with self._lock:
-            table = self._tables.pop(id, None)
-        _close(table)
+            session = self._tables.pop(id, None)
+        _close(session)
 
     def sweep(self) -> None:
         """Close those that nobody uses."""
         now = self._clock()
-        for id, table in [*self._tables.items()]:
-            if now - table.used > self._idle:
+        for id, session in [*self._tables.items()]:
+            if now - session.used > self._idle:
                 self.remove(id)
 
     def close(self) -> None:
@@ -605,7 +605,7 @@ class Tables:
             self.remove(id)
 
 
-def _close(*tables: Table | None) -> None:
-    for table in tables:
-        if table is not None:
-            table.close()
+def _close(*sessions: Table | None) -> None:
+    for session in sessions:
+        if session is not None:
+            session.close()

@@ -191,11 +191,11 @@ def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
 
     def make(id: str) -> Table:
         game = RunGame(run.folder, name=run.name)  # its own: policies are not made for several threads
-        wishes = [Wish(who=seat.who, name=" ".join(seat.name.split())) for seat in body.seats]
+        requests = [Wish(who=seat.who, name=" ".join(seat.name.split())) for seat in body.seats]
         return Table(
             id,
             game,
-            wishes,
+            requests,
             run=run.id,
             hints=body.hints,
             seed=body.seed,
@@ -236,11 +236,11 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
 
 def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
     """A table, and whose token that is. Raises HTTPException 404 and 403."""
-    table = room.table(id)
-    if table is None:
+    session = room.table(id)
+    if session is None:
         raise HTTPException(404, "there is no such table (any more). Lay another one.")
     try:
-        return table, table.viewer(token)
+        return session, session.viewer(token)
     except PlayError as error:
         raise HTTPException(403, str(error)) from error
 
@@ -252,11 +252,11 @@ def _seated(room: PlayRoom, id: str, token: str) -> None:
         raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")
 
 
-def _move(table: Table, viewer: Viewer, body: MovesBody) -> None:
+def _move(session: Table, viewer: Viewer, body: MovesBody) -> None:
     from ludus.apps.play.game_sessions import Order
 
     orders: list[Order] = [Order(player=one.player, agent=one.agent, action=one.action) for one in body.moves]
-    table.move(viewer, orders, body.number)
+    session.move(viewer, orders, body.number)
 
 
 def _people(room: PlayRoom) -> bytes:
