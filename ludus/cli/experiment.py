@@ -45,12 +45,12 @@ class ExperimentProgress:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
-        self._begun = time.monotonic()
-        self._going: dict[str, float] = {}  # when each began
-        self._said: dict[str, int] = {}  # bytes in its log when it began
-        self._told: dict[str, str] = {}  # of each, without a terminal
+        self._start_time = time.monotonic()
+        self._running: dict[str, float] = {}  # when each began
+        self._log_offsets: dict[str, int] = {}  # bytes in its log when it began
+        self._last_lines: dict[str, str] = {}  # of each, without a terminal
         self._ended = self._waiting = 0
-        self._next = self._begun + _QUIET
+        self._next = self._start_time + _QUIET
         self._note = ""
         self._live: Live | None = None
         if sys.stderr.isatty():
@@ -64,13 +64,13 @@ class ExperimentProgress:
 
     def began(self, run: str) -> None:
         log = self._experiment.log(run)
-        self._said[run] = log.stat().st_size if log.exists() else 0
-        self._going[run] = time.monotonic()
+        self._log_offsets[run] = log.stat().st_size if log.exists() else 0
+        self._running[run] = time.monotonic()
         if self._live is None:
             self._say(f"{run}: begins")
 
     def ended(self, standing: RunStanding) -> None:
-        seconds = time.monotonic() - self._going.pop(standing.name)
+        seconds = time.monotonic() - self._running.pop(standing.name)
         self._ended += 1
         why = f", {standing.why}" if standing.why else ""
         self._say(f"{standing.name}: {standing.state} after {duration(seconds)}{why}")
@@ -80,10 +80,10 @@ class ExperimentProgress:
     def looked(self, waiting: int) -> None:
         now, self._waiting = time.monotonic(), waiting
         if self._live is None and now >= self._next:
-            self._next = now + max(_QUIET, _SHARE * (now - self._begun))
-            for run in self._going:
-                if (line := self._last_said(run)) != self._told.get(run):
-                    self._told[run] = line
+            self._next = now + max(_QUIET, _SHARE * (now - self._start_time))
+            for run in self._running:
+                if (line := self._last_said(run)) != self._last_lines.get(run):
+                    self._last_lines[run] = line
                     self._say(f"{run}: {line}")
 
     def stopping(self, text: str) -> None:
@@ -108,16 +108,16 @@ class ExperimentProgress:
                 sys.stderr.flush()
 
     def _last_said(self, run: str) -> str:
-        return _last_line(self._experiment.log(run), self._said[run]) or "starting"
+        return _last_line(self._experiment.log(run), self._log_offsets[run]) or "starting"
 
     def _draw(self) -> Text:
-        going = dict(self._going)  # the drawing thread must see one state
+        going = dict(self._running)  # the drawing thread must see one state
         text = Text(no_wrap=True, overflow="ellipsis")
         width = max(map(len, going), default=0)
         for run in going:
             text.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
         counts = f"{self._ended} ended, {len(going)} going on, {self._waiting} waiting"
-        text.append(f"{counts}, {duration(time.monotonic() - self._begun)} elapsed", style="dim")
+        text.append(f"{counts}, {duration(time.monotonic() - self._start_time)} elapsed", style="dim")
         if self._note:
             text.append(f"\n{self._note}", style="bold")
         return text

@@ -76,9 +76,9 @@ class BackgroundEvaluator:
         while scores are waited for; what it raises ends that."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
         self._record, self._scored, self._tell, self._hear = record, scored, tell, hear
-        self._asked: deque[_Asked] = deque()
+        self._requests: deque[_Asked] = deque()
         self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
-        self._passed: Counter[str] = Counter()  # versions without a score, by task that is in progress
+        self._skipped: Counter[str] = Counter()  # versions without a score, by task that is in progress
         self._ended = self._warned = False
 
     def submit(
@@ -93,8 +93,8 @@ class BackgroundEvaluator:
             self._known[task.id] = frozenset(self._scored(task.id))
         if version in self._known[task.id]:
             return
-        if len(self._asked) >= _MOST:
-            self._passed[task.id] += 1
+        if len(self._requests) >= _MOST:
+            self._skipped[task.id] += 1
             return
         (explorer, newest), *others = policies
         learner = explorer._replace(mode=task.mode)
@@ -110,7 +110,7 @@ class BackgroundEvaluator:
             seed=seeding.key(self._seed, "background", task.id),
         )
         pending = self._rollouts.start(request, list(playing.items()), hear=lambda _: self._hear())
-        self._asked.append(_Asked(task.id, version, pending))
+        self._requests.append(_Asked(task.id, version, pending))
         self.collect()
 
     def collect(self, *, wait_for: str | None = None) -> None:
@@ -121,7 +121,7 @@ class BackgroundEvaluator:
             self._end(error)
         if wait_for is not None:
             self._known.pop(wait_for, None)
-            passed = self._passed.pop(wait_for, 0)
+            passed = self._skipped.pop(wait_for, 0)
             if passed and not self._warned:
                 self._warned = True
                 self._tell(
@@ -131,17 +131,17 @@ class BackgroundEvaluator:
                 )
 
     def _take(self, wait_for: str | None) -> None:
-        while self._asked:
-            request = self._asked[0]
-            wanted = wait_for is not None and any(a.task == wait_for for a in self._asked)
+        while self._requests:
+            request = self._requests[0]
+            wanted = wait_for is not None and any(a.task == wait_for for a in self._requests)
             while not self._rollouts.done([request.pending], at_least=int(wanted), timeout=_HEARD if wanted else 0.0):
                 if not wanted:
                     return
                 self._hear()
-            self._asked.popleft()
+            self._requests.popleft()
             rollout = self._rollouts.take(request.pending)
             if rollout is None:  # the evaluator died, and was made again
-                self._passed[request.task] += 1
+                self._skipped[request.task] += 1
                 continue
             returns = rollout.episodes.learner_returns
             error = float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else float("nan")
@@ -149,8 +149,8 @@ class BackgroundEvaluator:
 
     def _end(self, error: PartDied) -> None:
         self.close()
-        self._asked.clear()
-        self._passed.clear()
+        self._requests.clear()
+        self._skipped.clear()
         self._tell(
             f"versions are not scored any more: {error} The run goes on without; a resumed one has an evaluator again."
         )

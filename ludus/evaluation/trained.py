@@ -106,7 +106,7 @@ class TrainedPolicy:
         ids = any(one.policy.takes_ids for one in sampled)
         n = len(rows)
         legal = self._legal(rows, mask, ids=ids)
-        member, memory = self._begun(sampled, n, state, episode_start)
+        member, memory = self._begin_state(sampled, n, state, episode_start)
         action: Array | None = None
         for k in np.unique(member).tolist():
             policy, at = sampled[k].policy, np.flatnonzero(member == k)
@@ -342,7 +342,7 @@ class TrainedPolicy:
             )
         return {"teams": Teams.whole(rows, size)} if size else {}
 
-    def _begun(
+    def _begin_state(
         self, sampled: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any
     ) -> tuple[NDArray[np.int64], dict[int, Array]]:
         """Who plays each row, and the memories, where episodes begin anew too."""

@@ -63,27 +63,27 @@ class Rounds:
         """budget: episodes, those included that are stored. Raises ConfigError where it cannot serve: infinite returns, a budget that does
         not reach for the first round, or a confidence that is none."""
         _check(pairings, spec, budget, confidence)
-        self._meetings, self._spec = {pairing.id: pairing for pairing in pairings}, spec
+        self._pairings, self._spec = {pairing.id: pairing for pairing in pairings}, spec
         self._confidence = confidence
         self._budget = self.left = budget  # left: episodes that are not played
-        self._deals = dict.fromkeys(self._meetings, FIRST)
-        self._raised = list(self._meetings)  # those that got another number of deals last
-        self._stored: dict[str, list[tuple[int, int]]] = {id: [] for id in self._meetings}
-        self._waiting: dict[str, list[Played]] = {id: [] for id in self._meetings}
+        self._deals = dict.fromkeys(self._pairings, FIRST)
+        self._raised = list(self._pairings)  # those that got another number of deals last
+        self._stored: dict[str, list[tuple[int, int]]] = {id: [] for id in self._pairings}
+        self._waiting: dict[str, list[Played]] = {id: [] for id in self._pairings}
         self._sums: dict[str, Moments] = {}  # of the rounds that are over
 
     def next_pieces(self, played: Iterable[Played]) -> list[Piece]:
         """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
         Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
         for chunk in played:
-            if chunk.meeting in self._meetings:
+            if chunk.meeting in self._pairings:
                 self._stored[chunk.meeting].append((chunk.first, chunk.n))
                 self._waiting[chunk.meeting].append(chunk)
-                self.left -= chunk.n * len(self._meetings[chunk.meeting].seatings)
+                self.left -= chunk.n * len(self._pairings[chunk.meeting].seatings)
         while not (lacking := self._lacking()):
             for id in self._raised:
                 self._take(id)
-            more = self._more([self._result(id) for id in self._meetings])
+            more = self._more([self._result(id) for id in self._pairings])
             self._deals.update(more)
             self._raised = list(more)
             if not more:
@@ -100,7 +100,7 @@ class Rounds:
         )
 
     def _lacking(self) -> list[Piece]:
-        return [p for id in self._raised for p in missing(self._meetings[id], self._stored[id], self._deals[id])]
+        return [p for id in self._raised for p in missing(self._pairings[id], self._stored[id], self._deals[id])]
 
     def _take(self, id: str) -> None:
         """Count the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
@@ -115,7 +115,7 @@ class Rounds:
 
     def _result(self, id: str) -> MeetingResult:
         total = self._sums[id]
-        return MeetingResult(self._meetings[id], int(total.n), total.mean, total.m2, ())
+        return MeetingResult(self._pairings[id], int(total.n), total.mean, total.m2, ())
 
     def _more(self, results: Sequence[MeetingResult]) -> dict[str, int]:
         """Deals that undecided meetings are to have; empty: it is over."""

@@ -169,7 +169,7 @@ class _Play:
         self._runtime: Runtime | None = None
         self._rollouts: RolloutManager | None = None
         self._pool: ProcessPool | None = None
-        self._found: list[Played] = []
+        self._records: list[Played] = []
 
     def all(self, chunks: Sequence[Piece], *, most: int | None = None) -> list[Played]:
         """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
@@ -178,12 +178,12 @@ class _Play:
         slow = [p for p in chunks if with_bots & set(p.meeting.entrants)]
         fast = [p for p in chunks if not with_bots & set(p.meeting.entrants)]
         self._total = self._done + (sum(p.episodes for p in chunks) if most is None else most)
-        self._found = []
+        self._records = []
         if fast:
             self._by_policies(fast)
         if slow:
             self._by_bots(slow)
-        return self._found
+        return self._records
 
     def close(self) -> None:
         """End whatever plays."""
@@ -194,13 +194,13 @@ class _Play:
 
     def _by_policies(self, chunks: Sequence[Piece]) -> None:
         if self._rollouts is None:
-            self._rollouts = self._made(self._options.budget or sum(chunk.episodes for chunk in chunks))
+            self._rollouts = self._start_rollouts(self._options.budget or sum(chunk.episodes for chunk in chunks))
         player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in chunks for part in cut(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
             self._record(batch, player.planned(episodes, hear=self._hear))
 
-    def _made(self, most: int) -> RolloutManager:
+    def _start_rollouts(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
         self._runtime = build_runtime(self._options.runtime)
         self._runtime.tell = _warned
@@ -254,7 +254,7 @@ class _Play:
         names = self._field.spec.statistics
         records = [_played(chunk, episodes.take(part), names) for chunk, part in zip(chunks, parts, strict=True)]
         self._store.record(records)
-        self._found += records
+        self._records += records
         self._done += ends[-1]
         self._tell(self._done, self._total)
 
@@ -317,14 +317,14 @@ class _Sides:
                 self.policies[ref] = player.policy
         self.refs = (*self.policies, *self.bots)
         place = {ref: k for k, ref in enumerate(self.refs)}
-        self._drawn: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
+        self._distributions: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.float64]]] = {}
         for entrant in entrants:
             for p, seat in enumerate(entrant.seats):
                 if seat is None:
                     continue
                 places = [place[refs[_key(player)]] for player in seat.players]
                 cumulative = np.cumsum(np.array(seat.probs) / np.sum(seat.probs))
-                self._drawn[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
+                self._distributions[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
         self._keys: list[np.uint64] = []
 
     def episodes(self, chunks: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
@@ -353,7 +353,7 @@ class _Sides:
         return self._keys[order]
 
     def _draw(self, name: str, player: int, keys: NDArray[np.uint64]) -> NDArray[np.int32] | np.int32:
-        places, cumulative = self._drawn[name, player]
+        places, cumulative = self._distributions[name, player]
         if len(places) == 1:
             return np.int32(places[0])
         at = np.full(len(keys), np.uint64(2**63 + player))  # counters that no decision of an episode reaches

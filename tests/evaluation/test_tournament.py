@@ -497,7 +497,7 @@ def test_processes_that_play_are_watched(tmp_path: Path) -> None:
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
     with TournamentStore(tmp_path, game=field.game, seed=0, entrants=facts) as store:
         play = tournament_run._Play(field, tournament_run.Options(), store, None)
-        play._rollouts = play._made(10)
+        play._rollouts = play._start_rollouts(10)
         assert play._rollouts._watch._deadline == 600.0
         for tell in (play._runtime.tell, play._rollouts._tell):  # type: ignore[union-attr]
             with pytest.warns(UserWarning, match="worker 3 died"):

@@ -167,7 +167,7 @@ def test_slow_figures_are_precomputed(asker: Asker, first: str, monkeypatch: pyt
     for _ in range(2):
         assert asker.get(first.format(run=run)).status_code == 200
     for _ in range(100):
-        if any(key[:2] == (run, "payoffs") for key in asker.state.watcher.answers._kept):  # type: ignore[index]
+        if any(key[:2] == (run, "payoffs") for key in asker.state.watcher.answers._bodies):  # type: ignore[index]
             break
         asker.get("/api/session")
         time.sleep(0.05)

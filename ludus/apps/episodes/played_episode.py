@@ -95,7 +95,7 @@ class _Watched(Wrapper):
         self.due: tuple[ActionRequests, ...] = ()  # now
         self.state: Array | None = None  # the central one, now
         self._returns = np.zeros(self.spec.num_players)
-        self._made: tuple[Decisions, ...] = ()
+        self._pending_decisions: tuple[Decisions, ...] = ()
         self._open: dict[tuple[int, int], tuple[NDArray[np.float32], int]] = {}  # where a slot's reward belongs
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
@@ -106,7 +106,7 @@ class _Watched(Wrapper):
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         self.moves.append(tuple(np.array(action) for action in actions))
-        self._made = tuple(self._decided(p, due, actions[p]) for p, due in enumerate(self.due))
+        self._pending_decisions = tuple(self._decided(p, due, actions[p]) for p, due in enumerate(self.due))
         return actions
 
     def _decided(self, player: int, due: ActionRequests, action: Array) -> Decisions:
@@ -128,9 +128,9 @@ class _Watched(Wrapper):
         return decisions
 
     def _see(self, timestep: Timestep) -> Timestep:
-        if self._made:
+        if self._pending_decisions:
             self.steps.append(self._step(timestep))
-            self._made = ()
+            self._pending_decisions = ()
         self.due = timestep.due
         self.state = None if timestep.state is None else np.array(timestep.state[0])
         return timestep
@@ -151,7 +151,7 @@ class _Watched(Wrapper):
         counted = timestep.finished.statistics
         return Step(
             number=len(self.steps),
-            due=self._made,
+            due=self._pending_decisions,
             paid=paid,
             returns=self._returns,
             closed=tuple(closed),
@@ -397,8 +397,8 @@ class PlayedEpisode(EpisodeDebugger):
         if episode < 0 or steps < 1:
             raise ScenarioError(f"episode={episode}, steps={steps} were given; at least 0 and 1 are needed.")
         super().__init__()
-        self._shown, self._wrappers, self._most, self._name = shown or make, wrappers, steps, name
-        self._size, self._waits = MOST_BYTES if size is None else size, waits
+        self._make_rendering, self._wrappers, self._max_steps, self._name = shown or make, wrappers, steps, name
+        self._size, self._waits_for = MOST_BYTES if size is None else size, waits
         self._mixture, self._find = policies_of_players(players, policy)
         self._pictures: _Replica | None = None
         env = make()
@@ -478,8 +478,8 @@ class PlayedEpisode(EpisodeDebugger):
     def _advance(self, playing: Iterator[Rollout | None]) -> bool:
         """Make a step more; the first time, reset first. Whether anything was done: else somebody is waited for."""
         steps, watched = self.episode.steps, self._watched
-        if len(steps) >= self._most or watched.size > self._size:
-            limit = f"{self._most} steps" if len(steps) >= self._most else f"{watched.size / 2**30:.1f} GiB"
+        if len(steps) >= self._max_steps or watched.size > self._size:
+            limit = f"{self._max_steps} steps" if len(steps) >= self._max_steps else f"{watched.size / 2**30:.1f} GiB"
             self.cut, self._playing = f"cut after {len(steps)} steps; {limit} are kept", None
             return True
         try:
@@ -487,7 +487,7 @@ class PlayedEpisode(EpisodeDebugger):
                 next(playing)
                 self._pending = True
                 self._film()
-            if self._waits is not None and self._waits(
+            if self._waits_for is not None and self._waits_for(
                 [player for player, due in enumerate(watched.due) if len(due.slot)]
             ):
                 return False
@@ -599,7 +599,7 @@ class PlayedEpisode(EpisodeDebugger):
         if self._filmed is not None:
             return self._filmed.show(number)
         if self._pictures is None:
-            self._pictures = _Replica(self._shown(), self._wrappers)
+            self._pictures = _Replica(self._make_rendering(), self._wrappers)
         return self._pictures.show(self._watched, number)
 
 

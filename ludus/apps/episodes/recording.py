@@ -115,7 +115,7 @@ class Filmed(Wrapper):
         self._replays = env.spec.id.startswith(_OPENSPIEL)
         self._seed = 0
         self._moves: list[int] = []
-        self._length, self._most, self._tell, self._shown = 0, steps, tell, shown
+        self._length, self._max_steps, self._tell, self._on_kind = 0, steps, tell, shown
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`."""
@@ -131,8 +131,8 @@ class Filmed(Wrapper):
         self.episode += 1
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
-        if self._length >= self._most:
-            raise _Full(f"cut after {self._most} steps")
+        if self._length >= self._max_steps:
+            raise _Full(f"cut after {self._max_steps} steps")
         if self.frames.pixels >= MOST_PIXELS:
             raise _Full(f"cut after {len(self.frames)} images, which are as many as one file is to have")
         self._length += 1
@@ -145,9 +145,9 @@ class Filmed(Wrapper):
     def _see(self, timestep: Timestep) -> Timestep:
         if not self._replays:
             self._show()
-        if self._shown is not None:
-            self._shown(not self.frames)
-            self._shown = None
+        if self._on_kind is not None:
+            self._on_kind(not self.frames)
+            self._on_kind = None
         if self._tell is not None:
             self._tell(self.episode, self._length)
         return timestep

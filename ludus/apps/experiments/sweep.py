@@ -375,8 +375,8 @@ class _Trials:
         self._reported: dict[str, int] = {}  # the last step of each
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         # A trial that is asked for again would be another one; this is the one that the study has.
-        self._left = [Trial(study, frozen._trial_id) for frozen in running]
-        self._asked = sum(trial.state != TrialState.WAITING for trial in study.get_trials(deepcopy=False))
+        self._unfinished = [Trial(study, frozen._trial_id) for frozen in running]
+        self._num_asked = sum(trial.state != TrialState.WAITING for trial in study.get_trials(deepcopy=False))
 
     def more(self, stopping: bool) -> bool:
         """Whether there is another one to start."""
@@ -385,17 +385,17 @@ class _Trials:
     @property
     def waiting(self) -> int:
         """How many are still to begin, or to go on."""
-        return len(self._left) + max(0, self._sweep.most - int(self._asked))
+        return len(self._unfinished) + max(0, self._sweep.most - int(self._num_asked))
 
     def start(self) -> str:
         """The next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an option."""
-        number = self._left[0].number if self._left else len(self._study.get_trials(deepcopy=False))
+        number = self._unfinished[0].number if self._unfinished else len(self._study.get_trials(deepcopy=False))
         self._study.sampler = sampler_of(self._sweep, number)
-        if self._left:
-            trial = self._left.pop(0)
+        if self._unfinished:
+            trial = self._unfinished.pop(0)
         else:
             trial = self._study.ask()
-            self._asked += 1
+            self._num_asked += 1
         name = f"trial-{trial.number}"
         # They are asked for in the order of the file; samplers go by that.
         suggested = {key: self._suggested(trial, key, option) for key, option in self._sweep.options.items()}

@@ -167,8 +167,8 @@ class Table:
         self._lock = threading.RLock()
         self._listeners: dict[int, tuple[Viewer, Listener]] = {}
         self._numbers = itertools.count()
-        self._shown: dict[Viewer, Any] = {}
-        self._given: dict[int, dict[int, Any]] = {}
+        self._views: dict[Viewer, Any] = {}
+        self._partial_moves: dict[int, dict[int, Any]] = {}
         self._results: list[Result] = []
         self._failed = self._replay = self._note = ""
         self._closed = self._ended = self._counted = False
@@ -193,7 +193,7 @@ class Table:
     def view(self, viewer: Viewer) -> Any:
         """The table as JSON, as a seat or a watcher sees it. Never waits for a policy."""
         self.used = time.monotonic()
-        return self._shown[viewer]
+        return self._views[viewer]
 
     def listen(self, viewer: Viewer, listener: Listener) -> Callable[[], None]:
         """Be told whenever the viewer's view has changed. Returns what ends it. Neither waits for a policy."""
@@ -220,7 +220,7 @@ class Table:
         not this seat's turn; PlayError for an illegal action. Then nothing has changed."""
         with self._playing():
             self._check_open()
-            player = self._mine(viewer)
+            player = self._own_player(viewer)
             if number != self._number(player):
                 raise WrongTurnError("the game has gone on since. Look at the newest position and choose again.")
             if self._over():
@@ -228,15 +228,15 @@ class Table:
             due = self._episode.open_decisions(player)
             if not due or self._people[player].ready:
                 raise WrongTurnError(f"it is not the turn of {self._names(over=False)[player]}. Wait for the others.")
-            answers = dict(self._given.get(player, {}))
+            answers = dict(self._partial_moves.get(player, {}))
             for order in orders:
                 answers[order.agent] = self._action(order, player, [one.agent for one in due])
-            self._given[player] = answers
+            self._partial_moves[player] = answers
             if all(one.agent in answers for one in due):
                 space = self.game.spec.agents_of(player)[0].action
                 kind = np.int32 if isinstance(space, Discrete) else space.dtype
                 self._people[player].answer(np.stack([np.asarray(answers[one.agent], kind) for one in due]))
-                self._given.pop(player)
+                self._partial_moves.pop(player)
             self.used = time.monotonic()
             self._go_on()
 
@@ -244,13 +244,13 @@ class Table:
         """Another game, with the seats as they are. Raises WrongTurnError unless the last one is over."""
         with self._playing():
             self._check_open()
-            self._mine(viewer)
+            self._own_player(viewer)
             if not self._over():
                 raise WrongTurnError("the game is still going on. Play it to its end, or leave the table.")
             self.used = time.monotonic()
             self._failed = self._replay = self._note = ""
             self._counted = False
-            self._given.clear()
+            self._partial_moves.clear()
             for person in self._people.values():
                 person.forget()
             for advisor in self._advisors.values():
@@ -357,15 +357,15 @@ class Table:
 
     def _publish(self) -> None:
         for viewer in (None, *self._people):
-            view = to_builtins(self._seen(viewer))
-            if view == self._shown.get(viewer):
+            view = to_builtins(self._view_for(viewer))
+            if view == self._views.get(viewer):
                 continue
-            self._shown[viewer] = view
+            self._views[viewer] = view
             for whose, listener in [*self._listeners.values()]:
                 if whose == viewer:
                     listener(view)
 
-    def _seen(self, viewer: Viewer) -> TableView:
+    def _view_for(self, viewer: Viewer) -> TableView:
         over = self._over()
         frame = self._frame(viewer, over)
         due = [] if over else self._waiting()
@@ -449,7 +449,7 @@ class Table:
         if self._closed:
             raise WrongTurnError("this table was closed. Lay another one.")
 
-    def _mine(self, viewer: Viewer) -> int:
+    def _own_player(self, viewer: Viewer) -> int:
         if viewer is None:
             raise WrongTurnError("who only watches cannot do that. Open a seat's own address.")
         return viewer
@@ -523,7 +523,7 @@ class Tables:
         left: float = LEFT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most, self._bots, self._idle, self._left, self._clock = most, bots, idle, left, clock
+        self._max_sessions, self._bots, self._idle, self._idle_with_others, self._clock = most, bots, idle, left, clock
         self._tables: dict[str, Table] = {}
         self._making = 0
         self._lock = threading.Lock()
@@ -536,8 +536,8 @@ class Tables:
         TooManySessionsError if all others are in use, and whatever `make` raises."""
         self.sweep()
         with self._lock:
-            message = f"{self._most} tables are open and in use, and no more may be. Leave one"
-            old = self._give_way(self._but(instead), self._most - self._making, message)
+            message = f"{self._max_sessions} tables are open and in use, and no more may be. Leave one"
+            old = self._give_way(self._but(instead), self._max_sessions - self._making, message)
             self._making += 1
         try:
             _close(old)
@@ -571,9 +571,9 @@ class Tables:
         if len(occupied) < most:
             return None
         now = self._clock()
-        left = [session for session in occupied if not session.watched and now - session.used > self._left]
+        left = [session for session in occupied if not session.watched and now - session.used > self._idle_with_others]
         if not left:
-            minutes = f"{self._left / 60:g} minutes"
+            minutes = f"{self._idle_with_others / 60:g} minutes"
             raise TooManySessionsError(
                 f"{message}, or try again later: what nobody looks at gives its place after {minutes}."
             )

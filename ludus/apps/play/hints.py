@@ -57,16 +57,16 @@ class Advisor:
 
     def begin(self) -> None:
         """Another episode."""
-        self._seen = 0  # steps that are accounted for
+        self._steps_read = 0  # steps that are accounted for
         self._weights: NDArray[np.float64] | None = np.log([m.prob for m in self._members])
         self._memory: dict[PolicyRef, dict[int, NDArray[np.float32]]] = {}
 
     def advise(self, steps: Sequence[Step], now: Step, decisions: Sequence[FrameDecision]) -> list[FrameDecision]:
         """The player's open decisions, with what the policies say of them. steps: of the episode so far; now: with the open decisions,
         as `decisions` has them."""
-        for step in steps[self._seen :]:
+        for step in steps[self._steps_read :]:
             self._account(step)
-            self._seen += 1
+            self._steps_read += 1
         answers = self._answers(self._best, now)
         meta, how = self._meta(now)
         out = []
@@ -111,10 +111,10 @@ class Advisor:
             return None, "Some policies of the mixture cannot say how likely they are to do what."
         prior = np.array([m.prob for m in self._members])
         weights, how = prior, "weighted as before the game"
-        if self._seen and self._weights is not None and np.isfinite(self._weights.max()):
+        if self._steps_read and self._weights is not None and np.isfinite(self._weights.max()):
             weights = np.exp(self._weights - self._weights.max())
             how = "each weighted by how likely it is to have made your decisions so far"
-        elif self._seen and self._weights is not None:
+        elif self._steps_read and self._weights is not None:
             how = "weighted as before the game, since none of them would have made all of your decisions"
         weights = weights / weights.sum()
         mixed: NDArray[np.float64] = np.einsum("k,kna->na", weights, np.nan_to_num(np.stack(known)))

@@ -134,7 +134,7 @@ class View:
     ) -> None:
         self._debugger, self.names, self._action_name, self._people = episode, names, action_name, people
         self._moves: list[list[Move]] = [[]]  # what led to each position, as far as anybody has asked
-        self._told: list[KnownMove] = []  # the same, one after the other
+        self._all_moves: list[KnownMove] = []  # the same, one after the other
         self._unseen = ""  # why there are no pictures
         self._newest: tuple[int, Board] | None = None  # the picture that was drawn last
 
@@ -244,7 +244,9 @@ class View:
             decisions = self._debugger.decisions(before)
             moves = [Move(player=one.player, agent=one.agent, label=self._label(before, one)) for one in decisions]
             self._moves.append(moves)
-            self._told += [KnownMove(number=before + 1, player=m.player, agent=m.agent, label=m.label) for m in moves]
+            self._all_moves += [
+                KnownMove(number=before + 1, player=m.player, agent=m.agent, label=m.label) for m in moves
+            ]
         return self._moves[number]
 
     def made_by(self, player: int | None) -> int:
@@ -257,7 +259,7 @@ class View:
         their viewer counts them: of hidden moves its own ones only, until the game is over and the last frame shows all."""
         last = len(self._debugger.episode.steps)
         self.moves_before(last)
-        moves = self._told
+        moves = self._all_moves
         if not self.shows_moves():
             own = sorted({move.number for move in moves if move.player == viewer})
             counted = {number: count for count, number in enumerate(own, 1)}

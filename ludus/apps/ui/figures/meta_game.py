@@ -43,13 +43,13 @@ class MetaGame:
     generation: int | None
     rated: tuple[Floats, ...]
     joint: Floats | None = None
-    _made: dict[str, Any] = field(default_factory=dict)
+    _cache: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` makes of this meta-game, made once."""
-        if name not in self._made:
-            self._made[name] = make()
-        value: T = self._made[name]
+        if name not in self._cache:
+            self._cache[name] = make()
+        value: T = self._cache[name]
         return value
 
     @property

@@ -88,21 +88,21 @@ def _scrypt(text: str, salt: bytes) -> bytes:
 class Bucket:
     """Lets `rate` requests a second through, and `burst` of them at once."""
 
-    __slots__ = ("_at", "_clock", "_left", "burst", "rate")
+    __slots__ = ("_at", "_clock", "_tokens", "burst", "rate")
 
     def __init__(self, rate: float, burst: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate, self.burst = rate, burst
-        self._clock, self._left, self._at = clock, burst, clock()
+        self._clock, self._tokens, self._at = clock, burst, clock()
 
     def take(self) -> float:
         """0 if one more may pass; else the seconds until it may."""
         now = self._clock()
-        self._left = min(self.burst, self._left + (now - self._at) * self.rate)
+        self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
         self._at = now
-        if self._left >= 1.0:
-            self._left -= 1.0
+        if self._tokens >= 1.0:
+            self._tokens -= 1.0
             return 0.0
-        return (1.0 - self._left) / self.rate
+        return (1.0 - self._tokens) / self.rate
 
 
 class Buckets:
@@ -112,7 +112,7 @@ class Buckets:
         self, rate: float, burst: float, *, most: int = 1024, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
-        self._most = most
+        self._max_clients = most
         self._of: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, client: str) -> float:
@@ -120,7 +120,7 @@ class Buckets:
         bucket = self._of.get(client) or Bucket(self._rate, self._burst, clock=self._clock)
         self._of[client] = bucket
         self._of.move_to_end(client)
-        while len(self._of) > self._most:
+        while len(self._of) > self._max_clients:
             self._of.popitem(last=False)
         return bucket.take()
 

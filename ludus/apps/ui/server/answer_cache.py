@@ -62,16 +62,16 @@ class AnswerCache:
     """Computed once while anybody waits for it, whoever asks; the ones that were not asked for for longest are forgotten."""
 
     def __init__(self, *, most: int = KEPT) -> None:
-        self._most, self._size = most, 0
-        self._kept: OrderedDict[Hashable, Body] = OrderedDict()
+        self._max_bytes, self._size = most, 0
+        self._bodies: OrderedDict[Hashable, Body] = OrderedDict()
         self._coming: dict[Hashable, asyncio.Future[Body]] = {}
         self._threads = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(THREADS)]
 
     async def get(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
         """What compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what it
         raises; that is not kept."""
-        if (body := self._kept.get(key)) is not None:
-            self._kept.move_to_end(key)
+        if (body := self._bodies.get(key)) is not None:
+            self._bodies.move_to_end(key)
             return body
         if key not in self._coming:
             self._coming[key] = asyncio.ensure_future(self._compute(key, group, compute))
@@ -87,16 +87,16 @@ class AnswerCache:
         return body
 
     def _keep(self, key: Hashable, body: Body) -> None:
-        self._kept[key] = body
+        self._bodies[key] = body
         self._size += len(body.content) + _EACH
-        while self._size > self._most:
-            _, old = self._kept.popitem(last=False)
+        while self._size > self._max_bytes:
+            _, old = self._bodies.popitem(last=False)
             self._size -= len(old.content) + _EACH
 
     def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
         """Drops those whose key is unwanted."""
-        for key in [key for key in self._kept if unwanted(key)]:
-            self._size -= len(self._kept.pop(key).content) + _EACH
+        for key in [key for key in self._bodies if unwanted(key)]:
+            self._size -= len(self._bodies.pop(key).content) + _EACH
 
     @property
     def size(self) -> int:

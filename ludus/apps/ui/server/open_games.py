@@ -109,22 +109,22 @@ class ReplayCache:
     """Replays that were made here, as JSON, until newer ones need the room."""
 
     def __init__(self, most: int = _REPLAY_BYTES) -> None:
-        self._most, self._size = most, 0
-        self._held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._max_bytes, self._size = most, 0
+        self._replays: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
     def put(self, id: str, run: str, replay: bytes) -> None:
         """run: its id."""
         with self._lock:
-            self._held[id] = run, replay
+            self._replays[id] = run, replay
             self._size += len(replay)
-            while self._size > self._most and len(self._held) > 1:
-                _, (_, old) = self._held.popitem(last=False)
+            while self._size > self._max_bytes and len(self._replays) > 1:
+                _, (_, old) = self._replays.popitem(last=False)
                 self._size -= len(old)
 
     def get(self, id: str, run: str | None = None) -> bytes | None:
         """None for one that is not here, or of another run."""
-        entry = self._held.get(id)
+        entry = self._replays.get(id)
         return None if entry is None or run not in (None, entry[0]) else entry[1]
 
 

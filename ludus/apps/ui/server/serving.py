@@ -68,19 +68,19 @@ class _Protocol(H11Protocol):
         self._expect()
 
     @property
-    def _waits(self) -> bool:
+    def _awaiting_request(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
     def _expect(self) -> None:
-        if self._late is not None and not self._waits:
+        if self._late is not None and not self._awaiting_request:
             self._late.cancel()
             self._late = None
-        elif self._late is None and self._waits:
+        elif self._late is None and self._awaiting_request:
             self._late = self.loop.call_later(HEAD_SECONDS, self._end)
 
     def _end(self) -> None:
         self._late = None
-        if self._waits:
+        if self._awaiting_request:
             self.transport.close()
 
 

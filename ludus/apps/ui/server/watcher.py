@@ -229,7 +229,7 @@ class Watcher:
         """Tells a browser what changes: in the list, and in these runs."""
         known = {run_id: self.runs.get(run_id) for run_id in frozenset(run_ids)}
         wanted = {run_id: run for run_id, run in known.items() if run is not None}
-        stream = Stream(self.streams, closed=lambda: self._left(stream))
+        stream = Stream(self.streams, closed=lambda: self._stream_closed(stream))
         self._viewers[stream] = frozenset(wanted)
         stream.put("runs", {"version": self.version})
         for run_id in known.keys() - wanted.keys():
@@ -239,7 +239,7 @@ class Watcher:
             stream.put("status", {"run": run_id, "status": watched.live and asdict(watched.live)}, key=run_id)
         return stream
 
-    def _left(self, stream: Stream) -> None:
+    def _stream_closed(self, stream: Stream) -> None:
         self._viewers.pop(stream, None)
 
     # ------------------------------------------------------------------------------------------ looking
