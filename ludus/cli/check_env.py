@@ -23,7 +23,7 @@ _WIDTH = 18  # of the names of checks
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="family/name (`ludus list envs`), or module:Class of your own")
+    parser.add_argument("id", metavar="ID", help="family/name (`ludus list envs`), or a custom module:Class")
     parser.add_argument(
         "options",
         metavar="key=value",
@@ -31,9 +31,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the environment's options, and tree, workers, deadline, restarts, wrappers",
     )
-    parser.add_argument("--num-envs", type=positive_number, default=4, help="stepped together (default: 4)")
-    parser.add_argument("--steps", type=positive_number, default=100, help="of each play (default: 100)")
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes and actions (default: 0)")
+    parser.add_argument(
+        "--num-envs", type=positive_number, default=4, help="number of environments stepped together (default: 4)"
+    )
+    parser.add_argument("--steps", type=positive_number, default=100, help="steps per check (default: 100)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="seed of the episodes and actions (default: 0)")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -141,11 +143,11 @@ def _show_speed(make: Make, num_envs: int, seed: int) -> None:
 
 COMMAND = Command(
     name="check-env",
-    summary="Check that an environment keeps Ludus's contract, and say what to do where it does not.",
+    summary="Check that an environment satisfies the contract of Ludus, and advise where it does not.",
     examples=(
-        ("ludus check-env openspiel/leduc_poker tree=off", "a game, stepped through its own API"),
-        ("ludus check-env gymnasium/CartPole-v1 --num-envs 64", "and its speed with 64 environments"),
-        ("ludus check-env my_module:MyEnv size=5", "your own, with an option"),
+        ("ludus check-env openspiel/leduc_poker tree=off", "a game, without its compiled tree"),
+        ("ludus check-env gymnasium/CartPole-v1 --num-envs 64", "with 64 environments, and their speed"),
+        ("ludus check-env my_module:MyEnv size=5", "a custom environment, with an option"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -33,31 +33,43 @@ _SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.parquet", type=Path, help="what `ludus record --trajectories` wrote")
+    parser.add_argument(
+        "file", metavar="FILE.parquet", type=Path, help="trajectories, from `ludus record --trajectories`"
+    )
     add_scenario(parser)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="POLICY.safetensors", help="the policy, of the scenario's algorithm"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="POLICY.safetensors",
+        help="output file: a policy of the scenario's algorithm",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the file of --out, if there is one")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite the file of --out")
     parser.add_argument(
         "--players",
         metavar="PLAYER",
         nargs="+",
         default=[],
-        help="whose decisions count, by number or by an agent's name (default: all)",
+        help="players whose decisions are used, by number or by agent name (default: all)",
     )
     parser.add_argument(
         "--policies",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="whose decisions count, RUN@PLAYER/POLICY or @PLAYER/POLICY (default: all)",
+        help="policies whose decisions are used, RUN@PLAYER/POLICY or @PLAYER/POLICY (default: all)",
     )
-    parser.add_argument("--epochs", type=positive_number, help="passes over the decisions, at most (default: 50)")
-    parser.add_argument("--batch", type=positive_number, help="decisions of a step (default: 512)")
-    parser.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
-    parser.add_argument("--held-out", type=float, help="share of the episodes that choose the epoch (default: 0.1)")
-    parser.add_argument("--patience", type=positive_number, help="epochs without a better one (default: 5)")
+    parser.add_argument(
+        "--epochs", type=positive_number, help="maximum number of passes over the decisions (default: 50)"
+    )
+    parser.add_argument("--batch", type=positive_number, help="decisions per gradient step (default: 512)")
+    parser.add_argument("--learning-rate", type=float, help="learning rate of Adam (default: 0.001)")
+    parser.add_argument(
+        "--held-out", type=float, help="fraction of the episodes held out to select the epoch (default: 0.1)"
+    )
+    parser.add_argument(
+        "--patience", type=positive_number, help="stop after this many epochs without improvement (default: 5)"
+    )
     add_device(parser)
 
 
@@ -171,14 +183,17 @@ def _show(cloned: Clone, path: Path) -> None:
 
 COMMAND = Command(
     name="clone",
-    summary="Train a policy to do what recorded trajectories did, and write it as a file that runs can start from.",
+    summary="Behaviour cloning: train a policy on recorded trajectories and write it as a file that runs can start from.",
     examples=(
-        ("ludus clone games.parquet leduc --out cloned.safetensors", "for the algorithm of the preset leduc"),
+        ("ludus clone games.parquet leduc --out cloned.safetensors", "a policy of the preset's algorithm"),
         (
             "ludus clone games.parquet tag.yaml --players adversary --out a.safetensors",
-            "of all agents called adversary_…",
+            "from the decisions of all agents named adversary_…",
         ),
-        ("ludus clone games.parquet my.yaml --players 0 --policies @0/0-12 --out p.safetensors", "of one policy"),
+        (
+            "ludus clone games.parquet my.yaml --players 0 --policies @0/0-12 --out p.safetensors",
+            "from the decisions of one policy",
+        ),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -124,13 +124,13 @@ def positive_number(text: str) -> int:
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
     """The option that shows where a run's time went."""
-    parser.add_argument("--profile", action="store_true", help="show at the end where the time went, part by part")
+    parser.add_argument("--profile", action="store_true", help="print a breakdown of the time by component at the end")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """The option that prints the results for programs."""
     parser.add_argument(
-        "--json", action="store_true", help="print the results as JSON, and nothing else on standard output"
+        "--json", action="store_true", help="print the results as JSON; standard output has nothing else"
     )
 
 
@@ -139,7 +139,7 @@ def add_page(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ui",
         action="store_true",
-        help="open the page of the run in the browser; in a terminal it stays after the run's end, until Ctrl-C",
+        help="open the run's page in the browser; in a terminal, it stays open after the run ends, until Ctrl-C",
     )
 
 
@@ -156,7 +156,7 @@ def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help=f"rate by NAME, NAME,NAME… or NAME,key=value…; `ludus list ratings` has them; the first orders the table ({default})",
+        help=f"rate by NAME, NAME,NAME… or NAME,key=value… (see `ludus list ratings`); the first rating orders the table ({default})",
     )
 
 
@@ -166,7 +166,7 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
         "--parallel",
         type=positive_number,
         metavar="N",
-        help="runs of an experiment that go on at a time (default: one for each core; with --runtime processes or ray one)",
+        help="number of runs of an experiment that run at a time (default: one per core; with --runtime processes or ray: 1)",
     )
 
 
@@ -175,25 +175,28 @@ _RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "device": "
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """The options that say where a run's parts live."""
-    group = parser.add_argument_group("where it runs")
+    group = parser.add_argument_group("runtime options")
     group.add_argument(
         "--runtime",
         metavar="KIND",
-        help="inprocess, processes, ray, or module:Class (default: as the scenario or run says; else inprocess)",
+        help="inprocess, processes, ray, or module:Class (default: that of the scenario or run, else inprocess)",
     )
-    group.add_argument("--workers", type=positive_number, metavar="N", help="processes that play")
+    group.add_argument("--workers", type=positive_number, metavar="N", help="number of rollout worker processes")
     group.add_argument(
         "--mode",
         metavar="sync|async",
-        help="sync: nobody learns before every worker is done; async: nobody waits (default likewise; else sync)",
+        help="sync: update after all workers finish; async: update as soon as any worker finishes (default: that of the scenario or run, "
+        "else sync)",
     )
     add_device(group)
-    group.add_argument("--address", metavar="HOST:PORT", help="of a running Ray cluster; auto: the one of this machine")
+    group.add_argument(
+        "--address", metavar="HOST:PORT", help="address of a running Ray cluster; auto: the cluster of this machine"
+    )
 
 
-def add_device(group: argparse._ActionsContainer, *, what: str = "learners compute") -> None:
+def add_device(group: argparse._ActionsContainer, *, what: str = "for the learners") -> None:
     """The option of `add_runtime` that others have, too. what: is done there."""
-    group.add_argument("--device", metavar="DEVICE", help=f"where {what}: auto (the default), cpu, cuda, cuda:N")
+    group.add_argument("--device", metavar="DEVICE", help=f"device {what}: auto (default), cpu, cuda, cuda:N")
 
 
 def runtime_overrides(options: argparse.Namespace) -> list[str]:
@@ -207,16 +210,17 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "scenario",
         metavar="PRESET|FILE.yaml|ENV",
-        help="a preset (`ludus list presets`), a scenario file, or the id of an environment (`ludus list envs`), for which there is one",
+        help="a preset (`ludus list presets`), a scenario file, or an environment id (`ludus list envs`; uses that environment's default "
+        "scenario)",
     )
     parser.add_argument(
         "overrides",
         metavar="key=value",
         nargs="*",
         default=[],
-        help="changes to it, such as algorithm.learning_rate=3e-4",
+        help="changes to the scenario, such as algorithm.learning_rate=3e-4",
     )
-    parser.add_argument("--algorithm", metavar="NAME", help="algorithm=NAME (`ludus list algorithms`)")
+    parser.add_argument("--algorithm", metavar="NAME", help="the same as algorithm=NAME (`ludus list algorithms`)")
     parser.add_argument("--seed", type=whole_number, help="seed of all random streams")
 
 

@@ -29,25 +29,25 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="nash_conv, return, training_return, win_rate or against_random (default: the first of them that all have)",
+        help="nash_conv, return, training_return, win_rate or against_random (default: the first one that all have)",
     )
     parser.add_argument(
         "--baseline",
         metavar="NAME=MEAN±SPREAD",
         action="append",
         default=[],
-        help="a published result to stand beside them, such as paper=0.12±0.03 (or 0.12+-0.03)",
+        help="a published result to compare with, such as paper=0.12±0.03 (or 0.12+-0.03)",
     )
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "groups", metavar="EXPERIMENT|RUN", nargs="+", help="experiments, folders of runs, or single runs"
+        "groups", metavar="EXPERIMENT|RUN", nargs="+", help="experiments, directories of runs, or single runs"
     )
     add_comparison(parser)
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--json", action="store_true", help="print all figures as JSON")
-    chosen.add_argument("--csv", action="store_true", help="print a row for each generation of each run as CSV")
+    chosen.add_argument("--csv", action="store_true", help="print one row per generation of each run as CSV")
 
 
 def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
@@ -208,10 +208,10 @@ COMMAND = Command(
     name="compare",
     summary="Compare experiments and runs: means, intervals, probability of improvement, profiles, curves.",
     examples=(
-        ("ludus compare leduc-20261120-130000", "one experiment: its figures over seeds, with intervals"),
+        ("ludus compare leduc-20261120-130000", "one experiment: statistics over its seeds, with intervals"),
         ("ludus compare ppo dqn", "two experiments, ./runs/ppo and ./runs/dqn"),
-        ("ludus compare ppo dqn --baseline paper=0.12±0.03", "beside a published mean and spread"),
-        ("ludus compare ppo dqn --csv > runs.csv", "a row for each generation of each run"),
+        ("ludus compare ppo dqn --baseline paper=0.12±0.03", "with a published mean and spread"),
+        ("ludus compare ppo dqn --csv > runs.csv", "one row per generation of each run"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -64,11 +64,11 @@ def _plays(scenario: Scenario) -> str:
 
 COMMAND = Command(
     name="config",
-    summary="Print a scenario resolved in full, as YAML that `ludus train` takes, and where it would play and learn.",
+    summary="Print a scenario with all its settings, as YAML for `ludus train`, and the devices it would use.",
     examples=(
-        ("ludus config leduc", "every setting of the preset; the last lines say where it learns, and why"),
-        ("ludus config gymnasium/CartPole-v1 --algorithm dqn", "what there is for an environment, to start from"),
-        ("ludus config leduc algorithm.entropy=0.01 > my.yaml", "a scenario of your own"),
+        ("ludus config leduc", "every setting of the preset; the last lines name the devices, and why"),
+        ("ludus config gymnasium/CartPole-v1 --algorithm dqn", "the default scenario of an environment, as a start"),
+        ("ludus config leduc algorithm.entropy=0.01 > my.yaml", "write your own scenario file"),
     ),
     add_arguments=add_scenario,
     execute=_execute,

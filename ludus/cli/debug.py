@@ -40,26 +40,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN[@WHAT]|FILE.jsonl",
-        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays (default: @meta, the last meta-strategy). "
-        "Or an episode that `save` wrote",
+        help="name of a run in ./runs, or its directory (works while the run is still running). @WHAT: the policies that play (default: "
+        "@meta, the last meta-strategy). Or an episode that `save` wrote",
     )
     parser.add_argument(
         "--policies",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, one for all or one per player, as `ludus record` takes them",
+        help="after RUN: the policies that play, one for all or one per player, as in `ludus record`",
     )
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
+    parser.add_argument("--seed", type=whole_number, default=0, help="seed of the episodes (default: 0)")
     parser.add_argument(
-        "--episode", type=positive_number, default=1, help="which one, as `ludus record` counts them (default: 1)"
-    )
-    parser.add_argument(
-        "--steps", type=positive_number, help="of the episode at most; a longer one is cut (default: 100000)"
+        "--episode", type=positive_number, default=1, help="number of the episode, as in `ludus record` (default: 1)"
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="let `save` and `picture` replace files that are there"
+        "--steps", type=positive_number, help="maximum length of the episode; a longer one is cut (default: 100000)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="let `save` and `picture` overwrite files")
     parser.add_argument(
         "--script",
         metavar="COMMANDS",
@@ -554,7 +552,7 @@ def _cut(text: str, width: int = _WIDTH) -> str:
 
 COMMAND = Command(
     name="debug",
-    summary="Step through an episode of a run's policies, forwards and back: what each saw, answered and was paid.",
+    summary="Step through an episode of a run's policies, forwards and back: observations, actions and rewards of each player.",
     examples=(
         ("ludus debug try1", "the meta-strategies, with a prompt"),
         ("ludus debug try1 --policies @best bot:random --seed 4", "another episode, somebody else"),

@@ -25,13 +25,13 @@ _SECONDS = 3.0  # of each measurement
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-speed", action="store_true", help="leave the speed test out")
+    parser.add_argument("--no-speed", action="store_true", help="skip the speed test")
 
 
 def _execute(options: argparse.Namespace) -> int:
     facts("this machine", _machine())
     facts("extras", _extras())
-    facts("where learners compute", _places())
+    facts("devices", _places())
     if not options.no_speed:
         _show_speed()
     return 0
@@ -190,10 +190,10 @@ class _Update:
 
 COMMAND = Command(
     name="doctor",
-    summary="Say what this machine has, where learners compute, and how fast (about a minute).",
+    summary="Check the installation: devices, packages, update speed (about a minute).",
     examples=(
-        ("ludus doctor", "what there is, and a speed test of both ways to learn"),
-        ("ludus doctor --no-speed", "without the test"),
+        ("ludus doctor", "the installation, and a speed test of both training backends"),
+        ("ludus doctor --no-speed", "without the speed test"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -30,50 +30,55 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN[@WHAT]",
-        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: whose exploitability is asked for (default: @meta)",
+        help="name of a run in ./runs, or its directory (works while the run is still running). @WHAT: the policies whose exploitability "
+        "is computed (default: @meta)",
     )
     parser.add_argument(
         "--episodes",
         type=positive_number,
-        help=f"per match (default: {_EPISODES}; of --against {_DEALS} deals, each in every seat)",
+        help=f"episodes per match (default: {_EPISODES}); with --against: deals, each played in every seating (default: {_DEALS})",
     )
     parser.add_argument(
         "--policies",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, every combination of one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any policy "
-        "of another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
+        help="after RUN: the policies to play, in every combination of one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of "
+        "RUN, any policy of another run of the game, a file or random (default: @WHAT, or @meta and the newest)",
     )
     parser.add_argument(
         "--exploit",
         metavar="EPISODES",
         type=positive_number,
-        help="train a policy of each population against @WHAT, for so many episodes, and show what it gains: a lower bound of the "
+        help="train an approximate best response per population against @WHAT for EPISODES episodes; its gain is a lower bound on "
         "exploitability, for games of any size",
     )
     parser.add_argument(
         "--start",
         metavar="NAME",
-        help="of --exploit: the policy that it starts from, @best, RUN@PLAYER/POLICY or a file (default: fresh networks)",
+        help="with --exploit: initial policy of the best response: @best, RUN@PLAYER/POLICY or a file (default: new networks)",
     )
     parser.add_argument(
         "--population",
         action="store_true",
-        help="how exploitable the best mixture of all policies is, whatever the meta-solver made of them: computed where there is a tree; "
-        "with --exploit EPISODES by policies that are trained against it for so many episodes, one a round",
+        help="exploitability of the least exploitable mixture of all policies, independent of the meta-solver: exact if the game has a "
+        "tree; with --exploit EPISODES, by best responses that are trained for EPISODES episodes each, one per round",
     )
     parser.add_argument(
-        "--rounds", type=positive_number, metavar="N", help=f"of --population with --exploit (default: {_ROUNDS})"
+        "--rounds",
+        type=positive_number,
+        metavar="N",
+        help=f"rounds of --population with --exploit (default: {_ROUNDS})",
     )
     parser.add_argument(
         "--against",
         metavar="RUN",
-        help="another run of the game: all policies of one against all of the other, played or computed, and whose population is better",
+        help="another run of the game: all policies of one run against all of the other, played or computed, and which population is "
+        "better",
     )
-    add_rating(parser, "by what the run has stored: nothing is played")
-    parser.add_argument("--seed", type=whole_number, help="of --exploit and --against (default: 0)")
-    add_device(parser, what="exact values are computed, and --exploit learns")
+    add_rating(parser, "from stored results: nothing is played")
+    parser.add_argument("--seed", type=whole_number, help="seed of --exploit and --against (default: 0)")
+    add_device(parser, what="for exact values and for the learners of --exploit")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -226,18 +231,21 @@ class _Progress(ProgressLine):
 
 COMMAND = Command(
     name="evaluate",
-    summary="Play a run's policies against each other, with confidence intervals, and NashConv where it can be computed.",
+    summary="Play a run's policies against each other: returns with confidence intervals, exploitability, ratings.",
     examples=(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
         ("ludus evaluate try1@12", "the meta-strategies after generation 12"),
-        ("ludus evaluate tag1 --policies @meta @adversary_0/0-3", "a policy by the name of its player's agent"),
-        ("ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best", "these against each other"),
-        ("ludus evaluate try1@best --exploit 200000", "how much a policy trained against the best ones gains"),
-        ("ludus evaluate try1 --exploit 200000 --start @newest", "the same by one that starts from the newest policy"),
-        ("ludus evaluate try1 --population", "how exploitable the best mixture of its policies is, by the tree"),
-        ("ludus evaluate try1 --population --exploit 50000", "the same by training, where there is no tree"),
-        ("ludus evaluate try1 --against try2", "whose population is better: relative population performance"),
-        ("ludus evaluate try1 --rating mean_payoff,alpha_rank", "all of its policies, by what it has stored"),
+        ("ludus evaluate tag1 --policies @meta @adversary_0/0-3", "a policy by its player's agent name"),
+        (
+            "ludus evaluate try1 --episodes 100000 --policies @meta @0/0-3 try2@best",
+            "the named policies against each other",
+        ),
+        ("ludus evaluate try1@best --exploit 200000", "the gain of a policy trained against the best ones"),
+        ("ludus evaluate try1 --exploit 200000 --start @newest", "the same, starting from the newest policy"),
+        ("ludus evaluate try1 --population", "exploitability of its best mixture of policies, exact"),
+        ("ludus evaluate try1 --population --exploit 50000", "the same by training, for games without a tree"),
+        ("ludus evaluate try1 --against try2", "relative population performance of two runs"),
+        ("ludus evaluate try1 --rating mean_payoff,alpha_rank", "rate all of its policies from stored results"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

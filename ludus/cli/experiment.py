@@ -116,7 +116,7 @@ class ExperimentProgress:
         width = max(map(len, going), default=0)
         for run in going:
             text.append(f"{run:<{width}}  ", style="bold").append(f"{self._last_said(run)}\n")
-        counts = f"{self._ended} ended, {len(going)} going on, {self._waiting} waiting"
+        counts = f"{self._ended} ended, {len(going)} running, {self._waiting} waiting"
         text.append(f"{counts}, {duration(time.monotonic() - self._start_time)} elapsed", style="dim")
         if self._note:
             text.append(f"\n{self._note}", style="bold")
@@ -191,7 +191,7 @@ def show(experiment: Experiment) -> None:
     if report is not None:
         pairs.append(("report", str(report)))
     if _can_go_on(experiment, standings):
-        pairs.append(("go on", f"ludus resume {name}"))
+        pairs.append(("continue", f"ludus resume {name}"))
     again = [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]
     if again and not experiment.is_sweep:  # whose study has these trials as failed
         folders = " ".join(f"{name}/{run}" for run in again)

@@ -200,18 +200,19 @@ _OF = ("policies", "zoo")
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "kind", metavar="|".join(KINDS), nargs="?", help="what to list (default: all that needs no more)"
+        "kind",
+        metavar="|".join(KINDS),
+        nargs="?",
+        help="what to list (default: everything that needs no further argument)",
     )
     parser.add_argument(
         "family",
         metavar="FAMILY|RUN|ZOO|WORD",
         nargs="?",
-        help="after envs: list its environments; after policies: a run; after zoo: a folder; after presets: those with it in their "
-        "names, or in what they are",
+        help="after envs: a family, to list its environments; after policies: a run; after zoo: a directory; after presets: a word of "
+        "their names or descriptions",
     )
-    parser.add_argument(
-        "word", metavar="WORD", nargs="?", default="", help="after FAMILY: those with it in their names"
-    )
+    parser.add_argument("word", metavar="WORD", nargs="?", default="", help="after FAMILY: a word of the names")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -241,10 +242,10 @@ COMMAND = Command(
     summary="List environments, presets, algorithms, meta-solvers, scenarios, ratings, bots, a run's policies or a zoo's entries.",
     examples=(
         ("ludus list presets", "what `ludus train` can start"),
-        ("ludus list presets leduc", "those with a word in their names, or in what they are"),
-        ("ludus list policies try1", "what the run has, as every command takes it"),
+        ("ludus list presets leduc", "presets with a word in their names or descriptions"),
+        ("ludus list policies try1", "the policies of a run, as commands name them"),
         ("ludus list envs", "the families of environments"),
-        ("ludus list envs gymnasium cart", "those of one, with a word in their names"),
+        ("ludus list envs gymnasium cart", "environments of a family with a word in their names"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -16,7 +16,7 @@ from ludus.storage.run_dirs import find_experiment, find_run
 
 
 def _add_arguments(
-    parser: argparse.ArgumentParser, *, wait: int = 10, which: str = "a run's name below ./runs, or its directory"
+    parser: argparse.ArgumentParser, *, wait: int = 10, which: str = "name of a run in ./runs, or its directory"
 ) -> None:
     parser.add_argument("run", metavar="RUN", help=which)
     parser.add_argument(
@@ -24,7 +24,7 @@ def _add_arguments(
         type=seconds,
         metavar="SECONDS",
         default=wait,
-        help=f"how long to wait until it is so; a run listens between its steps (default: {wait})",
+        help=f"seconds to wait for the run to obey; it reads orders between its steps (default: {wait})",
     )
 
 
@@ -32,14 +32,14 @@ def _pause(options: argparse.Namespace) -> int:
     name = shlex.quote(options.run)
     before, status = _order(options, control_requests.PAUSE)
     was = " already" if before.paused else ""
-    write(f"{options.run} is paused{was}, {where(status)}. Go on with: ludus unpause {name}")
+    write(f"{options.run} is paused{was}, {where(status)}. Continue with: ludus unpause {name}")
     return 0
 
 
 def _unpause(options: argparse.Namespace) -> int:
     before, status = _order(options, control_requests.GO_ON)
     how = f" at {live_files.percent(status.speed)} of full speed" if status.speed < 1 else ""
-    write(f"{options.run} goes on{how}." if before.paused else f"{options.run} is not paused; it goes on{how}.")
+    write(f"{options.run} continues{how}." if before.paused else f"{options.run} is not paused; it runs{how}.")
     return 0
 
 
@@ -47,8 +47,8 @@ def _throttle(options: argparse.Namespace) -> int:
     speed = options.speed
     _, status = _order(options, control_requests.throttle(speed))
     how = "at full speed" if speed == 1 else f"at {live_files.percent(speed)} of full speed"
-    paused = f", once it is not paused any more: ludus unpause {shlex.quote(options.run)}" if status.paused else ""
-    write(f"{options.run} goes on {how}{paused}.")
+    paused = f", once it is unpaused: ludus unpause {shlex.quote(options.run)}" if status.paused else ""
+    write(f"{options.run} runs {how}{paused}.")
     return 0
 
 
@@ -119,17 +119,19 @@ def _speed(text: str) -> float:
 
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_arguments(parser, wait=60, which="a run's or an experiment's name below ./runs, or its directory")
+    _add_arguments(parser, wait=60, which="name of a run or experiment in ./runs, or its directory")
 
 
 def _throttle_arguments(parser: argparse.ArgumentParser) -> None:
     _add_arguments(parser)
-    parser.add_argument("speed", metavar="SPEED", type=_speed, help="share of full speed: 0.5 or 50%%, and 1 again")
+    parser.add_argument(
+        "speed", metavar="SPEED", type=_speed, help="fraction of full speed: 0.5 or 50%%; 1 restores full speed"
+    )
 
 
 PAUSE = Command(
     name="pause",
-    summary="Let a run wait, from another terminal; it keeps its memory and its processes.",
+    summary="Pause a running run from another terminal; it keeps its memory and processes.",
     examples=(
         ("ludus pause leduc-20261120-120000", "until `ludus unpause`"),
         ("ludus pause runs/try1 --wait 600", "a run whose steps take minutes"),
@@ -139,16 +141,16 @@ PAUSE = Command(
 )
 UNPAUSE = Command(
     name="unpause",
-    summary="Let a paused run go on. (A run that has ended goes on with `ludus resume`.)",
-    examples=(("ludus unpause leduc-20261120-120000", "at the speed that it had"),),
+    summary="Continue a paused run. (`ludus resume` resumes a run that has ended.)",
+    examples=(("ludus unpause leduc-20261120-120000", "at its previous speed"),),
     add_arguments=_add_arguments,
     execute=_unpause,
 )
 THROTTLE = Command(
     name="throttle",
-    summary="Slow a run down, from another terminal; the same numbers come out, later.",
+    summary="Limit a run's speed from another terminal; results do not change.",
     examples=(
-        ("ludus throttle leduc-20261120-120000 50%", "after each step it rests as long as the step took"),
+        ("ludus throttle leduc-20261120-120000 50%", "half speed: after each step, sleep as long as the step took"),
         ("ludus throttle leduc-20261120-120000 1", "full speed again"),
     ),
     add_arguments=_throttle_arguments,
@@ -156,9 +158,9 @@ THROTTLE = Command(
 )
 CHECKPOINT = Command(
     name="checkpoint",
-    summary="Have a run take a checkpoint now, from another terminal; its results stay the same.",
+    summary="Make a run write a checkpoint now, from another terminal; results do not change.",
     examples=(
-        ("ludus checkpoint leduc-20261120-120000", "as soon as no training is in the middle of something"),
+        ("ludus checkpoint leduc-20261120-120000", "as soon as the training in progress reaches a barrier"),
         ("ludus checkpoint runs/try1 --wait 600", "a run whose tasks take minutes"),
     ),
     add_arguments=lambda parser: _add_arguments(parser, wait=60),
@@ -166,11 +168,11 @@ CHECKPOINT = Command(
 )
 STOP = Command(
     name="stop",
-    summary="Stop a run as Ctrl-C does, from another terminal, and wait for its end.",
+    summary="Stop a run from another terminal, as Ctrl-C does, and wait until it has ended.",
     examples=(
-        ("ludus stop leduc-20261120-120000", "`ludus resume` goes on with it"),
+        ("ludus stop leduc-20261120-120000", "`ludus resume` resumes it"),
         ("ludus stop runs/try1 --wait 600", "a run whose steps take minutes"),
-        ("ludus stop leduc-20261120-130000", "an experiment: all of its runs, and none begins any more"),
+        ("ludus stop leduc-20261120-130000", "an experiment: stop all of its runs and start no more"),
     ),
     add_arguments=_stop_arguments,
     execute=_stop,

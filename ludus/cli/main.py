@@ -201,14 +201,14 @@ def _overview() -> str:
     ]
     return "\n".join(
         [
-            "Trains populations of policies against each other.",
+            "Train populations of policies against each other.",
             "",
             "usage: ludus COMMAND [...]",
             "",
             "commands:",
             *lines,
             "",
-            "`ludus COMMAND --help` says more.",
+            "`ludus COMMAND --help` describes a command.",
             "",
             "examples:",
             *first,

@@ -28,25 +28,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN[@WHAT]",
-        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays against you (default: @meta, the mixture)",
+        help="name of a run in ./runs, or its directory (works while the run is still running). @WHAT: your opponents (default: @meta, the "
+        "mixture)",
     )
     parser.add_argument(
         "--against",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="one for all other seats, or one for each: @meta, @best, @strongest, @PLAYER/POLICY, random, bot:NAME, person",
+        help="your opponents, one for all other seats or one per seat: @meta, @best, @strongest, @PLAYER/POLICY, random, bot:NAME, person",
     )
     parser.add_argument(
         "--seat",
         default="0",
         metavar="PLAYER",
-        help="which player you are, by number or by an agent's name (default: 0)",
+        help="your player, by number or by agent name (default: 0)",
     )
-    parser.add_argument("--name", default="", help="yours, for the list of people")
-    parser.add_argument("--hints", action="store_true", help="show what policies would do in your place")
-    parser.add_argument("--rated", action="store_true", help="let the result count for your rating")
-    parser.add_argument("--text", action="store_true", help="play here, in the terminal, by numbers")
+    parser.add_argument("--name", default="", help="your name in the list of people")
+    parser.add_argument("--hints", action="store_true", help="show what the policies would do in your position")
+    parser.add_argument("--rated", action="store_true", help="count the result for your rating")
+    parser.add_argument("--text", action="store_true", help="play in the terminal, by entering numbers")
     add_server(parser)
 
 
@@ -253,13 +254,13 @@ def _card_lines(board: Mapping[str, Any]) -> Iterator[str]:
 
 COMMAND = Command(
     name="play",
-    summary="Play against what a run trained, on the page or in the terminal.",
+    summary="Play against the policies of a run, in the browser or in the terminal.",
     examples=(
-        ("ludus play leduc-20261120-120000", "against the mixture, a policy drawn for each game"),
+        ("ludus play leduc-20261120-120000", "against the mixture: one policy sampled per game"),
         ("ludus play try1@best --seat 1 --hints", "against the best policy, as player 1, with hints"),
         (
             "ludus play tag1 --seat agent_0 --against @adversary_0/0-3 @adversary_1/1-3",
-            "players by the names of agents",
+            "players by agent names",
         ),
         ("ludus play try1 --against @0/0-3 --name ADA --rated", "against one policy, for a rating"),
         ("ludus play try1 --text", "in the terminal"),

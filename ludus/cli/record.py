@@ -29,54 +29,57 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN[@WHAT]|FILE.jsonl",
-        help="a run's name below ./runs, or its directory; it may be going on. @WHAT: who plays (default: @meta, the last meta-strategy). "
-        "Or an episode that `ludus debug` saved, for a replay",
+        help="name of a run in ./runs, or its directory (works while the run is still running). @WHAT: the policies that play (default: "
+        "@meta, the last meta-strategy). Or an episode that `ludus debug` saved, for a replay",
     )
     parser.add_argument(
         "file",
         metavar="FILE",
         nargs="?",
         type=_file,
-        help="where to: a .gif, .mp4 or .txt file, or a replay that can be stepped through: a page, .html, or .json (default: "
-        "episode.gif, or .txt, in the run's directory; of a zoo's entry, here)",
+        help="output file: .gif, .mp4 or .txt, or a replay to step through, .html or .json (default: episode.gif or episode.txt in the "
+        "run's directory; for an entry of a zoo, in the current directory)",
     )
     parser.add_argument(
         "--policies",
         metavar="NAME",
         nargs="+",
         default=[],
-        help="after RUN: who plays, one for all or one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any policy of "
-        "another run of the game, a file, random, bot:NAME or module:Class",
+        help="after RUN: the policies that play, one for all or one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any "
+        "policy of another run of the game, a file, random, bot:NAME or module:Class",
     )
     parser.add_argument("--out", type=_file, metavar="FILE", help="the same as FILE")
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the replay of an episode beside the run, for its page and report"
-    )
+    parser.add_argument("--keep", action="store_true", help="save the replay with the run, for its page and report")
     parser.add_argument(
         "--trajectories",
         type=_file,
         metavar="FILE.parquet",
-        help="write the decisions instead, to learn from: --episodes of each player, played many at a time",
+        help="write the decisions instead, as training data: --episodes per player, in many environments at a time",
     )
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace the file of --out or --trajectories, if there is one, or that of a zoo's entry",
+        help="overwrite the file of --out or --trajectories, or the default file of an entry of a zoo",
     )
-    parser.add_argument("--episodes", type=positive_number, default=1, help="one after the other (default: 1)")
     parser.add_argument(
-        "--steps", type=positive_number, help=f"of an episode at most; a longer one is cut (default: {_STEPS})"
+        "--episodes", type=positive_number, default=1, help="number of episodes, played in turn (default: 1)"
     )
-    parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes (default: 0)")
-    parser.add_argument("--fps", type=positive_number, help=f"images a second (default: {_FPS}; of boards 1)")
+    parser.add_argument(
+        "--steps", type=positive_number, help=f"maximum length of an episode; a longer one is cut (default: {_STEPS})"
+    )
+    parser.add_argument("--seed", type=whole_number, default=0, help="seed of the episodes (default: 0)")
+    parser.add_argument("--fps", type=positive_number, help=f"images per second (default: {_FPS}; for boards 1)")
     parser.add_argument(
         "--players",
         metavar="PLAYER",
         nargs="+",
-        help="whose decisions --trajectories has, by number or by an agent's name (default: all)",
+        help="players whose decisions --trajectories writes, by number or by agent name (default: all)",
     )
     parser.add_argument(
-        "--num-envs", type=positive_number, metavar="N", help="environments stepped together for --trajectories"
+        "--num-envs",
+        type=positive_number,
+        metavar="N",
+        help="number of environments stepped together for --trajectories",
     )
 
 
@@ -305,14 +308,14 @@ def _show(recording: Recording, path: Path) -> None:
 
 COMMAND = Command(
     name="record",
-    summary="Play episodes with a run's policies, and write a replay, a GIF, an MP4, a text or the decisions of them.",
+    summary="Record episodes of a run's policies: as a replay, a GIF, an MP4, text or training data.",
     examples=(
         ("ludus record leduc-20261120-120000", "the meta-strategies"),
         ("ludus record try1@best", "the best policies"),
-        ("ludus record try1 --policies @0/0-3 @1/1-7 --out match.mp4 --seed 4", "two policies, another deal"),
-        ("ludus record try1@best game.html", "a page to step through, which needs no server"),
+        ("ludus record try1 --policies @0/0-3 @1/1-7 --out match.mp4 --seed 4", "two policies, another seed"),
+        ("ludus record try1@best game.html", "a page to step through, without a server"),
         ("ludus record try1 --trajectories games.parquet --episodes 5000", "decisions, for `ludus clone`"),
-        ("ludus record tag1 --trajectories a.parquet --players adversary_0", "those of an agent's player"),
+        ("ludus record tag1 --trajectories a.parquet --players adversary_0", "decisions of one player, by agent name"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

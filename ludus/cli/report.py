@@ -19,11 +19,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN|EXPERIMENT",
         nargs="+",
-        help="a run's name below ./runs, or its directory; it may be going on; several, or an experiment: compared in one page",
+        help="name of a run in ./runs, or its directory (works while the run is still running); several runs, or an experiment, are "
+        "compared in one page",
     )
     add_comparison(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="where to write it (default: report.html in the run's directory)"
+        "--out", type=Path, metavar="FILE.html", help="output file (default: report.html in the run's directory)"
     )
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
 
@@ -57,10 +58,10 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="report",
-    summary="Write a run's report.html from its database, or a page that compares several, and print its path.",
+    summary="Write report.html for a run, or one page comparing several runs, and print its path.",
     examples=(
-        ("ludus report leduc-20261120-120000 --open", "write it and look at it"),
-        ("ludus report try1 --out try1.html", "write it elsewhere: the run's directory may be read-only"),
+        ("ludus report leduc-20261120-120000 --open", "write it and open it in the browser"),
+        ("ludus report try1 --out try1.html", "write it to another place, for a read-only run"),
         ("ludus report try1 try2 try3", "three runs in one page"),
         ("ludus report ppo dqn --metric nash_conv", "two experiments in one page"),
     ),

@@ -21,12 +21,12 @@ from ludus.storage.run_dirs import find_experiment, find_run
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's or an experiment's name below ./runs, or its directory")
+    parser.add_argument("run", metavar="RUN", help="name of a run or experiment in ./runs, or its directory")
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="changes from here on, such as generations=40"
+        "overrides", metavar="key=value", nargs="*", default=[], help="changes from now on, such as generations=40"
     )
-    parser.add_argument("--algorithm", metavar="NAME", help="as `ludus train` takes it: algorithm=NAME")
-    parser.add_argument("--seed", type=whole_number, help="likewise; it must be the run's")
+    parser.add_argument("--algorithm", metavar="NAME", help="the same as algorithm=NAME")
+    parser.add_argument("--seed", type=whole_number, help="must be the run's seed")
     add_profile(parser)
     add_page(parser)
     add_json(parser)
@@ -65,13 +65,13 @@ def _experiment(folder: Path, overrides: list[str], options: argparse.Namespace)
 
 COMMAND = Command(
     name="resume",
-    summary="Go on with a run that was stopped or killed, or extend a finished one.",
+    summary="Resume a stopped or killed run, or extend a finished one.",
     examples=(
-        ("ludus resume leduc-20261120-120000", "from its last barrier"),
-        ("ludus resume runs/leduc-20261120-120000 generations=40", "a finished run, further"),
-        ("ludus resume try1 algorithms.player_1=dqn", "a player by an agent's name"),
-        ("ludus resume leduc-20261120-130000", "an experiment: those of its runs that are not done"),
-        ("ludus resume leduc-20261120-120000 --workers 2", "with as many processes as there are now"),
+        ("ludus resume leduc-20261120-120000", "continue from its last barrier"),
+        ("ludus resume runs/leduc-20261120-120000 generations=40", "extend a finished run"),
+        ("ludus resume try1 algorithms.player_1=dqn", "change one player's algorithm, by its agent's name"),
+        ("ludus resume leduc-20261120-130000", "an experiment: resume its unfinished runs"),
+        ("ludus resume leduc-20261120-120000 --workers 2", "with two worker processes from now on"),
         ("ludus resume leduc-20261120-120000 --address 10.0.0.5:6379", "on another cluster"),
     ),
     add_arguments=_add_arguments,

@@ -89,7 +89,7 @@ def show_result(result: Result) -> None:
         if last.episodes:  # a computed oracle plays none
             pairs.append(("episodes", f"{last.episodes:,} of training"))
     summary = result.summary
-    pairs += [("learned on", place) for place in summary.learned_on]
+    pairs += [("device", place) for place in summary.learned_on]
     if summary.failures:
         which = "every response" if summary.failed else f"{summary.failures} of {summary.trained} responses"
         pairs.append(("failed", f"{which}; the first: {summary.failure}"))
@@ -137,7 +137,7 @@ def show_next(result: Result) -> None:
             commands.append(
                 (
                     f"evaluate {quote(run)} --exploit {_of_a_response(result)}",
-                    "a lower bound of NashConv, by policies trained for that",
+                    "a lower bound on NashConv, by trained best responses",
                 )
             )
         best = _best(result)
@@ -145,10 +145,10 @@ def show_next(result: Result) -> None:
         entrants = [quote(f"{run}@meta"), *earlier, quote(f"{run}@best"), "random"]
         # A folder for each generation: the same names are others once the run has gone on.
         results = quote(f"tournaments/{result.run_dir.name}-{last.number}")
-        commands.append((f"tournament {' '.join(entrants)} --dir {results}", "who beats whom"))
-    commands.append((f"record {quote(f'{run}@best')}", "see it play"))
+        commands.append((f"tournament {' '.join(entrants)} --dir {results}", "a tournament of its policies"))
+    commands.append((f"record {quote(f'{run}@best')}", "record an episode"))
     if len(last.marginals) > 1 and result.summary.stopped_by == COMPLETE and result.scenario.generations is not None:
-        commands.append((f"resume {quote(run)} generations={2 * max(1, last.number)}", "go on"))
+        commands.append((f"resume {quote(run)} generations={2 * max(1, last.number)}", "continue"))
     facts("Next", [(f"ludus {command}", why) for command, why in commands])
 
 
@@ -283,7 +283,7 @@ def show_profile(run_dir: Path) -> None:
             part,
             duration(value) if value >= 60 else f"{value:.2f}s",
             f"{100 * value / wall:.1f}%",
-            PARTS.get(part, "what is not measured on its own"),
+            PARTS.get(part, "time that is not measured separately"),
         )
         for part, value in sorted(seconds.items(), key=lambda item: (item[0] == "other", -item[1]))
         if value and wall
@@ -304,6 +304,6 @@ def _status(result: Result, stopped: int) -> int:
     if not result.summary.failed or stopped:
         return stopped
     sys.stderr.write(
-        "error: every response of this run failed; its policies are those from before. The report lists why.\n"
+        "error: every response of this run failed; its policies are unchanged. The report lists the failures.\n"
     )
     return FAILED

@@ -58,7 +58,7 @@ def show_runs() -> None:
     rows = [_run_row(path) for path in folders]
     table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5), spare=(4, 1))
     if cut := [name for name, *_, state in rows if state == "interrupted"]:
-        write(f"Interrupted: it was cut off, its process is gone. `ludus resume {shlex.quote(cut[-1])}` goes on.")
+        write(f"Interrupted: the process of the run is gone. `ludus resume {shlex.quote(cut[-1])}` resumes it.")
 
 
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
@@ -236,7 +236,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", metavar="|".join(ACTIONS), nargs="?", default="list", help="what to do (default: list)"
     )
-    parser.add_argument("names", metavar="RUN", nargs="*", help="runs or experiments, by name below ./runs or by path")
+    parser.add_argument("names", metavar="RUN", nargs="*", help="runs or experiments, by name in ./runs or by path")
     parser.add_argument("--yes", action="store_true", help="rm: delete without asking")
 
 
@@ -253,9 +253,9 @@ COMMAND = Command(
     name="runs",
     summary="List the runs in ./runs; rename or delete them.",
     examples=(
-        ("ludus runs", "the runs in ./runs and how they stand"),
+        ("ludus runs", "the runs in ./runs and their states"),
         ("ludus runs rename leduc-20261120-120000 try3", "./runs/try3"),
-        ("ludus runs rm try1 try2 --yes", "delete them with all that they hold"),
+        ("ludus runs rm try1 try2 --yes", "delete them with all their files"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

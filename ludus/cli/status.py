@@ -34,9 +34,11 @@ _WITHOUT_TIMES = re.compile(r"  (since|last sign) .*\n|, for [^\n]*")  # which c
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's or an experiment's name below ./runs, or its directory")
+    parser.add_argument("run", metavar="RUN", help="name of a run or experiment in ./runs, or its directory")
     parser.add_argument(
-        "--watch", action="store_true", help="show it every second until it ends; Ctrl-C leaves it alone"
+        "--watch",
+        action="store_true",
+        help="refresh every second until the run ends; Ctrl-C quits and leaves the run alone",
     )
 
 
@@ -156,7 +158,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     pairs += counted
     if pairs[0][1] == "interrupted":
         again = f"ludus resume {shlex.quote(run_name(folder))}"
-        pairs.append(("go on", f"it was cut off, its process is gone: {again}"))
+        pairs.append(("continue", f"the process of the run is gone: {again}"))
     return pairs, goes_on
 
 
@@ -216,10 +218,10 @@ def _ago(when: float) -> str:
 
 COMMAND = Command(
     name="status",
-    summary="Say what a run is doing: generation, task, speed, paused or not, process; or how an experiment stands.",
+    summary="Show the status of a run or experiment: state, generation, task, speed, process.",
     examples=(
-        ("ludus status leduc-20261120-120000", "also of a run that has ended, or of an experiment"),
-        ("ludus status leduc-20261120-120000 --watch", "again every second, until it ends"),
+        ("ludus status leduc-20261120-120000", "a run that is running or has ended, or an experiment"),
+        ("ludus status leduc-20261120-120000 --watch", "refresh every second until it ends"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -11,17 +11,17 @@ from ludus.storage.run_dirs import check_run_name
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.yaml", help="what is swept: scenario, options, trials, sampler, pruner")
+    parser.add_argument("file", metavar="FILE.yaml", help="sweep file: scenario, options, trials, sampler, pruner")
     parser.add_argument(
         "overrides",
         metavar="key=value",
         nargs="*",
         default=[],
-        help="changes to it, such as trials=50 or sampler.seed=1",
+        help="changes to the file, such as trials=50 or sampler.seed=1",
     )
     add_parallel(parser)
     add_json(parser)
-    parser.add_argument("--run-dir", type=folder, help="where the experiment is written (default: ./runs/<name>)")
+    parser.add_argument("--run-dir", type=folder, help="directory of the experiment (default: ./runs/<name>)")
     parser.add_argument("--name", help="name of the experiment (default: the scenario and the time)")
 
 
@@ -41,10 +41,10 @@ def _execute(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="sweep",
-    summary="Search the options of a scenario with Optuna; each trial is a run of one experiment.",
+    summary="Search the options of a scenario with Optuna; each trial is one run of an experiment.",
     examples=(
-        ("ludus sweep lr.yaml", "as the file says; `ludus resume` goes on with it"),
-        ("ludus sweep lr.yaml trials=50 --name lr --parallel 2", "more trials, into ./runs/lr, two at a time"),
+        ("ludus sweep lr.yaml", "as the file specifies; `ludus resume` continues it"),
+        ("ludus sweep lr.yaml trials=50 --name lr --parallel 2", "50 trials in ./runs/lr, two at a time"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

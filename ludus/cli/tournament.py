@@ -46,63 +46,65 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "entrants",
         metavar="ENTRANT",
         nargs="+",
-        help="RUN (what it came to), RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
-        "bot:mcts,simulations=100 (bot:NAME,key=value…), or a bot of your own, module:Class,key=value…",
+        help="RUN (its final result), RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
+        "bot:mcts,simulations=100 (bot:NAME,key=value…), or a custom bot, module:Class,key=value…",
     )
     parser.add_argument(
         "--episodes",
         type=positive_number,
-        help=f"deals of each meeting, each in every order of seats, or, of five and more players, some (default: {_EPISODES})",
+        help=f"deals per meeting, each played in every seating; with five or more players, in some of them (default: {_EPISODES})",
     )
     parser.add_argument(
         "--budget",
         type=positive_number,
         metavar="N",
-        help="instead: N episodes at most in all, played where it is undecided who is better, until every order is decided",
+        help="adaptive: spend at most N episodes, on pairs whose ranking is not yet statistically decided",
     )
     parser.add_argument(
         "--confidence",
         type=probability,
         metavar="P",
-        help=f"with --budget: the probability that no decided order is wrong (default: {_CONFIDENCE})",
+        help=f"with --budget: probability that no decided ranking is wrong (default: {_CONFIDENCE})",
     )
-    parser.add_argument("--seed", type=whole_number, help="of all deals and draws (default: 0)")
+    parser.add_argument("--seed", type=whole_number, help="seed of all deals and samples (default: 0)")
     parser.add_argument(
         "--dir",
         type=folder,
-        help=f"where results are kept, and the same command goes on (default: ./{TOURNAMENTS}/GAME)",
+        help=f"directory of the results; the same command continues there (default: ./{TOURNAMENTS}/GAME)",
     )
-    parser.add_argument("--env", metavar="ID", help="the game, where no entrant belongs to a run")
-    parser.add_argument("--num-envs", type=positive_number, metavar="N", help="environments stepped together")
+    parser.add_argument("--env", metavar="ID", help="environment id, if no entrant belongs to a run")
+    parser.add_argument("--num-envs", type=positive_number, metavar="N", help="number of environments stepped together")
     parser.add_argument(
         "--workers",
         type=positive_number,
         metavar="N",
-        help="processes in which bots play, and with --runtime ray policies too (default: 1)",
+        help="number of processes for bots, and with --runtime ray for policies too (default: 1)",
     )
     parser.add_argument(
         "--runtime",
         metavar="KIND",
-        help="where policies play: inprocess (the default), processes, ray, or module:Class",
+        help="where policies run: inprocess (default), processes, ray, or module:Class",
     )
     parser.add_argument(
         "--deadline",
         type=seconds,
         default=60.0,
         metavar="SECONDS",
-        help="that a bot may take to be made (10 at least), and to think about a move (default: 60)",
+        help="bot time limit in seconds, for start-up (at least 10) and for each move (default: 60)",
     )
     parser.add_argument(
-        "--exact", action="store_true", help="compute the results instead of playing; nothing is stored"
+        "--exact", action="store_true", help="compute exact results instead of playing; nothing is stored"
     )
-    add_device(parser, what="--exact computes")
+    add_device(parser, what="for --exact")
     add_rating(
-        parser, "default: bradley_terry, of two players, which orders it only where returns are wins, draws and losses"
+        parser, "default for two players: bradley_terry, which orders it only if returns are wins, draws and losses"
     )
-    parser.add_argument("--cross", action="store_true", help=f"the cross-table for more than {_CROSS} entrants too")
+    parser.add_argument(
+        "--cross", action="store_true", help=f"print the cross-table even for more than {_CROSS} entrants"
+    )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--json", action="store_true", help="print the results as JSON")
-    chosen.add_argument("--csv", action="store_true", help="print a row for each entrant as CSV")
+    chosen.add_argument("--csv", action="store_true", help="print one row per entrant as CSV")
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -315,19 +317,22 @@ def _number(value: float) -> float | None:
 
 COMMAND = Command(
     name="tournament",
-    summary="Play everybody against everybody: policies of any runs, files, bots; with intervals, ratings and a cross-table.",
+    summary="Run a round-robin tournament of policies, files and bots: intervals, ratings, cross-table.",
     examples=(
-        ("ludus tournament try1 try2 bot:random", "the last meta-strategies of two runs, and a random player"),
-        ("ludus tournament try1@best try1@0/0-12 bot:ismcts,simulations=1000 --workers 2", "a policy against a search"),
+        ("ludus tournament try1 try2 bot:random", "the final results of two runs, and a random player"),
+        (
+            "ludus tournament try1@best try1@0/0-12 bot:ismcts,simulations=1000 --workers 2",
+            "two policies and a search bot",
+        ),
         (
             "ludus tournament try1 try2 bot:random --budget 20000",
-            "matches go where it is undecided who is better, until it is decided",
+            "adaptive: play the pairs whose ranking is undecided",
         ),
         (
             "ludus tournament try1 try2 bot:random --rating elo,nash_average",
-            "with these ratings, the first of which orders it",
+            "with two ratings; the first one orders the table",
         ),
-        ("ludus tournament bot:mcts my.players:Cautious --env openspiel/connect_four", "a bot of your own"),
+        ("ludus tournament bot:mcts my.players:Cautious --env openspiel/connect_four", "a custom bot"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

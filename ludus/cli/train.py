@@ -40,17 +40,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds",
         metavar="N|LIST",
-        help="an experiment: a run for each of so many seeds, or of 0-4 or 0,3,7, side by side",
+        help="run one run per seed as an experiment: N seeds (0 to N - 1), or a list such as 0-4 or 0,3,7",
     )
     add_parallel(parser)
-    parser.add_argument("--run-dir", type=folder, help="where the run is written (default: ./runs/<name>)")
+    parser.add_argument("--run-dir", type=folder, help="directory of the run (default: ./runs/<name>)")
     add_profile(parser)
     add_page(parser)
     add_json(parser)
     add_runtime(parser)
     parser.add_argument(
         "--name",
-        help="name of the run (default: the scenario's name; without one the preset or environment and the time)",
+        help="name of the run (default: the scenario's name, else the preset or environment and the time)",
     )
 
 
@@ -113,19 +113,25 @@ def _check_name(name: str | None, run_dir: Path | None) -> None:
 
 COMMAND = Command(
     name="train",
-    summary="Run a scenario from its start.",
+    summary="Train a preset, a scenario file or an environment in a new run.",
     examples=(
-        ("ludus train leduc", "the preset as it is"),
-        ("ludus train leduc generations=40 --seed 1", "longer, another seed"),
-        ("ludus train leduc --seeds 5", "five seeds side by side, as one experiment to compare"),
-        ("ludus train leduc --ui", "with its page open in the browser"),
-        ("ludus train leduc --profile", "and say where the time went"),
-        ("ludus train leduc --json > results.json", "for programs; progress is on standard error"),
-        ("ludus train leduc --runtime processes --workers 8", "eight processes on this machine"),
-        ("ludus train leduc --runtime processes --workers 8 --mode async", "and nobody waits for the slowest"),
-        ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a cluster"),
-        ("ludus train gymnasium/CartPole-v1 --algorithm dqn", "any environment, without a file"),
-        ("ludus train my.yaml algorithm.learning_rate=3e-4 --name try1", "your own, into ./runs/try1"),
+        ("ludus train leduc", "the preset, unchanged"),
+        ("ludus train leduc generations=40 --seed 1", "more generations, another seed"),
+        ("ludus train leduc --seeds 5", "an experiment of five runs, one per seed"),
+        ("ludus train leduc --ui", "open the run's page in the browser"),
+        ("ludus train leduc --profile", "print a breakdown of the time at the end"),
+        ("ludus train leduc --json > results.json", "results for programs; progress goes to standard error"),
+        ("ludus train leduc --runtime processes --workers 8", "eight worker processes on this machine"),
+        (
+            "ludus train leduc --runtime processes --workers 8 --mode async",
+            "the same, without waiting for the slowest worker",
+        ),
+        ("ludus train leduc --runtime ray --workers 64 runtime.shards=64 --address 10.0.0.5:6379", "on a Ray cluster"),
+        ("ludus train gymnasium/CartPole-v1 --algorithm dqn", "any environment, without a scenario file"),
+        (
+            "ludus train my.yaml algorithm.learning_rate=3e-4 --name try1",
+            "your own scenario file, written to ./runs/try1",
+        ),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

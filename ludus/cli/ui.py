@@ -36,32 +36,34 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         "--root",
         type=folder,
         default=RUNS,
-        help="what is shown where no run is named: all runs below this folder (default: ./runs), where people and ratings are kept too",
+        help="directory of the runs to show if none is named, and of people and ratings (default: ./runs)",
     )
     parser.add_argument(
         "--port",
         type=whole_number,
-        help="where to listen (default: 8300, or the next that is free; 0: any that is free)",
+        help="port to listen on (default: 8300, or the next free one; 0: any free port)",
     )
-    parser.add_argument("--no-open", action="store_true", help="open no browser")
-    parser.add_argument("--no-steering", action="store_true", help="nobody may steer a run")
-    parser.add_argument("--watch-only", action="store_true", help="nobody may steer a run or play")
+    parser.add_argument("--no-open", action="store_true", help="do not open a browser")
+    parser.add_argument("--no-steering", action="store_true", help="do not allow steering runs")
+    parser.add_argument("--watch-only", action="store_true", help="allow neither steering nor playing")
     group = parser.add_argument_group("for other machines (`ssh -L 8300:localhost:8300 HOST` needs none of this)")
-    group.add_argument("--host", default=LOOPBACK, help="the address to listen at; 0.0.0.0: all of this machine's")
+    group.add_argument("--host", default=LOOPBACK, help="address to listen on; 0.0.0.0: all addresses of this machine")
     group.add_argument(
         "--password",
         action="store_true",
-        help=f"who has no token is asked for a password; it is asked for here, or comes from {PASSWORD} in the environment",
+        help=f"require a password from users without a token; it is read here, or from {PASSWORD} in the environment",
     )
-    group.add_argument("--password-file", type=Path, metavar="FILE", help="the password is the first line of this file")
-    group.add_argument("--certificate", type=Path, metavar="FILE", help="serve by TLS, with this certificate (PEM)")
-    group.add_argument("--key", type=Path, metavar="FILE", help="the certificate's private key (PEM)")
+    group.add_argument(
+        "--password-file", type=Path, metavar="FILE", help="read the password from the first line of this file"
+    )
+    group.add_argument("--certificate", type=Path, metavar="FILE", help="serve over TLS with this certificate (PEM)")
+    group.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
     group.add_argument(
         "--known-as",
         metavar="NAME",
         action="append",
         default=[],
-        help="another name under which browsers find this machine; others are refused",
+        help="another host name that browsers may use for this machine; others are refused",
     )
 
 
@@ -82,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN|EXPERIMENT",
         nargs="*",
-        help="what to show: names below ./runs, or directories (default: all runs below ./runs, new ones too)",
+        help="runs to show, by name in ./runs or by directory (default: all runs in ./runs, including new ones)",
     )
     add_server(parser)
 
@@ -131,7 +133,7 @@ def _explained(served: Served, *, is_open: bool) -> Iterator[str]:
         yield "Every machine that reaches this one can ask for the page, and needs the address or the password."
         if not address.tls:
             yield "Without --certificate, whoever listens on the network between can read what is sent, the password too."
-    yield "Ctrl-C ends the page; runs go on."
+    yield "Ctrl-C ends the page; runs continue."
 
 
 def _granted(options: argparse.Namespace) -> tuple[Rights, ...]:
@@ -235,12 +237,12 @@ def _has_browser() -> bool:
 
 COMMAND = Command(
     name="ui",
-    summary="Open the page: see runs live, steer them, play against what they trained.",
+    summary="Open the web page: watch runs live, steer them, play against their policies.",
     examples=(
-        ("ludus ui", "all runs below ./runs"),
-        ("ludus ui leduc-20261120-120000 ~/copied/run", "these two, wherever they lie"),
-        ("ludus ui --watch-only --no-open", "print the address only; nobody may change anything"),
-        ("ludus ui --host 0.0.0.0 --password", "for other machines, too"),
+        ("ludus ui", "all runs in ./runs"),
+        ("ludus ui leduc-20261120-120000 ~/copied/run", "two runs, in any directory"),
+        ("ludus ui --watch-only --no-open", "print the address only; allow no changes"),
+        ("ludus ui --host 0.0.0.0 --password", "for other machines too, with a password"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

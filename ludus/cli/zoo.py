@@ -24,27 +24,27 @@ def _add_push(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "policies",
         metavar="RUN[@WHAT]|FILE.safetensors",
-        help="what to push, as every command names policies: RUN (its meta-strategies), RUN@best, RUN@12, RUN@PLAYER/POLICY, a file",
+        help="the policies to push: RUN (its meta-strategies), RUN@best, RUN@12, RUN@PLAYER/POLICY, or a file",
     )
+    parser.add_argument("zoo", metavar="ZOO", type=folder, help="directory of the entries; created if it is missing")
+    parser.add_argument("--name", help="name of the entry (default: derived from the policies)")
     parser.add_argument(
-        "zoo", metavar="ZOO", type=folder, help="the folder that entries lie in; made where it is missing"
+        "--note", default="", metavar="TEXT", help="a note in your words, such as a licence or a purpose"
     )
-    parser.add_argument("--name", help="of the entry (default: after what is pushed)")
-    parser.add_argument("--note", default="", metavar="TEXT", help="in your words: a licence, what it is good for")
     parser.add_argument(
         "--members",
         action="store_true",
-        help="every policy of the populations, not only those that the meta-strategies play",
+        help="push every policy of the populations, not only the support of the meta-strategies",
     )
     parser.add_argument(
         "--env",
         metavar="PRESET|FILE.yaml|ENV",
-        help="the game of a file that is of no run, as `ludus clone` takes it: that of a preset or scenario file, or an environment's id",
+        help="the game of a file that belongs to no run: that of a preset or scenario file, or an environment id",
     )
     parser.add_argument(
         "overrides", metavar="key=value", nargs="*", default=[], help="changes to --env, such as env.options.sides=both"
     )
-    parser.add_argument("--replace", action="store_true", help="take the place of the entry that has the name")
+    parser.add_argument("--replace", action="store_true", help="replace the entry of the same name")
 
 
 def _push(options: argparse.Namespace) -> int:
@@ -81,12 +81,14 @@ def _game(options: argparse.Namespace) -> Environment | None:
 
 
 def _add_pull(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entry", metavar="ZOO[/NAME]", help="an entry; of a zoo, its entries are listed")
-    parser.add_argument("target", metavar="TARGET", type=folder, nargs="?", help="where to (default: ./runs/NAME)")
+    parser.add_argument("entry", metavar="ZOO[/NAME]", help="an entry, or a zoo, to list its entries")
     parser.add_argument(
-        "--no-check-env", action="store_true", help="do not make the environment to see whether the policies fit it"
+        "target", metavar="TARGET", type=folder, nargs="?", help="target directory (default: ./runs/NAME)"
     )
-    parser.add_argument("--replace", action="store_true", help="take the place of an entry that was pulled before")
+    parser.add_argument(
+        "--no-check-env", action="store_true", help="do not build the environment to verify that the policies fit it"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace an entry that was pulled before")
 
 
 def _pull(options: argparse.Namespace) -> int:
@@ -183,23 +185,26 @@ def _size(count: int) -> str:
 
 PUSH = Command(
     name="push",
-    summary="Copy policies into a zoo: a folder of signed entries, from which others train against them, evaluate and play them.",
+    summary="Copy policies into a zoo, a directory of signed entries that others can train against, evaluate and play.",
     examples=(
-        ("ludus push leduc-20261120-120000 zoo", "the policies that its meta-strategies play, and how often"),
-        ("ludus push try1@best zoo --name kuhn-best", "of each population the best one"),
+        ("ludus push leduc-20261120-120000 zoo", "its meta-strategies and their policies"),
+        ("ludus push try1@best zoo --name kuhn-best", "the best policy of each population"),
         ("ludus push try1 zoo --members --note 'CC BY 4.0'", "whole populations, with their payoffs"),
-        ("ludus push cloned.safetensors zoo --env football-5v5", "a file that is of no run, with the game of a preset"),
+        (
+            "ludus push cloned.safetensors zoo --env football-5v5",
+            "a file that belongs to no run, with the game of a preset",
+        ),
     ),
     add_arguments=_add_push,
     execute=_push,
 )
 PULL = Command(
     name="pull",
-    summary="List the entries of a zoo, or fetch one, after its sums and the game that it plays were checked.",
+    summary="List the entries of a zoo, or fetch one after verifying its checksums and environment.",
     examples=(
-        ("ludus pull zoo", "what is there"),
-        ("ludus pull zoo/kuhn-best", "to ./runs/kuhn-best: then kuhn-best@0/0-3 names a policy"),
-        ("ludus pull /shared/zoo/kuhn-best elsewhere/kuhn", "to another folder"),
+        ("ludus pull zoo", "list its entries"),
+        ("ludus pull zoo/kuhn-best", "to ./runs/kuhn-best; kuhn-best@0/0-3 then names a policy"),
+        ("ludus pull /shared/zoo/kuhn-best elsewhere/kuhn", "to another directory"),
     ),
     add_arguments=_add_pull,
     execute=_pull,

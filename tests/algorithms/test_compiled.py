@@ -102,7 +102,7 @@ def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
     line = ["train", "gymnasium/CartPole-v1", "--algorithm", "a2c", "--device", "cpu", "runtime.compile=true"]
     more = ["algorithm.normalise_observations=true", "response.decisions=4000", "generations=1"]
     assert main([*line, *more, "--run-dir", str(tmp_path / "run")]) == 0
-    told = re.findall(r"learned on +(.+)", capsys.readouterr().out)
+    told = re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out)
     assert told == ["cpu (torch, compiled): as asked for; autograd learns normalisation"]
     assert len(compiles) <= 3
 

@@ -202,7 +202,7 @@ def test_a_whole_run(algorithm, card, tmp_path: Path, capsys):
     line = ["train", "leduc", "--device", card, "--algorithm", algorithm, "generations=1", "response.episodes=2000"]
     assert main([*line, "--run-dir", run]) == 0
     place = "no device: its answers are computed" if algorithm == "exact" else card
-    assert re.search(rf"learned on +{place}", capsys.readouterr().out)
+    assert re.search(rf"device +{place}", capsys.readouterr().out)
     assert main(["resume", run, "--device", "cpu", "generations=2"]) == 0
     with Reader(Path(run)) as reader:
         assert len(reader.generations()) == 3

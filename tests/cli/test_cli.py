@@ -111,9 +111,9 @@ def test_train_passes_its_arguments_in_any_order(
         "run runs/demo",
         "report runs/demo/report.html",
         "Next",
-        "ludus tournament demo@meta demo@best random --dir tournaments/demo-20 who beats whom",
-        "ludus record demo@best see it play",
-        "ludus resume demo generations=40 go on",
+        "ludus tournament demo@meta demo@best random --dir tournaments/demo-20 a tournament of its policies",
+        "ludus record demo@best record an episode",
+        "ludus resume demo generations=40 continue",
     ]
 
 
@@ -245,7 +245,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["killed", "leduc", "0", "-", "-", "interrupted"],
         ["odd", "-", "-", "-", "-", "unreadable"],
     ]
-    assert " ".join(cut) == "Interrupted: it was cut off, its process is gone. `ludus resume killed` goes on."
+    assert " ".join(cut) == "Interrupted: the process of the run is gone. `ludus resume killed` resumes it."
     assert 2.0 < float(rows[2][3]) < 2.3  # 4.7 exp(-0.84) + 0.15 … 0.2
 
 

@@ -181,7 +181,7 @@ def test_an_experiment_says_what_can_be_done(capsys: pytest.CaptureFixture[str])
         store.run_finished(RunSummary(made.folder / "seed-0", 0, 1.0, 0, None, "the schedule is complete"))
     show(made)
     out, err = capsys.readouterr()
-    assert re.search(r"go on +ludus resume e\n", out)
+    assert re.search(r"continue +ludus resume e\n", out)
     assert "seed-0: finished, and it has nothing of what runs are measured by" in err
 
 
@@ -203,7 +203,7 @@ def test_progress_counts_what_is_still_to_come() -> None:
     with closing(ExperimentProgress(made)) as progress:
         progress.began("seed-0")
         progress.looked(3)
-        assert "0 ended, 1 going on, 3 waiting" in str(progress._draw())
+        assert "0 ended, 1 running, 3 waiting" in str(progress._draw())
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,14 @@ def refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_pause_and_unpause(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pause", RUN]) == 0
     assert said(capsys) == (
-        "try1 is paused, in generation 3: best response of population 1 (25%). Go on with: ludus unpause try1\n"
+        "try1 is paused, in generation 3: best response of population 1 (25%). Continue with: ludus unpause try1\n"
     )
     assert main(["pause", RUN]) == 0
     assert said(capsys).startswith("try1 is paused already, in generation 3")
     assert main(["unpause", RUN]) == 0
-    assert said(capsys) == "try1 goes on.\n"
+    assert said(capsys) == "try1 continues.\n"
     assert main(["unpause", RUN]) == 0
-    assert said(capsys) == "try1 is not paused; it goes on.\n"
+    assert said(capsys) == "try1 is not paused; it runs.\n"
     assert driver.paces == ["paused", ""]
 
 
@@ -116,12 +116,12 @@ def test_throttle_by_share_and_percent(driver: Driver, capsys: pytest.CaptureFix
     assert main(["unpause", RUN]) == 0
     assert main(["throttle", RUN, "1"]) == 0
     assert said(capsys).splitlines() == [
-        "try1 goes on at 50% of full speed.",
-        "runs/try1 goes on at 25% of full speed.",
-        "try1 is paused, in generation 3: best response of population 1 (25%). Go on with: ludus unpause try1",
-        "try1 goes on at 10% of full speed, once it is not paused any more: ludus unpause try1.",
-        "try1 goes on at 10% of full speed.",
-        "try1 goes on at full speed.",
+        "try1 runs at 50% of full speed.",
+        "runs/try1 runs at 25% of full speed.",
+        "try1 is paused, in generation 3: best response of population 1 (25%). Continue with: ludus unpause try1",
+        "try1 runs at 10% of full speed, once it is unpaused: ludus unpause try1.",
+        "try1 continues at 10% of full speed.",
+        "try1 runs at full speed.",
     ]
     assert driver.paces == ["at 50% of full speed", "at 25% of full speed", "paused", "at 10% of full speed", ""]
 
@@ -242,7 +242,7 @@ def test_a_run_that_was_killed(folder: Path, capsys: pytest.CaptureFixture[str])
     out = [" ".join(line.split()) for line in said(capsys).splitlines()]
     assert out[1:3] == ["state interrupted", "was doing generation 3, best response of population 1"]
     assert out[3].endswith("on this machine, gone")
-    assert out[-1] == "go on it was cut off, its process is gone: ludus resume try1"
+    assert out[-1] == "continue the process of the run is gone: ludus resume try1"
     for command in ("pause", "unpause", "stop"):
         assert refused([command, RUN], capsys) == (
             "error: run 'try1' is not running: it was interrupted; `ludus resume try1` goes on with it.\n"

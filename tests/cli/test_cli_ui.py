@@ -119,7 +119,7 @@ def test_the_page_is_served_as_it_was_asked_for(
     assert main(["ui", "--port", "0", "--watch-only"]) == 0
     out, err = capsys.readouterr()
     assert out == f"{served[0].link(WATCH)}\n"
-    assert err == "Open this address in a browser.\nCtrl-C ends the page; runs go on.\n"
+    assert err == "Open this address in a browser.\nCtrl-C ends the page; runs continue.\n"
     monkeypatch.setenv(ui.PASSWORD, "correct horse")
     monkeypatch.setenv(ui.SECRET, 32 * "s")
     assert main(["ui", "try1", "--port", "0", "--host", "0.0.0.0", "--password", "--known-as", "box"]) == 0

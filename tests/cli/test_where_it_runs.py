@@ -69,11 +69,11 @@ def test_results_and_report_say_where_who_learned_and_why(
         "cpu (passes written out): there is no card; not compiled: there is nothing to compile (ppo of player 0)",
         "no device: its answers are computed (exact of player 1)",
     ]
-    assert re.findall(r"learned on +(.+)", capsys.readouterr().out) == told
+    assert re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out) == told
     assert f'"places":["{told[0]}","{told[1]}"]' in (tmp_path / "run" / "report.html").read_text()
     alone = ["train", "kuhn", "generations=1", "algorithm=exact", "--run-dir", str(tmp_path / "alone")]
     assert main(alone) == 0
-    assert re.findall(r"learned on +(.+)", capsys.readouterr().out) == ["no device: its answers are computed"]
+    assert re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out) == ["no device: its answers are computed"]
 
 
 def test_the_doctor_says_where_learners_compute_and_how_fast(

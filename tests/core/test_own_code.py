@@ -259,7 +259,7 @@ def test_a_run_of_which_every_response_failed(tmp_path: Any, capsys: pytest.Capt
     out, err = capsys.readouterr()
     assert "  failed          every response; the first: PPO update" in out
     assert err.endswith(
-        "error: every response of this run failed; its policies are those from before. The report lists why.\n"
+        "error: every response of this run failed; its policies are unchanged. The report lists the failures.\n"
     )
     assert main(["status", str(tmp_path / "run")]) == 0
     assert "state     failed: the schedule is complete" in capsys.readouterr().out

@@ -444,7 +444,10 @@ class Nash:
             return MetaSolution(last, max(certified_gap(matrix, *last), 0.0), warm=last)
         solution = self._solve(matrix, last, allowed)
         least = 0.04 * self.tolerance / max(matrix.shape)
-        row, column = normal_form.distribution(solution.row, least=least), normal_form.distribution(solution.column, least=least)
+        row, column = (
+            normal_form.distribution(solution.row, least=least),
+            normal_form.distribution(solution.column, least=least),
+        )
         if normal_form.shared(payoffs):
             row = column = normal_form.distribution(row + column)
         return MetaSolution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
