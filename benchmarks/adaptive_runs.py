@@ -28,7 +28,7 @@ from ludus.core import seeding
 from ludus.core.config import to_yaml
 from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import find_tree
-from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.matches import MatchRunner
 from ludus.evaluation.population_exploitability import stored_plans
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
@@ -80,7 +80,7 @@ class Population:
                 probs[own.start : own.stop] = tree.behavior(p, plan)
                 policies[PolicyRef(p, str(k), version=0)] = build_policy(spec, {"probs": probs})
         self._refs, self._offset = tuple(policies), np.cumsum([0, *self.sizes[:-1]])
-        self._player = MatchPlayer(manage(build_runtime("inprocess"), self.env), policies.__getitem__, seed=0)
+        self._player = MatchRunner(manage(build_runtime("inprocess"), self.env), policies.__getitem__, seed=0)
         self.begin(0)
 
     def begin(self, luck: int) -> None:
@@ -93,7 +93,7 @@ class Population:
         cells = np.repeat(np.array(profiles), episodes, axis=0)
         luck = self._luck.integers(0, 2**64, size=(2, len(cells)), dtype=np.uint64)
         planned = PlannedEpisodes(self._refs, (cells + self._offset).astype(np.int32), *luck)
-        returns, where = self._player.planned(planned).returns, tuple(cells.T)
+        returns, where = self._player.play_planned(planned).returns, tuple(cells.T)
         np.add.at(self.count, where, 1)
         for p in range(len(self.sizes)):
             np.add.at(self._sum[p], where, returns[:, p])

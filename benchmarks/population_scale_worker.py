@@ -24,11 +24,11 @@ from ludus.core.types import Match, PolicyRef, Weights
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, outcomes
+from ludus.evaluation.matches import MatchRunner, outcomes
 from ludus.metagame.population.agent_manager import AgentManager
 from ludus.metagame.population.match_log import moments
 from ludus.metagame.population.ratings.bradley_terry import BradleyTerry
-from ludus.metagame.population.ratings.win_counts import duels, pairs
+from ludus.metagame.population.ratings.win_counts import count_pairs, pairwise_results
 from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -122,7 +122,7 @@ class League:
         luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))
         rollouts = manage(build_runtime("inprocess"), self.env)
         episodes = PlannedEpisodes(tuple(policies), seats, luck, own)
-        played = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes).returns
+        played = MatchRunner(rollouts, policies.__getitem__, seed=0).play_planned(episodes).returns
         returns = played.reshape(len(profiles), EPISODES, 2)
         self.manager.record_matches(_match(profile, played) for profile, played in zip(profiles, returns, strict=True))
         self.matches = len(profiles)
@@ -137,7 +137,7 @@ class League:
 
     def _rate_with_intervals(self) -> None:
         sizes = self.manager.table.population_sizes
-        found = pairs(duels(self.manager.table.log, sizes, (0, 1)), sum(sizes))
+        found = count_pairs(pairwise_results(self.manager.table.log, sizes, (0, 1)), sum(sizes))
         BradleyTerry(ties="half").fit(found, sizes=sizes)
 
     def _solve(self) -> None:

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from ludus.schedulers.config import ScheduleContext
     from ludus.schedulers.psro import WarmStart
     from ludus.storage.base import GenerationRecord, NullObserver
-    from ludus.tournament.cross_play import evaluate_against
+    from ludus.tournament.cross_play import evaluate_cross_play
     from ludus.training.callbacks import Callback
     from ludus.training.standalone import StandaloneLearner, learner
     from ludus.training.stopping import (
@@ -227,7 +227,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "ZooEntry",
     "__version__",
     "compile_tree",
-    "evaluate_against",
+    "evaluate_cross_play",
     "evaluate_population",
     "evaluate_run",
     "exploit_population",
@@ -345,7 +345,7 @@ _HOMES = {
     "XDO": "ludus.runs.scenario_kinds",
     "ZooEntry": "ludus.apps.hub.zoo",
     "compile_tree": "ludus.envs.tree.game_tree",
-    "evaluate_against": "ludus.tournament.cross_play",
+    "evaluate_cross_play": "ludus.tournament.cross_play",
     "evaluate_population": "ludus.evaluation.population_exploitability",
     "evaluate_run": "ludus.evaluation.evaluate",
     "exploit_population": "ludus.evaluation.exploiters",
@@ -386,6 +386,7 @@ _RENAMED = {
     "HandLearner": "StandaloneLearner",
     "Silent": "NullObserver",
     "Solution": "MetaSolution",
+    "evaluate_against": "evaluate_cross_play",
 }
 """Names of earlier releases, which still work and warn."""
 

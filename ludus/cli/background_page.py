@@ -27,7 +27,7 @@ _NICE = 10  # less urgent than the run by so much
 _PATIENCE = 5.0  # seconds that it may take to end
 
 
-class PageBeside(NullObserver):
+class BackgroundPage(NullObserver):
     """Begins with the run, as one of its observers."""
 
     def __init__(self, observer: Observer) -> None:
@@ -63,13 +63,13 @@ class PageBeside(NullObserver):
         self._observer.message(f"the page of this run: {self.link}")
 
     @property
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it is still served."""
         return self._process is not None and self._process.poll() is None
 
-    def stay(self) -> None:
+    def wait_until_closed(self) -> None:
         """Where somebody is there to end it, until Ctrl-C."""
-        if not (self.is_there and sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (self.is_running and sys.stdin.isatty() and sys.stderr.isatty()):
             return
         assert self._process is not None
         sys.stderr.write(f"\nThe page stays open until Ctrl-C: {self.link}\n")
@@ -91,13 +91,13 @@ class PageBeside(NullObserver):
 
 
 @contextmanager
-def page_beside(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer, PageBeside | None]]:
+def open_page(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer, BackgroundPage | None]]:
     """(who is to observe the run, its page if one is wanted). observer: of the run; it is told the address."""
     if not wanted:
         yield observer, None
         return
     check_extra("ui", "--ui")  # here, where somebody hears of it
-    page = PageBeside(observer)
+    page = BackgroundPage(observer)
     try:
         yield Observers(observer, page), page
     finally:

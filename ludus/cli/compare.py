@@ -108,7 +108,7 @@ def show(comparison: Comparison) -> None:
 def show_figures(comparison: Comparison) -> None:
     """The table of what they came to; runs that are left out are named below it."""
     rows = [_row(group) for group in comparison.groups]
-    rows += [(b.name, "published", f"{_told(b.mean)} ± {_told(b.spread)}", *[""] * 4) for b in comparison.baselines]
+    rows += [(b.name, "published", f"{_number(b.mean)} ± {_number(b.spread)}", *[""] * 4) for b in comparison.baselines]
     columns = ("", "runs", "mean [95%]", "interquartile mean [95%]", "best run", "decisions", "time")
     table(columns, rows, title=f"{comparison.title}, after the last generation", spare=(5, 6))
     for group in comparison.groups:
@@ -121,7 +121,7 @@ def _row(group: GroupResult) -> tuple[str, ...]:
     from ludus.reporting.progress import duration
 
     decisions, seconds = group.spent("decisions"), group.spent("seconds")
-    figures = (_cell(group.mean), _cell(group.iqm), _told(group.best))
+    figures = (_cell(group.mean), _cell(group.iqm), _number(group.best))
     return (group.name, group.runs, *figures, compact(decisions) if decisions else "", duration(seconds))
 
 
@@ -166,7 +166,7 @@ def _show_profile(comparison: Comparison) -> None:
     last = len(comparison.thresholds) - 1
     places = [round(last * (k + 1) / (_THRESHOLDS + 1)) for k in range(_THRESHOLDS)]
     sign = "<" if comparison.lower_is_better else ">"
-    columns = ("", *(f"{sign} {_told(float(comparison.thresholds[k]))}" for k in places))
+    columns = ("", *(f"{sign} {_number(float(comparison.thresholds[k]))}" for k in places))
     rows = [(group.name, *(f"{group.profile[k].value:.0%}" for k in places)) for group in comparison.groups]
     table(columns, rows, title="Performance profile: share of the runs")
 
@@ -192,14 +192,14 @@ def _budget(comparison: Comparison, axis: str) -> float | None:
 
 def _cell(estimate: Estimate, *, digits: int | None = None) -> str:
     def render(value: float) -> str:
-        return _told(value) if digits is None else f"{value:.{digits}f}"
+        return _number(value) if digits is None else f"{value:.{digits}f}"
 
     if math.isnan(estimate.low):
         return render(estimate.value)
     return f"{render(estimate.value)} [{render(estimate.low)}, {render(estimate.high)}]"
 
 
-def _told(value: float) -> str:
+def _number(value: float) -> str:
     """Four significant digits."""
     return "-" if math.isnan(value) else f"{value:.4g}"
 

@@ -115,7 +115,7 @@ def _opened(options: argparse.Namespace) -> EpisodeDebugger:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _SessionCommand:
     """A command of a session. arguments: as they are shown. most: how many there may be; -1: what follows is one text."""
 
     name: str
@@ -127,7 +127,7 @@ class _Word:
     run: Callable[..., None]
 
 
-class _Quit(Exception):
+class _QuitSession(Exception):
     """The session is over."""
 
 
@@ -138,23 +138,29 @@ class Session:
         """overwrite: whether files that are there may be replaced."""
         self._debugger, self._overwrite = debugger, overwrite
         words = (
-            _Word("next", "n", "[K]", "K steps forwards (1)", 0, 1, self._next),
-            _Word("back", "b", "[K]", "K steps back (1)", 0, 1, self._back),
-            _Word("go", "g", "STEP", "to a step; `go end`: behind the last one", 1, 1, self._go),
-            _Word("continue", "c", "", "forwards to the next breakpoint, or to the end", 0, 0, self._continue),
-            _Word("break", "", "CONDITION", "stop where it holds, e.g. reward[0] > 0", 1, -1, self._break),
-            _Word("breaks", "", "", "the breakpoints", 0, 0, self._breaks),
-            _Word("clear", "", "[NUMBER]", "forget a breakpoint, or all", 0, 1, self._clear),
-            _Word("where", "w", "", "which episode and step this is, and who plays", 0, 0, self._where),
-            _Word("see", "s", "[PLAYER [AGENT [all]]]", "what was seen, answered, paid", 0, 3, self._see),
-            _Word("probs", "p", "[PLAYER [AGENT]]", "the probability of each legal action", 0, 2, self._probs),
-            _Word("list", "l", "[FROM [TO]]", "a table of steps", 0, 2, self._list),
-            _Word("state", "", "", "the central state, where there is one", 0, 0, self._state),
-            _Word("picture", "", "[FILE.png]", "the state before the step: text, or an image", 0, 1, self._picture),
-            _Word("save", "", "FILE", "the whole episode: .gif, .mp4, .txt or .jsonl", 1, 1, self._save),
-            _Word("restart", "", "[SEED]", "from the start again, or another episode", 0, 1, self._restart),
-            _Word("help", "h", "", "this", 0, 0, self._help),
-            _Word("quit", "q", "", "leave", 0, 0, self._quit),
+            _SessionCommand("next", "n", "[K]", "K steps forwards (1)", 0, 1, self._next),
+            _SessionCommand("back", "b", "[K]", "K steps back (1)", 0, 1, self._back),
+            _SessionCommand("go", "g", "STEP", "to a step; `go end`: behind the last one", 1, 1, self._go),
+            _SessionCommand(
+                "continue", "c", "", "forwards to the next breakpoint, or to the end", 0, 0, self._continue
+            ),
+            _SessionCommand("break", "", "CONDITION", "stop where it holds, e.g. reward[0] > 0", 1, -1, self._break),
+            _SessionCommand("breaks", "", "", "the breakpoints", 0, 0, self._breaks),
+            _SessionCommand("clear", "", "[NUMBER]", "forget a breakpoint, or all", 0, 1, self._clear),
+            _SessionCommand("where", "w", "", "which episode and step this is, and who plays", 0, 0, self._where),
+            _SessionCommand("see", "s", "[PLAYER [AGENT [all]]]", "what was seen, answered, paid", 0, 3, self._see),
+            _SessionCommand(
+                "probs", "p", "[PLAYER [AGENT]]", "the probability of each legal action", 0, 2, self._probs
+            ),
+            _SessionCommand("list", "l", "[FROM [TO]]", "a table of steps", 0, 2, self._list),
+            _SessionCommand("state", "", "", "the central state, where there is one", 0, 0, self._state),
+            _SessionCommand(
+                "picture", "", "[FILE.png]", "the state before the step: text, or an image", 0, 1, self._picture
+            ),
+            _SessionCommand("save", "", "FILE", "the whole episode: .gif, .mp4, .txt or .jsonl", 1, 1, self._save),
+            _SessionCommand("restart", "", "[SEED]", "from the start again, or another episode", 0, 1, self._restart),
+            _SessionCommand("help", "h", "", "this", 0, 0, self._help),
+            _SessionCommand("quit", "q", "", "leave", 0, 0, self._quit),
         )
         self._words = {word.name: word for word in words}
         self._short = {word.short: word for word in words if word.short}
@@ -166,7 +172,7 @@ class Session:
             write(f"\n> {text}")
             try:
                 self.do(text)
-            except _Quit:
+            except _QuitSession:
                 return
 
     def talk(self) -> None:
@@ -185,7 +191,7 @@ class Session:
                 write(_wrapped(f"error: {error}"))
             except KeyboardInterrupt:
                 write("\n`quit` leaves.")
-            except (_Quit, EOFError):
+            except (_QuitSession, EOFError):
                 return
 
     def do(self, text: str) -> None:
@@ -193,7 +199,7 @@ class Session:
         word, arguments = self.parsed(text)
         word.run(*arguments)
 
-    def parsed(self, text: str) -> tuple[_Word, list[str]]:
+    def parsed(self, text: str) -> tuple[_SessionCommand, list[str]]:
         """A command and its arguments. Raises ConfigError for what is no command, or has too many of them or too few."""
         name, _, rest = text.partition(" ")
         word = self._words.get(name) or self._short.get(name)
@@ -258,7 +264,7 @@ class Session:
         self._tell()
 
     def _quit(self) -> None:
-        raise _Quit
+        raise _QuitSession
 
     # ------------------------------------------------------------------------------------------ showing
 
@@ -350,7 +356,7 @@ class Session:
 
     def _see_one(self, d: Decision, *, whole: bool) -> None:
         write(_cut(f"{_who(d)} ({d.name}), by {d.policy}, {d.mode}"))
-        _fact("saw", _seen(d, whole=whole))
+        _fact("saw", _observation_text(d, whole=whole))
         if d.legal is not None:
             _fact("legal", ", ".join(_named(a, d) for a in d.legal))
         logp = "" if math.isnan(d.logp) else f"{_prob(d)}, log {d.logp:.4g}"
@@ -516,7 +522,7 @@ def _fact(name: str, text: str) -> None:
         write(f"  {name if k == 0 else '':<8}  {line}".rstrip())
 
 
-def _seen(d: Decision, *, whole: bool) -> str:
+def _observation_text(d: Decision, *, whole: bool) -> str:
     """The observation: as the game writes it, by columns, or as numbers."""
     parts = [d.information] if d.information else []
     if d.columns:

@@ -131,10 +131,10 @@ def _run(options: argparse.Namespace) -> tuple[Path, str]:
 
 
 def _against(run_dir: Path, options: argparse.Namespace) -> None:
-    from ludus.tournament.cross_play import evaluate_against
+    from ludus.tournament.cross_play import evaluate_cross_play
 
     with closing(EpisodesProgress()) as progress:
-        result = evaluate_against(
+        result = evaluate_cross_play(
             run_dir,
             find_run(options.against),
             deals=options.episodes or _DEALS,

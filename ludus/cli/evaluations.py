@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ludus.evaluation.population_exploitability import PopulationReport
     from ludus.evaluation.run_ratings import RunRatings
     from ludus.metagame.population.ratings.base import RatingTable
-    from ludus.tournament.cross_play import Against
+    from ludus.tournament.cross_play import CrossPlayResult
 
 _LEAST = 5e-5  # of a mixture, that four digits show
 
@@ -28,9 +28,14 @@ def show_population(report: PopulationReport) -> None:
     title = (
         f"{report.env} after generation {report.generation}: the least exploitable mixture of each player's policies"
     )
-    _show_mixtures(title, report.names, report.found.mixtures)
-    pairs = [("NashConv", number(report.found.nash_conv)), ("exploitability", number(report.exploitability))]
-    pairs += [(f"player {p} earns at least", signed(value, 4)) for p, value in enumerate(report.found.guaranteed)]
+    _show_mixtures(title, report.names, report.least_exploitable.mixtures)
+    pairs = [
+        ("NashConv", number(report.least_exploitable.nash_conv)),
+        ("exploitability", number(report.exploitability)),
+    ]
+    pairs += [
+        (f"player {p} earns at least", signed(value, 4)) for p, value in enumerate(report.least_exploitable.guaranteed)
+    ]
     facts("Populations", pairs)
 
 
@@ -57,7 +62,7 @@ def show_responders(result: PopulationExploiters) -> None:
     facts("Populations", pairs)
 
 
-def show_against(result: Against) -> None:
+def show_against(result: CrossPlayResult) -> None:
     """Whose population is the better one, and the mixtures that say so."""
     from ludus.reporting.progress import signed
 

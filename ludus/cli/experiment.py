@@ -152,12 +152,14 @@ def execute(
     return status_of(experiment.standings(), stop)
 
 
-def go_on(experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None, as_json: bool = False) -> int:
+def resume_experiment_command(
+    experiment: Experiment, overrides: Sequence[str] = (), *, parallel: int | None, as_json: bool = False
+) -> int:
     """The runs of an experiment that are not done, or the trials of a sweep; the exit code."""
     if experiment.is_sweep:
-        from ludus.apps.experiments.sweep import go_on as go
+        from ludus.apps.experiments.sweep import resume_sweep as go
     else:
-        from ludus.apps.experiments.experiment import go_on as go
+        from ludus.apps.experiments.experiment import resume_experiment as go
 
     return execute(
         experiment,
@@ -190,7 +192,7 @@ def show(experiment: Experiment) -> None:
     pairs = [("experiment", str(experiment.folder))]
     if report is not None:
         pairs.append(("report", str(report)))
-    if _can_go_on(experiment, standings):
+    if _can_resume(experiment, standings):
         pairs.append(("continue", f"ludus resume {name}"))
     again = [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]
     if again and not experiment.is_sweep:  # whose study has these trials as failed
@@ -200,15 +202,15 @@ def show(experiment: Experiment) -> None:
     facts("", pairs)
 
 
-def _can_go_on(experiment: Experiment, standings: Sequence[RunStanding]) -> bool:
+def _can_resume(experiment: Experiment, standings: Sequence[RunStanding]) -> bool:
     if experiment.is_sweep:
         from ludus.apps.experiments.sweep import load_sweep
 
         trials = load_sweep(experiment.folder / SWEEP).most
         return len(standings) < trials or any(s.is_left for s in standings)
-    from ludus.apps.experiments.experiment import has_to_go_on
+    from ludus.apps.experiments.experiment import needs_resume
 
-    return any(has_to_go_on(experiment, s) for s in standings)
+    return any(needs_resume(experiment, s) for s in standings)
 
 
 def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:

@@ -18,7 +18,7 @@ from ludus.core.packages import optional
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
-    from ludus.apps.play.game_sessions import Table
+    from ludus.apps.play.game_sessions import GameSession
 
 _PERSON = "person"
 _QUIT = ("q", "quit", "exit")
@@ -119,7 +119,7 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
 
 
 def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namespace) -> int:
-    from ludus.apps.play.game_sessions import Table, Wish
+    from ludus.apps.play.game_sessions import GameSession, SeatRequest
     from ludus.apps.play.run_game import RunGame
     from ludus.core.player_names import PlayerNames
 
@@ -128,8 +128,10 @@ def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     game = RunGame(run_dir)
     seat = PlayerNames.of(game.spec).player(options.seat, what="--seat")
     who = seats_of(game.spec.num_players, seat, against)
-    requests = [Wish(who=name, name=options.name or "you") if name == _PERSON else Wish(who=name) for name in who]
-    session = Table("terminal", game, requests, hints=options.hints, rated=False)
+    requests = [
+        SeatRequest(who=name, name=options.name or "you") if name == _PERSON else SeatRequest(who=name) for name in who
+    ]
+    session = GameSession("terminal", game, requests, hints=options.hints, rated=False)
     try:
         while _play(session, seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
             session.again(seat)
@@ -138,7 +140,7 @@ def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     return 0
 
 
-def _play(session: Table, player: int) -> bool:
+def _play(session: GameSession, player: int) -> bool:
     """One game; whether it was played to its end."""
     while not (view := session.view(player))["over"]:
         write("\n".join(_position(view)))
@@ -159,16 +161,16 @@ def _play(session: Table, player: int) -> bool:
     return True
 
 
-def _move(session: Table, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
+def _move(session: GameSession, player: int, one: Mapping[str, Any], answer: str, number: int) -> None:
     """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
-    from ludus.apps.play.game_sessions import Order
+    from ludus.apps.play.game_sessions import MoveRequest
 
     legal = {each["label"]: each["action"] for each in one["legal"]}
     legal |= dict(zip(numbers_of([*legal]), legal.values(), strict=True))
     try:
         vector = one["box"] is not None
         action = [float(part) for part in answer.replace(",", " ").split()] if vector else legal[answer]
-        session.move(player, [Order(player=player, agent=one["agent"], action=action)], number)
+        session.move(player, [MoveRequest(player=player, agent=one["agent"], action=action)], number)
     except (ValueError, KeyError):
         write(f"{answer!r} is no move; give the number of one, or its name, or q to leave.")
     except PlayError as error:

@@ -174,10 +174,10 @@ def _replay(options: argparse.Namespace) -> int:
         _write_replay(replay, path, fps=options.fps)
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
-        from ludus.apps.play.replays import FOLDER, keep
+        from ludus.apps.play.replays import FOLDER, save_replay
         from ludus.core.jsonable import to_json
 
-        pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{keep(run_dir, to_json(replay))}.json")))
+        pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{save_replay(run_dir, to_json(replay))}.json")))
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
     facts("Replay", pairs)
     return 0

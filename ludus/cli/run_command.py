@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.cli.background_page import page_beside
+from ludus.cli.background_page import open_page
 from ludus.cli.output import facts, mean_cells, statistics_table, stream, table, write, write_json
 from ludus.core.errors import ConfigError, RunWarning
 from ludus.core.timings import PARTS
@@ -54,7 +54,7 @@ def execute(
             stop_on_signals(tell=progress.stopping) as stop,
             report_compilation(progress.message),
         ):
-            observer, opened = beside.enter_context(page_beside(progress, wanted=page))
+            observer, opened = beside.enter_context(open_page(progress, wanted=page))
             result = go(observer, stop)
         if as_json:
             write_json(result.as_json())
@@ -63,7 +63,7 @@ def execute(
         code = _status(result, stop.status)
         if opened is not None and not stop.requested:
             stream().flush()
-            opened.stay()
+            opened.wait_until_closed()
     return code
 
 
@@ -74,7 +74,7 @@ def _show(result: Result, *, profile: bool, stopped: bool) -> None:
     if stopped:
         write(f"\nContinue with: ludus resume {quote(str(result.run_dir))}")
     elif not result.summary.failed:
-        show_next(result)
+        print_next_commands(result)
 
 
 def show_result(result: Result) -> None:
@@ -123,7 +123,7 @@ def _show_statistics(result: Result) -> None:
     )
 
 
-def show_next(result: Result) -> None:
+def print_next_commands(result: Result) -> None:
     """Commands that somebody may want to type now."""
     last = result.generations[-1] if result.generations else None
     if last is None:

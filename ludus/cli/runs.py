@@ -97,7 +97,7 @@ def _list(options: argparse.Namespace) -> None:
 def _remove(options: argparse.Namespace) -> None:
     if not options.names:
         raise ConfigError("which runs are to be deleted? `ludus runs rm RUN…`; `ludus runs` shows the runs.")
-    folders = [_found(name) for name in dict.fromkeys(options.names)]
+    folders = [_find(name) for name in dict.fromkeys(options.names)]
     for name, folder in zip(dict.fromkeys(options.names), folders, strict=True):
         _check_removable(name, folder)
     if not options.yes:
@@ -107,7 +107,7 @@ def _remove(options: argparse.Namespace) -> None:
         write(f"deleted {folder}")
 
 
-def _found(name: str) -> Path:
+def _find(name: str) -> Path:
     """The folder of a run or an experiment, by a path that ends with its name. Raises RunError."""
     folder = find_experiment(name) or find_run(name, zoo=False)
     return folder.resolve() if folder.name in ("", "..") else folder
@@ -215,7 +215,7 @@ def _rename(options: argparse.Namespace) -> None:
         raise ConfigError("two names were expected: ludus runs rename RUN NEW")
     name, new = options.names
     check_run_name(new, "the new name")
-    folder = _found(name)
+    folder = _find(name)
     if _is_experiment(folder.parent):
         raise RunError(f"{name!r} belongs to an experiment, whose list names it. Rename the experiment instead.")
     if os.path.lexists(folder.with_name(new)):

@@ -31,10 +31,10 @@ def _execute(options: argparse.Namespace) -> int:
             raise ConfigError("--name and --run-dir were both given; --run-dir alone says where it is written.")
         check_run_name(options.name, "--name", more=", or give --run-dir")
     from ludus.apps.experiments.sweep import load_sweep, new_sweep
-    from ludus.cli.experiment import go_on
+    from ludus.cli.experiment import resume_experiment_command
 
     sweep = load_sweep(Path(options.file), options.overrides)
-    return go_on(
+    return resume_experiment_command(
         new_sweep(sweep, run_dir=options.run_dir, name=options.name), parallel=options.parallel, as_json=options.json
     )
 

@@ -30,7 +30,7 @@ from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.core.types import NamedStatistics
-    from ludus.tournament.ranking_decisions import Orders
+    from ludus.tournament.ranking_decisions import RankingDecisions
     from ludus.tournament.tournament_report import EntrantStanding, TournamentReport
 
 TOURNAMENTS = Path("tournaments")
@@ -221,7 +221,7 @@ def _show_cross(report: TournamentReport) -> None:
     table(["", "entrant", *(str(j + 1) for j in range(n))], rows, title=title, left=(1,))
 
 
-def _show_orders(orders: Orders, episodes: int) -> None:
+def _show_orders(orders: RankingDecisions, episodes: int) -> None:
     decided = orders.number - len(orders.undecided)
     write(
         f"orders: {decided:,} of {orders.number:,} decided with confidence {orders.confidence:g}, "
@@ -279,7 +279,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
         ],
         "meetings": [
             {
-                "entrants": list(result.meeting.entrants),
+                "entrants": list(result.pairing.entrants),
                 "deals": result.n,
                 "mean": _numbers(result.mean.tolist()),
                 "half_width": _numbers(result.half_width.tolist()),

@@ -78,7 +78,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
     from ludus.apps.experiments.experiment import new_experiment, parse_seeds
-    from ludus.cli.experiment import go_on
+    from ludus.cli.experiment import resume_experiment_command
 
     refuse_page(options)
     seeds = parse_seeds(options.seeds)
@@ -86,7 +86,7 @@ def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
         option = "--profile" if options.seed is None else "--seed"
         raise ConfigError(f"{option} and --seeds were both given; {option} is for one run.")
     experiment = new_experiment(scenario, seeds, run_dir=options.run_dir, name=options.name)
-    return go_on(experiment, parallel=options.parallel, as_json=options.json)
+    return resume_experiment_command(experiment, parallel=options.parallel, as_json=options.json)
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:

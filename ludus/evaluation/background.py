@@ -38,7 +38,7 @@ class Score:
     error: float
 
 
-class _Asked(NamedTuple):
+class _ScoreRequest(NamedTuple):
     task: str
     version: int
     pending: Pending
@@ -76,7 +76,7 @@ class BackgroundEvaluator:
         while scores are waited for; what it raises ends that."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
         self._record, self._scored, self._tell, self._hear = record, scored, tell, hear
-        self._requests: deque[_Asked] = deque()
+        self._requests: deque[_ScoreRequest] = deque()
         self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
         self._skipped: Counter[str] = Counter()  # versions without a score, by task that is in progress
         self._ended = self._warned = False
@@ -110,7 +110,7 @@ class BackgroundEvaluator:
             seed=seeding.key(self._seed, "background", task.id),
         )
         pending = self._rollouts.start(request, list(playing.items()), hear=lambda _: self._hear())
-        self._requests.append(_Asked(task.id, version, pending))
+        self._requests.append(_ScoreRequest(task.id, version, pending))
         self.collect()
 
     def collect(self, *, wait_for: str | None = None) -> None:

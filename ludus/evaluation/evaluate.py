@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError
 from ludus.core.process_settings import standard_settings
 from ludus.core.types import Exploitability, NamedStatistics
-from ludus.evaluation.evaluated_run import FRESH, EvaluatedRun, RunResult, Tell, facts_of
+from ludus.evaluation.evaluated_run import FRESH, OpenRun, RunResult, Tell, facts_of
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.policies import META
@@ -62,7 +62,7 @@ def evaluate_run(
     where exact values are computed, as `ludus.evaluation.exact.tree_on` takes it. tell: is told now and then how far it is. Nothing is
     written. Raises ConfigError for an unknown name, with the nearest, and for a device that is not there; RunError for an unreadable run.
     """
-    with EvaluatedRun(run_dir) as run:
+    with OpenRun(run_dir) as run:
         named = run.named
         names = [*policies] or ([of] if of != f"@{META}" else [])
         profiles = named.profiles(names)
@@ -84,7 +84,7 @@ def _hear(tell: Tell, *, before: int, total: int) -> ProgressCallback:
     return lambda ended: tell(before + ended, total)
 
 
-def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
+def _exact(run: OpenRun, device: str) -> ExactEvaluator | None:
     """Where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a bot)."""
     if run.tree is None:
         refuse_device(device)
@@ -96,7 +96,7 @@ def _exact(run: EvaluatedRun, device: str) -> ExactEvaluator | None:
 
 
 def _match(
-    run: EvaluatedRun,
+    run: OpenRun,
     exact: ExactEvaluator | None,
     profile: tuple[str, ...],
     episodes: int,

@@ -11,7 +11,7 @@ from typing import Self
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.tree.game_tree import find_tree
-from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.matches import MatchRunner
 from ludus.evaluation.policies import NamedPlayers
 from ludus.policies.base import Policy
 from ludus.rollout.manager import manage
@@ -49,7 +49,7 @@ def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> Non
         )
 
 
-class EvaluatedRun:
+class OpenRun:
     """A stored run in its environment, the game from its start. Raises RunError for an unreadable run.
 
     stored: the run. spec, tree: of the game; None unless it is compiled. named: policies by name. player: plays policies in it.
@@ -62,7 +62,7 @@ class EvaluatedRun:
         self.spec, self.tree = env.spec, find_tree(env)
         self.named = NamedPlayers(self.stored, self.spec)
         self.rollouts = manage(build_runtime("inprocess"), env)
-        self.player = MatchPlayer(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
+        self.player = MatchRunner(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
 
     def policy(self, ref: PolicyRef) -> Policy:
         """A policy of the run, or one that was named."""

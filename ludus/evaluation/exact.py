@@ -163,7 +163,7 @@ class ExactEvaluator:
 
     def values(self, players: Mixture) -> NDArray[np.float64]:
         """float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
-        if self._unknown and any((seat, self._index[ref]) in self._unknown for seat, ref in _drawn(players)):
+        if self._unknown and any((seat, self._index[ref]) in self._unknown for seat, ref in _sampled_refs(players)):
             return np.full(self.tree.num_players, np.nan)
         plans = [np.empty(0)] * self.tree.num_players
         joint = [f for f in players.factors if len(f.seats) > 1]
@@ -197,7 +197,7 @@ class ExactEvaluator:
         return Exploitability(gain=np.array(best) - value, value=value)
 
 
-def _drawn(players: Mixture) -> Iterator[tuple[int, PolicyRef]]:
+def _sampled_refs(players: Mixture) -> Iterator[tuple[int, PolicyRef]]:
     """Who may play which seat."""
     for factor in players.factors:
         for entry, prob in zip(factor.entries, factor.probs, strict=True):

@@ -30,7 +30,7 @@ class MatchProfile:
     portions: int = 1
 
 
-class MatchPlayer:
+class MatchRunner:
     """Plays profiles through the rollout manager. Episode k of block b starts from seeds that a profile's policies have in whatever order
     they sit, so that with players who share a population (i, j) and (j, i) are the two halves of mirrored blocks. Other profiles have luck
     of their own: with the same cards against everybody, a policy's luck would not average out over a mixture of opponents.
@@ -63,7 +63,7 @@ class MatchPlayer:
         """What the environment counts, by name."""
         return self._rollouts.spec.statistics
 
-    def planned(self, episodes: PlannedEpisodes, *, hear: ProgressCallback | None = None) -> EpisodeResults:
+    def play_planned(self, episodes: PlannedEpisodes, *, hear: ProgressCallback | None = None) -> EpisodeResults:
         """What came of these episodes, in their order. hear: as of `episodes`."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
@@ -97,7 +97,7 @@ class MatchPlayer:
         waiting: deque[tuple[MatchProfile, Pending | None]] = deque()
         for profile in profiles:
             elsewhere = self._early is not None and self._early.has(profile)
-            waiting.append((profile, None if elsewhere else self.begin(profile, episodes, hear=hear)))
+            waiting.append((profile, None if elsewhere else self.start(profile, episodes, hear=hear)))
             if len(waiting) >= ahead:
                 yield self._next(waiting, episodes, hear)
         while waiting:
@@ -109,14 +109,14 @@ class MatchPlayer:
         profile, pending = waiting.popleft()
         match = None
         if self._early is not None:
-            self._early.go_on()
+            self._early.poll()
             match = self._early.take(profile, hear=hear) if pending is None else None
-        return match or self.complete(profile, pending or self.begin(profile, episodes, hear=hear), hear=hear)
+        return match or self.finish(profile, pending or self.start(profile, episodes, hear=hear), hear=hear)
 
-    def begin(self, profile: MatchProfile, episodes: int, *, hear: ProgressCallback | None = None) -> Pending:
+    def start(self, profile: MatchProfile, episodes: int, *, hear: ProgressCallback | None = None) -> Pending:
         """Have the match of a profile played, whose portions are `episodes` long, and do not wait for it."""
         alone = Mixture((OpponentFactor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-        return self._start(alone, episodes * profile.portions, *_luck(profile), hear=hear)
+        return self._start(alone, episodes * profile.portions, *_seed_words(profile), hear=hear)
 
     def close(self) -> None:
         """End who plays for it."""
@@ -136,7 +136,7 @@ class MatchPlayer:
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
         return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=hear)
 
-    def complete(self, profile: MatchProfile, pending: Pending, *, hear: ProgressCallback | None = None) -> Match:
+    def finish(self, profile: MatchProfile, pending: Pending, *, hear: ProgressCallback | None = None) -> Match:
         """Wait for a match that was begun."""
         episodes = self._rollouts.finish(pending, hear=hear).episodes
         returns = episodes.returns
@@ -158,7 +158,7 @@ class MatchPlayer:
 class _Table:
     """Where one match at a time is played, if any is."""
 
-    player: MatchPlayer
+    player: MatchRunner
     profile: MatchProfile | None = None
     pending: Pending | None = None
 
@@ -170,7 +170,7 @@ class EarlyMatches:
     It begins with the last that are expected, so that whoever is asked meanwhile comes towards it from the first.
     """
 
-    def __init__(self, players: Sequence[MatchPlayer], episodes: int, *, tell: Callable[[str], None]) -> None:
+    def __init__(self, players: Sequence[MatchRunner], episodes: int, *, tell: Callable[[str], None]) -> None:
         """players: each with a rollout manager of one host, which belongs to it. episodes: of a portion. tell: takes the sentence that a
         player has died too often, and plays no more."""
         self._tables = [_Table(player) for player in players]
@@ -182,16 +182,16 @@ class EarlyMatches:
         """These will be asked for; what else was expected and has not begun will not."""
         known = {*self._done, *(table.profile for table in self._tables)}
         self._waiting = dict.fromkeys(profile for profile in profiles if profile not in known)
-        self.go_on()
+        self.poll()
 
-    def go_on(self) -> None:
+    def poll(self) -> None:
         """Take what is done, and begin more."""
         for table in list(self._tables):
             if table.pending is not None and table.player.is_done(table.pending):
                 self._finish(table)
             if table.pending is None and self._waiting and table in self._tables:
                 table.profile, _ = self._waiting.popitem()
-                table.pending = table.player.begin(table.profile, self._episodes)
+                table.pending = table.player.start(table.profile, self._episodes)
 
     def has(self, profile: MatchProfile) -> bool:
         """Whether a match was begun. If not, it is not expected any more: who asks plays it."""
@@ -199,7 +199,7 @@ class EarlyMatches:
         return profile in self._done or any(table.profile == profile for table in self._tables)
 
     def take(self, profile: MatchProfile, *, hear: ProgressCallback | None = None) -> Match | None:
-        """A match that was begun, once it is done; None if its player has died too often. hear: as in `MatchPlayer.play`."""
+        """A match that was begun, once it is done; None if its player has died too often. hear: as in `MatchRunner.play`."""
         for table in list(self._tables):
             if table.profile == profile:
                 self._finish(table, hear)
@@ -211,7 +211,7 @@ class EarlyMatches:
         assert pending is not None
         table.profile = table.pending = None
         try:
-            self._done[profile] = table.player.complete(profile, pending, hear=hear)
+            self._done[profile] = table.player.finish(profile, pending, hear=hear)
         except PartDied as error:  # no restart is left
             self._tables.remove(table)
             table.player.close()
@@ -226,7 +226,7 @@ class EarlyMatches:
         self._tables = []
 
 
-def _luck(profile: MatchProfile) -> list[int | str]:
+def _seed_words(profile: MatchProfile) -> list[int | str]:
     """What the seeds of its episodes depend on: not on the order of the seats, nor on how old the weights are."""
     return [profile.block, *sorted(f"{ref.population}/{ref.policy}" for ref in profile.seats)]
 

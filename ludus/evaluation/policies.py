@@ -83,7 +83,7 @@ FindRun = Callable[[str], Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PolicyQuery:
     """A text that was taken apart. run: that it is of, or that a file lies in. what: after the @; "" for what the run came to."""
 
     text: str
@@ -120,7 +120,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class SampledPolicy:
     """A policy that is drawn with probability `prob`. name: in its run, or of its file. ref: in its run, if it is from one."""
 
     name: str
@@ -130,9 +130,9 @@ class Drawn:
     ref: PolicyRef | None = None
 
 
-NamedSeats: TypeAlias = tuple[tuple[Drawn, ...], ...]
+NamedSeats: TypeAlias = tuple[tuple[SampledPolicy, ...], ...]
 """[P]: who may play each player; nobody where what was named cannot."""
-Shares: TypeAlias = Sequence[tuple[PolicyRef, float]]
+PolicyProbabilities: TypeAlias = Sequence[tuple[PolicyRef, float]]
 """Who of a run may play a player, and how often."""
 
 
@@ -149,7 +149,7 @@ def split_name(text: str, find_run: FindRun) -> tuple[Path, str]:
         raise
 
 
-def take_apart(
+def parse_policy_name(
     text: str,
     find_run: FindRun,
     open_run: Callable[[Path], StoredRun],
@@ -157,18 +157,18 @@ def take_apart(
     run: StoredRun | None = None,
     what: str = "entrant",
     forms: str = f"{FORMS}, bot:NAME or module:Class",
-) -> Wanted:
+) -> PolicyQuery:
     """What a text names. run: whose policies are named @…. what, forms: in the error. Raises ConfigError for a text that names nothing,
     RunError for a run that cannot be read."""
     if text in (_RANDOM, _BOT + _RANDOM):
-        return Wanted(text, random=True)
+        return PolicyQuery(text, random=True)
     if text.startswith(_BOT):
-        return Wanted(text, bot=text.removeprefix(_BOT))
+        return PolicyQuery(text, bot=text.removeprefix(_BOT))
     if text.endswith(_FILE):
         file = Path(text)
         owner = file.resolve().parent.parent.parent
         known = holds_policies(owner) and file.resolve().parent.parent.name == "policies"
-        return Wanted(text, run=open_run(owner) if known else None, file=file)
+        return PolicyQuery(text, run=open_run(owner) if known else None, file=file)
     if text.startswith("@"):
         return _of_known(text, run, what=what, forms=forms)
     try:
@@ -177,20 +177,20 @@ def take_apart(
         if (written := _with_at(text, find_run, open_run, run)) is not None:
             raise ConfigError(f"{text!r} is no {what}: what a run has is named with @. Write {written!r}.") from error
         if _CLASS.fullmatch(text):
-            return Wanted(text, bot=text)
+            return PolicyQuery(text, bot=text)
         raise ConfigError(f"{text!r} is no {what}: {error} {article(what).capitalize()} is {forms}.") from error
     if named == "@":
         raise _nothing_follows(text, what=what, forms=forms)
-    return Wanted(text, run=open_run(folder), what=named[1:])
+    return PolicyQuery(text, run=open_run(folder), what=named[1:])
 
 
-def _of_known(text: str, run: StoredRun | None, *, what: str, forms: str) -> Wanted:
+def _of_known(text: str, run: StoredRun | None, *, what: str, forms: str) -> PolicyQuery:
     """@NAME of a run that is known."""
     if run is None:
         raise ConfigError(f"{text!r} is no {what}: it says of no run. Write RUN{text}.")
     if text == "@":
         raise _nothing_follows(text, what=what, forms=forms)
-    return Wanted(text, run=run, what=text[1:])
+    return PolicyQuery(text, run=run, what=text[1:])
 
 
 def _nothing_follows(text: str, *, what: str, forms: str) -> ConfigError:
@@ -214,7 +214,7 @@ def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]
     return f"{name}@{same[0] if same else rest}"
 
 
-def require_same_game(query: Wanted, settings: Environment, whose: str) -> None:
+def require_same_game(query: PolicyQuery, settings: Environment, whose: str) -> None:
     """Raises ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
     if query.run is None:
         return
@@ -231,13 +231,15 @@ def require_same_game(query: Wanted, settings: Environment, whose: str) -> None:
         )
 
 
-def bots_of(queries: Sequence[Wanted], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE) -> list[NamedSeats]:
+def bots_of(
+    queries: Sequence[PolicyQuery], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE
+) -> list[NamedSeats]:
     """Bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is raised."""
     bots = read_bots([parse_bot(one.bot) for one in queries], spec, wrapped=wrapped, deadline=deadline)
-    return [((Drawn(named.name, named.policy),),) * spec.num_players for named in bots]
+    return [((SampledPolicy(named.name, named.policy),),) * spec.num_players for named in bots]
 
 
-def policies_of(query: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
+def policies_of(query: PolicyQuery, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
     """Who plays each player of a game; it must be what the run plays. wrapped: whether wrappers stand between the game and its players.
     Raises ConfigError for a name that the run does not have, ScenarioError for another number of players, PolicyError for a file that is
     unreadable or fits nobody; of a bot as `bots_of`."""
@@ -245,22 +247,22 @@ def policies_of(query: Wanted, spec: EnvSpec, *, wrapped: bool = False) -> Named
         return bots_of([query], spec, wrapped=wrapped)[0]
     if query.random:
         policies = [build_policy(random_spec(spec.agents_of(p)[0].action), {}) for p in range(spec.num_players)]
-        return tuple((Drawn(_RANDOM, policy),) for policy in policies)
+        return tuple((SampledPolicy(_RANDOM, policy),) for policy in policies)
     if query.file is not None:
         return _of_file(query, query.file, spec)
     assert query.run is not None
     return _of_run(query, query.run, spec)
 
 
-def _of_file(query: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
+def _of_file(query: PolicyQuery, file: Path, spec: EnvSpec) -> NamedSeats:
     policy, mode, plays = load_policy(file), "explore", tuple(range(spec.num_players))
     record = _recorded(query.run, file)
     if query.run is not None and record is not None:
         mode = record.ref.mode
         plays = seats_in(query.run.population, record.ref.population)
-    sampled = Drawn(file.stem, policy, mode, ref=None if record is None else record.ref)
+    sampled = SampledPolicy(file.stem, policy, mode, ref=None if record is None else record.ref)
     why = [
-        misfit(policy, spec, p, mode) if p in plays else "its run had it play another player."
+        incompatibility(policy, spec, p, mode) if p in plays else "its run had it play another player."
         for p in range(spec.num_players)
     ]
     if all(why):
@@ -268,18 +270,20 @@ def _of_file(query: Wanted, file: Path, spec: EnvSpec) -> NamedSeats:
     return tuple(() if wrong else (sampled,) for wrong in why)
 
 
-def _of_run(query: Wanted, run: StoredRun, spec: EnvSpec) -> NamedSeats:
+def _of_run(query: PolicyQuery, run: StoredRun, spec: EnvSpec) -> NamedSeats:
     if len(run.population) != spec.num_players:
         raise ScenarioError(f"{query.text!r} has {len(run.population)} players; {spec.id} has {spec.num_players}.")
-    return drawn_of(run, shares_of(query, run))
+    return sampled_policies(run, policy_probabilities(query, run))
 
 
-def drawn_of(run: StoredRun, chosen: Sequence[Shares]) -> NamedSeats:
+def sampled_policies(run: StoredRun, chosen: Sequence[PolicyProbabilities]) -> NamedSeats:
     """Policies of a run, read."""
-    return tuple(tuple(Drawn(r.policy, run.policy(r), r.mode, prob, r) for r, prob in shares) for shares in chosen)
+    return tuple(
+        tuple(SampledPolicy(r.policy, run.policy(r), r.mode, prob, r) for r, prob in shares) for shares in chosen
+    )
 
 
-def shares_of(query: Wanted, run: StoredRun) -> list[Shares]:
+def policy_probabilities(query: PolicyQuery, run: StoredRun) -> list[PolicyProbabilities]:
     """[P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
     if query.file is not None:  # inside the run's folder
         record = _recorded(run, query.file)
@@ -296,7 +300,7 @@ def shares_of(query: Wanted, run: StoredRun) -> list[Shares]:
     if solution is None:
         ref = _one(query, run)
         return [[(ref, 1.0)] if which == ref.population else [] for which in run.population]
-    shares: list[Shares] = []
+    shares: list[PolicyProbabilities] = []
     for player, which in enumerate(run.population):
         probs = solution.strategies[player] if player < len(solution.strategies) else np.zeros(0)
         if which not in newest:  # an entry of a zoo, to which nobody of it was pushed
@@ -311,7 +315,7 @@ def shares_of(query: Wanted, run: StoredRun) -> list[Shares]:
     return shares
 
 
-def _one(query: Wanted, run: StoredRun) -> PolicyRef:
+def _one(query: PolicyQuery, run: StoredRun) -> PolicyRef:
     """The policy PLAYER/POLICY."""
     player, slash, policy = query.what.rpartition("/")
     if slash:
@@ -350,7 +354,7 @@ class NamedPlayers:
     def __init__(self, run: StoredRun, spec: EnvSpec) -> None:
         """spec: of the run's game."""
         self._run, self._spec = run, spec
-        self._known: dict[str, tuple[Wanted, NamedSeats]] = {}
+        self._known: dict[str, tuple[PolicyQuery, NamedSeats]] = {}
         self._others: dict[PolicyRef, Policy] = {}  # that are not of the run
 
     def seats(self, name: str) -> NamedSeats:
@@ -440,9 +444,9 @@ class NamedPlayers:
         """One that a mixture names."""
         return self._others[ref] if ref in self._others else self._run.policy(ref)
 
-    def _read(self, name: str) -> tuple[Wanted, NamedSeats]:
+    def _read(self, name: str) -> tuple[PolicyQuery, NamedSeats]:
         if name not in self._known:
-            query = take_apart(
+            query = parse_policy_name(
                 name,
                 find_run,
                 self._open,
@@ -457,13 +461,13 @@ class NamedPlayers:
     def _open(self, folder: Path) -> StoredRun:
         return self._run if folder.resolve() == self._run.folder.resolve() else open_run(folder)
 
-    def _members(self, query: Wanted, run: StoredRun, player: int) -> list[PolicyRef]:
+    def _members(self, query: PolicyQuery, run: StoredRun, player: int) -> list[PolicyRef]:
         members = [record.ref for record in run.members[run.population[player]]]
         if run is self._run:
             return members
-        return [self._ref(query, Drawn(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
+        return [self._ref(query, SampledPolicy(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
 
-    def _ref(self, query: Wanted, sampled: Drawn, player: int) -> PolicyRef:
+    def _ref(self, query: PolicyQuery, sampled: SampledPolicy, player: int) -> PolicyRef:
         """Its own if it is of the run; else a new one."""
         if query.run is self._run and sampled.ref is not None:
             return sampled.ref
@@ -484,7 +488,7 @@ def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
 _OFF = 1e-6  # that probabilities may sum to beside 1
 
 
-def misfit(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
+def incompatibility(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
     """Why a policy cannot play for a player: it is asked once. Empty if it can, and for a bot of a user's own, which is made elsewhere."""
     agent = spec.agents_of(player)[0]
     choices = Choices.of(agent.action)

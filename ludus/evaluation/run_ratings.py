@@ -19,7 +19,7 @@ from ludus.core.types import Match, MetaSolution, NamedStatistics
 from ludus.core.user_code import qualified_name, short_repr
 from ludus.evaluation.evaluated_run import RunResult, facts_of
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, require_results, table
+from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, rating_table, require_results
 from ludus.metagame.solvers import normal_form, registry
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
@@ -103,7 +103,7 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
     if not isinstance(rated, RatingTable):
         raise ScenarioError(
             f"rating {qualified_name(rater)} answered {short_repr(rated)}; expected a RatingTable, as "
-            f"ludus.metagame.population.ratings.base.table makes it."
+            f"ludus.metagame.population.ratings.base.rating_table makes it."
         )
     for column in (rated.rating, rated.low, rated.high, rated.group):
         if not isinstance(column, np.ndarray) or column.shape != (sum(sizes),):
@@ -152,9 +152,9 @@ class NashAverage:
         """Raises SolverError for holes, and for games that the solver refuses."""
         payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
-        mean = normal_form.symmetrised(payoffs)
+        mean = normal_form.symmetrize(payoffs)
         values = [normal_form.values_against(mean, solution.strategies, p) for p in range(payoffs.num_players)]
-        return table("nash_average", "payoff", population_sizes(payoffs), by_population(values, payoffs))
+        return rating_table("nash_average", "payoff", population_sizes(payoffs), by_population(values, payoffs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,9 @@ class AlphaRankRating:
         """Raises SolverError for holes, and for games that the solver refuses."""
         payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
-        return table("alpha_rank", "share", population_sizes(payoffs), by_population(solution.strategies, payoffs))
+        return rating_table(
+            "alpha_rank", "share", population_sizes(payoffs), by_population(solution.strategies, payoffs)
+        )
 
 
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> MetaSolution:
@@ -181,7 +183,7 @@ def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> MetaSolution:
 def mirrored(payoffs: Payoffs) -> Payoffs:
     """The same where policies of one population that two players share never met themselves: over both seats that is half of the game's
     constant sum, which need not be played. Other games are as they were."""
-    if payoffs.num_players != 2 or not payoffs.zero_sum or not normal_form.shared(payoffs):
+    if payoffs.num_players != 2 or not payoffs.zero_sum or not normal_form.share_population(payoffs):
         return payoffs
     known = payoffs.known
     unmet = np.flatnonzero(~known.diagonal())
@@ -228,7 +230,7 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
     half = None if worst else half_width(by_population(variances, payoffs) / share, spread)
     holes = int((~known).sum())
     notes = [f"{holes} of {known.size} profiles were never played, and are left out"] if holes else []
-    return table(kind, "payoff", population_sizes(payoffs), rating, half_width=half, notes=notes)
+    return rating_table(kind, "payoff", population_sizes(payoffs), rating, half_width=half, notes=notes)
 
 
 def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -285,7 +287,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     payoffs = payoffs.part(dict(enumerate(map(range, known))))
     most = [known[which] for which in payoffs.population]
     log = [match for match in log if all(k < n for k, n in zip(match.profile, most, strict=True))]
-    sizes = _met(payoffs)
+    sizes = _rated_sizes(payoffs)
     if not all(sizes):
         raise DataError(f"run {str(run_dir)!r} has stored no payoffs, so there is nothing to rate its policies by.")
     every = population_sizes(payoffs)
@@ -299,7 +301,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
     )
 
 
-def _met(payoffs: Payoffs) -> tuple[int, ...]:
+def _rated_sizes(payoffs: Payoffs) -> tuple[int, ...]:
     """Policies of each population, less the newest ones that have no payoff (a run that goes on has such)."""
     known = payoffs.known
     sizes = [0] * len(set(payoffs.population))

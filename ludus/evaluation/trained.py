@@ -22,7 +22,14 @@ from ludus.core.types import Array, Enumeration, EnvSpec, Mixture, PolicyOutput,
 from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
-from ludus.evaluation.policies import FORMS, Drawn, drawn_of, misfit, shares_of, take_apart
+from ludus.evaluation.policies import (
+    FORMS,
+    SampledPolicy,
+    incompatibility,
+    parse_policy_name,
+    policy_probabilities,
+    sampled_policies,
+)
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import load_policy as read_policy
@@ -51,7 +58,7 @@ class TrainedPolicy:
 
     def __init__(
         self,
-        seats: Sequence[Sequence[Drawn]],
+        seats: Sequence[Sequence[SampledPolicy]],
         *,
         player: int = 0,
         env: Environment | None = None,
@@ -164,7 +171,7 @@ class TrainedPolicy:
                 modes = ["greedy" if deterministic else one.mode for one in sampled]
                 refs = [PolicyRef(p, str(k), mode=mode) for k, mode in enumerate(modes)]
                 for ref, one in zip(refs, sampled, strict=True):
-                    if wrong := misfit(one.policy, spec, p, ref.mode):
+                    if wrong := incompatibility(one.policy, spec, p, ref.mode):
                         raise PolicyError(f"policy {one.name!r} cannot play player {p} of {spec.id}: {wrong}")
                     known[ref] = one.policy
                 marginals[p] = (refs, [one.prob for one in sampled])
@@ -243,7 +250,7 @@ class TrainedPolicy:
 
     # ------------------------------------------------------------------------------------------ rows
 
-    def _of(self, player: int) -> tuple[Drawn, ...]:
+    def _of(self, player: int) -> tuple[SampledPolicy, ...]:
         if len(self._seats) == 1:
             return self._seats[0]
         return self._seats[player] if 0 <= player < len(self._seats) else ()
@@ -251,7 +258,7 @@ class TrainedPolicy:
     def _who(self) -> str:
         return ", ".join(f"player {p}" for p, some in enumerate(self._seats) if some) or "nobody"
 
-    def _rows(self, sampled: Sequence[Drawn], observation: Any) -> tuple[Array, bool]:
+    def _rows(self, sampled: Sequence[SampledPolicy], observation: Any) -> tuple[Array, bool]:
         """[n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
         if isinstance(observation, Mapping):
             raise PolicyError(
@@ -343,7 +350,7 @@ class TrainedPolicy:
         return {"teams": Teams.whole(rows, size)} if size else {}
 
     def _begin_state(
-        self, sampled: Sequence[Drawn], n: int, state: PlayState | None, episode_start: Any
+        self, sampled: Sequence[SampledPolicy], n: int, state: PlayState | None, episode_start: Any
     ) -> tuple[NDArray[np.int64], dict[int, Array]]:
         """Who plays each row, and the memories, where episodes begin anew too."""
         fresh = np.ones(n, np.bool_) if state is None else np.zeros(n, np.bool_)
@@ -414,14 +421,16 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
     player: whom `predict` acts for; by default the first one that it plays without a bot. seed: of what is drawn. Raises ConfigError for a
     name of nobody, with the nearest; RunError and PolicyError for what cannot be read; PolicyError for a bot.
     """
-    wanted = take_apart(str(name), find_run, open_run, what="policy", forms=FORMS)
+    wanted = parse_policy_name(str(name), find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
         raise ConfigError(f"{str(name)!r} is no trained policy. Expected {FORMS}.")
     if wanted.run is None:
         assert wanted.file is not None
-        return TrainedPolicy([[Drawn(wanted.file.stem, read_policy(wanted.file))]], player=player or 0, seed=seed)
+        return TrainedPolicy(
+            [[SampledPolicy(wanted.file.stem, read_policy(wanted.file))]], player=player or 0, seed=seed
+        )
     run: StoredRun = wanted.run
-    seats = drawn_of(run, shares_of(wanted, run))
+    seats = sampled_policies(run, policy_probabilities(wanted, run))
     if player is None:
         able = [p for p, some in enumerate(seats) if some]
         player = next((p for p in able if not _bots_among(seats[p])), able[0])
@@ -430,7 +439,7 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
     return TrainedPolicy(seats, player=player, env=run.env, seed=seed)
 
 
-def _bots_among(some: Sequence[Drawn]) -> list[BotPolicy]:
+def _bots_among(some: Sequence[SampledPolicy]) -> list[BotPolicy]:
     return [sampled.policy for sampled in some if isinstance(sampled.policy, BotPolicy)]
 
 

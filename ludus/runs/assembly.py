@@ -16,7 +16,7 @@ from ludus.envs.game_facts import GameFacts
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
-from ludus.evaluation.matches import EarlyMatches, MatchPlayer
+from ludus.evaluation.matches import EarlyMatches, MatchRunner
 from ludus.metagame.population.agent_manager import AgentManager
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
@@ -162,7 +162,7 @@ def _early(
     if not scenario.evaluation.workers:
         return None
     players = [
-        MatchPlayer(
+        MatchRunner(
             _manager(scenario)(
                 runtime,
                 scenario.env.scored.make,
@@ -292,7 +292,7 @@ def build_driver(
                 clock=control.clock,
             ),
             _exact(scenario, env, population, tell),
-            MatchPlayer(rollouts, policy, seed=scenario.seed, early=early),
+            MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
             async_limits=scenario.runtime.async_limits,

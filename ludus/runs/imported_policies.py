@@ -17,15 +17,15 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
 from ludus.evaluation.policies import (
     FORMS,
-    Drawn,
     NamedSeats,
-    Wanted,
+    PolicyQuery,
+    SampledPolicy,
     bots_of,
-    misfit,
+    incompatibility,
+    parse_policy_name,
     policies_of,
+    policy_probabilities,
     require_same_game,
-    shares_of,
-    take_apart,
 )
 from ludus.metagame.population.base import Lineage, seats_in
 from ludus.policies.base import Policy
@@ -95,12 +95,12 @@ def _file(text: str) -> str:
     """Return its whole path."""
     if text.endswith(".safetensors"):
         return str(Path(text).resolve())
-    wanted = take_apart(text, find_run, open_run, what="policy to start from", forms=FORMS)
+    wanted = parse_policy_name(text, find_run, open_run, what="policy to start from", forms=FORMS)
     if wanted.run is None:
         raise ConfigError(
             f"{text!r} has no weights to start from. Expected a file, or one policy of a run, RUN@PLAYER/POLICY."
         )
-    named = {ref for shares in shares_of(wanted, wanted.run) for ref, _ in shares}
+    named = {ref for shares in policy_probabilities(wanted, wanted.run) for ref, _ in shares}
     if len(named) > 1:
         raise ConfigError(
             f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
@@ -122,7 +122,9 @@ def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
     opened = lru_cache(maxsize=None)(open_run)
     names = [
         (
-            take_apart(text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"),
+            parse_policy_name(
+                text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"
+            ),
             weight,
         )
         for text, weight in scenario.imported
@@ -140,7 +142,7 @@ def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
             "Set env.workers=0, or leave env.options.openings out."
         )
     seats_of = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
-    entries: list[tuple[Wanted, float, NamedSeats]] = []
+    entries: list[tuple[PolicyQuery, float, NamedSeats]] = []
     for wanted, weight in names:
         require_same_game(wanted, scenario.env, "this scenario")
         entries.append((wanted, weight, seats_of[wanted] if wanted.bot else policies_of(wanted, spec)))
@@ -154,7 +156,7 @@ def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
 
 
 def _require_seats(
-    entries: Sequence[tuple[Wanted, float, NamedSeats]], opponent_seats: Sequence[int], spec: EnvSpec
+    entries: Sequence[tuple[PolicyQuery, float, NamedSeats]], opponent_seats: Sequence[int], spec: EnvSpec
 ) -> None:
     """That everybody who was given is met, and that somebody was given for each seat in which somebody is met."""
     if not opponent_seats:
@@ -192,7 +194,7 @@ class _Members:
         self._names: set[tuple[int, str]] = set()
         self._members: list[tuple[PolicyRef, Policy, str]] = []
 
-    def imported(self, entries: Sequence[tuple[Wanted, float, NamedSeats]]) -> ImportedPolicies:
+    def given(self, entries: Sequence[tuple[PolicyQuery, float, NamedSeats]]) -> ImportedPolicies:
         marginals, lacking = {}, []
         for seat, population in enumerate(self._population):
             shares: dict[PolicyRef, float] = {}
@@ -208,7 +210,7 @@ class _Members:
             marginals[seat] = (list(shares), [share / whole for share in shares.values()])
         return ImportedPolicies(tuple(self._members), Mixture.product(marginals), tuple(lacking))
 
-    def _ref(self, wanted: Wanted, choice: Drawn, seat: int) -> PolicyRef:
+    def _ref(self, wanted: PolicyQuery, choice: SampledPolicy, seat: int) -> PolicyRef:
         population = self._population[seat]
         if choice.policy.spec.kind == "random":
             return _first(population)
@@ -220,14 +222,14 @@ class _Members:
             self._members.append((ref, choice.policy, _source(wanted, choice)))
         return self._refs[key]
 
-    def _require_fit(self, wanted: Wanted, choice: Drawn, population: int) -> None:
+    def _require_fit(self, wanted: PolicyQuery, choice: SampledPolicy, population: int) -> None:
         """That it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
         exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
         name = f"{wanted.text} {choice.name}" if wanted.several else wanted.text
         seats = seats_in(self._population, population)
         for seat in seats:
-            if wrong := misfit(choice.policy, spec, seat, choice.mode):
+            if wrong := incompatibility(choice.policy, spec, seat, choice.mode):
                 shared = f" Members of population {population} play {_seats(seats)}; share=never gives each seat its own population."
                 raise ScenarioError(
                     f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
@@ -242,7 +244,7 @@ class _Members:
                     f"opponents: {name!r} {why}; on the tree of {spec.id} that cannot be computed with. Set {' and '.join(needed)}."
                 )
 
-    def _name(self, wanted: Wanted, choice: Drawn, population: int) -> str:
+    def _name(self, wanted: PolicyQuery, choice: SampledPolicy, population: int) -> str:
         """Return a name that no member has, and no learner will: those are POPULATION-NUMBER."""
         owner = "file" if wanted.run is None or choice.ref is None else wanted.run.folder.resolve().name
         if wanted.bot:
@@ -260,7 +262,7 @@ def _first(population: int) -> PolicyRef:
     return PolicyRef(population, f"{population}-0")
 
 
-def _source(wanted: Wanted, choice: Drawn) -> str:
+def _source(wanted: PolicyQuery, choice: SampledPolicy) -> str:
     """Return where it was, for its lineage."""
     if wanted.bot:
         return wanted.text

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core.jsonable import to_builtins
 from ludus.core.types import NamedStatistics
-from ludus.evaluation.policies import Drawn
+from ludus.evaluation.policies import SampledPolicy
 from ludus.evaluation.trained import TrainedPolicy
 from ludus.metagame.population.base import PolicyRecord
 from ludus.metagame.population.payoffs import Payoffs
@@ -103,7 +103,7 @@ class Result:
         """
         record = self.populations[population][index]
         policy = build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
-        choice = Drawn(record.ref.policy, policy, record.ref.mode, ref=record.ref)
+        choice = SampledPolicy(record.ref.policy, policy, record.ref.mode, ref=record.ref)
         seats = [[choice] if which == record.ref.population else [] for which in self.payoffs.population]
         return TrainedPolicy(seats, player=self.payoffs.population.index(record.ref.population), env=self.scenario.env)
 

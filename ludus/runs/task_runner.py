@@ -36,7 +36,7 @@ from ludus.core.types import (
 )
 from ludus.core.user_code import qualified_name
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
+from ludus.evaluation.matches import EarlyMatches, MatchProfile, MatchRunner
 from ludus.metagame.population.agent_manager import AgentManager
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
@@ -63,7 +63,7 @@ class TaskRunner:
     manager: AgentManager
     parts: TrainingParts
     exact: ExactEvaluator | None
-    matches: MatchPlayer
+    matches: MatchRunner
     early: EarlyMatches | None = None
     task_slots: int = 1
     async_limits: AsyncLimits | None = None
@@ -85,7 +85,7 @@ class TaskRunner:
 
         def go_on(fraction: float | None, metrics: Metrics) -> None:
             if self.early is not None:
-                self.early.go_on()
+                self.early.poll()
             proceed(fraction, metrics)
 
         training = [task for task in tasks if isinstance(task, TrainingTask)]

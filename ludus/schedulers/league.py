@@ -390,12 +390,12 @@ class LeagueScheduler(ChunkedScheduler):
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
             marginals = tuple(
-                normal_form.spread(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
+                normal_form.scatter(np.full(len(newest[k]), 1.0 / len(newest[k])), newest[k], len(view.populations[k]))
                 for k in self.population
             )
             return MetaSolution(marginals, np.nan)
         rng = seeding.generator(self.options.seed, "solve", self.chunk)
-        return normal_form.lifted(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
+        return normal_form.lift(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
         """Checkpoints of main agents and their newest snapshots."""

@@ -154,7 +154,7 @@ class NeuPLScheduler(PlanningScheduler):
             below = {k: places[k][: view.first(k) + row] for k in self.populations}
             solution = self._solution(payoffs.part(below), row)
             self._graph.append([np.asarray(probs, np.float64) for probs in solution.strategies])
-        return normal_form.lifted(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
+        return normal_form.lift(self._solution(payoffs.part(places), self.options.policies), payoffs, places)
 
     def _solution(self, payoffs: Payoffs, row: int) -> MetaSolution:
         rng = seeding.generator(self.options.seed, "solve", self.generation, row)

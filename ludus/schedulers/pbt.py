@@ -285,7 +285,7 @@ class PBTScheduler(ChunkedScheduler):
         best = dict.fromkeys(self.populations, 0)
         if self.chunk:
             best = {k: max(self._of(k), key=lambda t: self._rating(t, view)).place for k in self.populations}
-        marginals = (normal_form.spread(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
+        marginals = (normal_form.scatter(np.ones(1), [best[k]], len(view.populations[k])) for k in self.population)
         return MetaSolution(tuple(marginals), np.nan)
 
     # ------------------------------------------------------------------------------------------ tasks

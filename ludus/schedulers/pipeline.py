@@ -131,7 +131,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         places = self._places(below)
         rng = seeding.generator(self.options.seed, "solve", self.chunk, below)
         part = self.payoffs.completed(view.payoffs).part(places)
-        return normal_form.lifted(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
+        return normal_form.lift(solve(self.options.meta_solver, part, rng=rng), view.payoffs, places)
 
     def _values(self, level: PipelineLevel, view: View) -> tuple[float, ...]:
         """Return what each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
@@ -139,9 +139,11 @@ class PipelinePSROScheduler(ChunkedScheduler):
         part = self.payoffs.completed(view.payoffs).part(places)
         below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
-        solution = normal_form.lifted(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
+        solution = normal_form.lift(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
         return tuple(
-            float(np.mean([normal_form.against(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)]))
+            float(
+                np.mean([normal_form.expected_payoffs(part.mean[seat], solution, seat)[-1] for seat in self.seats(k)])
+            )
             for k in self.populations
         )
 

@@ -24,7 +24,7 @@ from ludus.core.ties import TIE, best_index
 from ludus.core.types import Opponents, PolicyRef, Rival, State, Task, TrainingResult, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.normal_form import against, payoff_range, symmetrised
+from ludus.metagame.solvers.normal_form import expected_payoffs, payoff_range, symmetrize
 from ludus.metagame.solvers.registry import META_SOLVERS, solve
 from ludus.schedulers.config import ScheduleContext, ScheduleOptions, Solver
 from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
@@ -444,9 +444,9 @@ class PSROScheduler(ResponseScheduler):
         populations would double.) α-Rank's masses are met for what is preferred, not for the most return, and any new policy has something
         to say there.
         """
-        mean, seat, rule = symmetrised(view.payoffs), target.seats[0], self.options.responses
+        mean, seat, rule = symmetrize(view.payoffs), target.seats[0], self.options.responses
         span = payoff_range(mean)
-        earned = against(mean[seat], target.opponents, seat)
+        earned = expected_payoffs(mean[seat], target.opponents, seat)
         best = best_index(earned, span)
         if isinstance(rule, PreferenceResponse):
             return Rival(view.populations[population][best], float(earned.min()) - span, strict=False)

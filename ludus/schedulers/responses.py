@@ -22,8 +22,8 @@ from ludus.core.types import MetaSolution, Mixture, PolicyRef
 from ludus.core.user_code import qualified_name, short_repr
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
-from ludus.metagame.solvers.normal_form import distribution, payoff_range, shared
-from ludus.metagame.solvers.registry import wrong_solution
+from ludus.metagame.solvers.normal_form import distribution, payoff_range, share_population
+from ludus.metagame.solvers.registry import solution_error
 
 Array = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class BestResponse:
 
     def targets(self, payoffs: Payoffs, solution: MetaSolution, seats: tuple[int, ...]) -> tuple[Target, ...]:
         """A joint meta-strategy is marginalised over the responder (JPSRO(CCE)): what it recommends to the responder is not heard."""
-        scores = normal_form.against(payoffs.mean[seats[0]], solution, seats[0])
+        scores = normal_form.expected_payoffs(payoffs.mean[seats[0]], solution, seats[0])
         return (Target(seats, solution, scores),) * self.count
 
 
@@ -125,13 +125,17 @@ class RecommendedResponse:
                 other = both[strategy] / whole[strategy]
                 conditioned = MetaSolution((other, other), np.nan)
                 out.append(
-                    Target(seats, conditioned, normal_form.against(payoffs.mean[seats[0]], conditioned, seats[0]))
+                    Target(
+                        seats,
+                        conditioned,
+                        normal_form.expected_payoffs(payoffs.mean[seats[0]], conditioned, seats[0]),
+                    )
                 )
             return tuple(out)
         (seat,) = seats
         for strategy in supported(solution.strategies[seat], least=self.least, most=self.most):
             conditioned = MetaSolution(None, np.nan, joint=conditional(solution.joint, seat, strategy))
-            out.append(Target(seats, conditioned, normal_form.against(payoffs.mean[seat], conditioned, seat)))
+            out.append(Target(seats, conditioned, normal_form.expected_payoffs(payoffs.mean[seat], conditioned, seat)))
         return tuple(out)
 
 
@@ -162,7 +166,7 @@ class RectifiedResponse:
                 Target(
                     seats,
                     rectified_solution,
-                    normal_form.against(payoffs.mean[player], rectified_solution, player),
+                    normal_form.expected_payoffs(payoffs.mean[player], rectified_solution, player),
                     improves=strategy,
                 )
             )
@@ -202,10 +206,16 @@ class SequentialLeague:
         (default: one)."""
         sizes, began = payoffs.sizes, initial or (1,) * len(payoffs.sizes)
         if self._main(sizes[seats[0]] - began[seats[0]]):
-            return (Target(seats, solution, normal_form.against(payoffs.mean[seats[0]], solution, seats[0])),)
+            return (Target(seats, solution, normal_form.expected_payoffs(payoffs.mean[seats[0]], solution, seats[0])),)
         newest = (max(i for i in range(n) if self._main(i - m)) for n, m in zip(sizes, began, strict=True))
         newest_solution = MetaSolution(tuple(np.eye(1, n, k)[0] for n, k in zip(sizes, newest, strict=True)), np.nan)
-        return (Target(seats, newest_solution, normal_form.against(payoffs.mean[seats[0]], newest_solution, seats[0])),)
+        return (
+            Target(
+                seats,
+                newest_solution,
+                normal_form.expected_payoffs(payoffs.mean[seats[0]], newest_solution, seats[0]),
+            ),
+        )
 
     def _main(self, number: int) -> bool:
         """Return whether the policy that is the `number`-th to be trained, counted from 0, is a main agent. -1: the last one from the
@@ -218,7 +228,7 @@ def response_targets(
 ) -> tuple[Target, ...]:
     """Return what the rule answers, which a run can train. initial: how many policies each player's population began with (default: one).
     Raises SolverError, as the rule does, or ScenarioError for an answer that is no responses of these seats."""
-    payoffs = replace(payoffs, mean=normal_form.symmetrised(payoffs))  # a response plays every seat of its population
+    payoffs = replace(payoffs, mean=normal_form.symmetrize(payoffs))  # a response plays every seat of its population
     if isinstance(rule, SequentialLeague):
         targets = rule.targets(payoffs, solution, seats, initial=initial)
     else:
@@ -235,7 +245,7 @@ def _wrong(targets: object, payoffs: Payoffs, seats: tuple[int, ...]) -> str:
     for target in targets:
         if not target.seats or not set(target.seats) <= set(seats):
             return f"a target for the seats {short_repr(target.seats)}; expected some of {list(seats)}, which the population plays"
-        if wrong := wrong_solution(target.opponents, payoffs):
+        if wrong := solution_error(target.opponents, payoffs):
             return f"a target against {wrong}"
         if np.shape(target.scores) != (size,):
             return f"a target with scores {short_repr(target.scores)}; expected one for each of the population's {size} policies"
@@ -274,7 +284,7 @@ def preference_scores(payoffs: Payoffs, solution: MetaSolution, player: int) -> 
     the profile's own strategy does. Equals (as `ludus.core.ties` has it) do not beat each other.
     """
     tie = TIE * payoff_range(payoffs.mean)
-    if payoffs.num_players == 2 and shared(payoffs):
+    if payoffs.num_players == 2 and share_population(payoffs):
         own_payoffs, other_payoffs = (
             np.moveaxis(table, player, 0) for table in (payoffs.mean[player], payoffs.mean[1 - player])
         )

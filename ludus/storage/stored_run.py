@@ -19,7 +19,7 @@ from ludus.core.types import MetaSolution, PolicyRef, PolicySpec
 from ludus.core.user_code import code_in
 from ludus.envs.config import Environment
 from ludus.metagame.population.base import PolicyRecord, seats_in
-from ludus.metagame.solvers.normal_form import others
+from ludus.metagame.solvers.normal_form import opponent_distribution
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.storage.base import GenerationRecord
@@ -281,7 +281,7 @@ def _padded(solution: MetaSolution, sizes: Sequence[int]) -> MetaSolution:
 def _values(mean: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """Return float64[n_player]: what each policy earns by mean float64[n_0, …] against the others' part of a solution; NaN where a match is
     missing."""
-    own, weight = np.moveaxis(mean, player, 0), others(solution, player).ravel()
+    own, weight = np.moveaxis(mean, player, 0), opponent_distribution(solution, player).ravel()
     support = np.flatnonzero(weight)
     values: NDArray[np.float64] = own.reshape(len(own), weight.size)[:, support] @ weight[support]
     return values

@@ -19,7 +19,7 @@ from ludus.core.parts import missing
 from ludus.core.user_code import wrong_distribution
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.base import MetaSolution, MetaSolver
-from ludus.metagame.solvers.normal_form import deviation_gains, symmetrised
+from ludus.metagame.solvers.normal_form import deviation_gains, symmetrize
 
 NEEDS = frozenset({"two_player", "zero_sum", "symmetric"})
 CLOSE = 0.01
@@ -171,7 +171,7 @@ def _check_distribution(what: str, probs: NDArray[np.float64], shape: tuple[int,
 
 def _check_gap(name: str, game: _Game, solution: MetaSolution) -> None:
     """A reported gap is true, and a small one means the equilibrium where there is only one."""
-    marginals, mean = solution.marginals, symmetrised(game.payoffs)
+    marginals, mean = solution.marginals, symmetrize(game.payoffs)
     if marginals is None or math.isnan(solution.gap):
         return
     scale = max(float(np.ptp(mean)), 1e-12)

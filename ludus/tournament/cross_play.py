@@ -21,7 +21,7 @@ from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.nash import Nash
 from ludus.storage.stored_run import open_run
 from ludus.tournament.entrants import TournamentField, read_field, run_at
-from ludus.tournament.results import MeetingResult, payoffs_of
+from ludus.tournament.results import PairingResult, payoffs_of
 from ludus.tournament.run import Options, computable, exact_tournament, run_tournament
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def population_performance(
                 f"relative population performance: policies {list(chosen)} of player {player} were given; expected at least one of "
                 f"0 to {payoffs.sizes[player] - 1}."
             )
-    apart = replace(payoffs, mean=normal_form.symmetrised(payoffs), population=(0, 1))
+    apart = replace(payoffs, mean=normal_form.symmetrize(payoffs), population=(0, 1))
     part = apart.part({0: first, 1: second})
     solution = Nash(tolerance=tolerance).solve(part, rng=seeding.generator(0, "rpp"))
     row, column = solution.strategies
@@ -85,13 +85,13 @@ def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     over its degrees of freedom; 0 where exact, infinite after one episode."""
     variance = cell_variance(payoffs, 0)
     spread = variance**2 / np.maximum(payoffs.count - 1.0, 1.0)
-    if normal_form.shared(payoffs):
+    if normal_form.share_population(payoffs):
         return (variance + variance.T) / 4, (spread + spread.T) / 8  # not 16: one meeting's deals are in both orders
     return variance, spread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Against:
+class CrossPlayResult:
     """What the first run's population earns against the second's, if both mix as well as they can.
 
     value: relative population performance; above 0 the first is better. half_width: of its 95% interval, 0 if `exact`. names: of all
@@ -110,7 +110,7 @@ class Against:
 
 
 @standard_settings()
-def evaluate_against(
+def evaluate_cross_play(
     run_dir: Path | str,
     other_dir: Path | str,
     *,
@@ -118,7 +118,7 @@ def evaluate_against(
     seed: int = 0,
     device: str = "auto",
     tell: Tell | None = None,
-) -> Against:
+) -> CrossPlayResult:
     """Relative population performance of two runs of one game: zero-sum, two players. Computed where the game has a tree and no policy has
     memory, else played, `deals` of each meeting between a policy of one and a policy of the other. Nothing is written.
 
@@ -143,7 +143,7 @@ def evaluate_against(
     games = _seats(field, camps, results)
     variance = np.array(sum(p.variance for p in games) / len(games) ** 2)
     spread = np.array(sum(p.spread for p in games) / len(games) ** 4)
-    return Against(
+    return CrossPlayResult(
         runs=folders,
         env=field.spec.id,
         value=float(np.mean([p.value for p in games])),
@@ -163,7 +163,7 @@ def _entrants(folder: Path) -> dict[str, str]:
 
 def _results(
     field: TournamentField, camp: dict[str, int], options: Options, tell: Tell | None, *, device: str | None
-) -> Sequence[MeetingResult]:
+) -> Sequence[PairingResult]:
     if device is not None:  # to compute on
         return exact_tournament(field, camps=camp, device=device).results
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ def _results(
 
 
 def _seats(
-    field: TournamentField, camps: Sequence[dict[str, str]], results: Sequence[MeetingResult]
+    field: TournamentField, camps: Sequence[dict[str, str]], results: Sequence[PairingResult]
 ) -> list[Performance]:
     """With the first run in each seat, once if the same policies play both; means are over the seats in which two can meet."""
     place = {entrant.name: k for k, entrant in enumerate(field.entrants)}

@@ -19,14 +19,14 @@ from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
 from ludus.evaluation.policies import (
-    Drawn,
     FindRun,
-    Wanted,
+    PolicyQuery,
+    SampledPolicy,
     game_description,
     identity,
-    misfit,
+    incompatibility,
+    parse_policy_name,
     policies_of,
-    take_apart,
 )
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot
@@ -35,7 +35,7 @@ from ludus.rollout.bot_process import NamedBot, read_bots
 from ludus.storage.database import FILE
 from ludus.storage.run_dirs import holds_policies
 from ludus.storage.stored_run import StoredRun, open_run
-from ludus.tournament.meetings import Meeting, meetings_of
+from ludus.tournament.meetings import Pairing, list_pairings
 
 # --------------------------------------------------------------------------------------------------------------------
 # The game of a tournament and who plays in it.
@@ -95,10 +95,10 @@ class TournamentField:
         """Per entrant [P], whether it can play that seat."""
         return {entrant.name: [seat is not None for seat in entrant.seats] for entrant in self.entrants}
 
-    def meetings(self, camps: Mapping[str, int] | None = None) -> list[Meeting]:
-        """As `meetings_of`."""
+    def pairings(self, camps: Mapping[str, int] | None = None) -> list[Pairing]:
+        """As `list_pairings`."""
         sends = {entrant.name: entrant.sends for entrant in self.entrants}
-        return meetings_of(self.able, self.spec.symmetry, camps, sends=sends)
+        return list_pairings(self.able, self.spec.symmetry, camps, sends=sends)
 
     @property
     def game(self) -> str:
@@ -132,7 +132,7 @@ def read_field(
     if twice:
         raise ConfigError(f"{twice[0]!r} was given twice; give each entrant once.")
     opened = lru_cache(maxsize=None)(open_run)
-    queries = [take_apart(text, find_run, opened) for text in texts]
+    queries = [parse_policy_name(text, find_run, opened) for text in texts]
     settings = _common_game(queries, env)
     probe = settings.make(num_envs=1)
     try:
@@ -144,7 +144,7 @@ def read_field(
     return TournamentField(settings, probe.spec, entrants)
 
 
-def _common_game(queries: Sequence[Wanted], env: Environment | None) -> Environment:
+def _common_game(queries: Sequence[PolicyQuery], env: Environment | None) -> Environment:
     """A run's, where there is one: it says more than an id. Who were paid otherwise play for what the game pays by itself."""
     candidates = [(repr(one.text), one.run.env.played) for one in queries if one.run is not None]
     candidates += [("--env", env)] if env is not None else []
@@ -177,14 +177,14 @@ class _Reader:
         self._bots: dict[str, NamedBot] = {}
         self._digests: dict[tuple[Any, ...], str] = {}
 
-    def examine(self, queries: Sequence[Wanted]) -> None:
+    def examine(self, queries: Sequence[PolicyQuery]) -> None:
         """Make the bots for the first time."""
         named = [(one.text, parse_bot(one.bot)) for one in queries if one.bot]
         wrapped = bool(self._settings.wrappers)
         bots = read_bots([bot for _, bot in named], self._spec, wrapped=wrapped, deadline=self._deadline)
         self._bots = dict(zip([text for text, _ in named], bots, strict=True))
 
-    def entrant(self, query: Wanted) -> Entrant:
+    def entrant(self, query: PolicyQuery) -> Entrant:
         if query.bot:
             return self._bot(query)
         seats = policies_of(query, self._spec)
@@ -197,19 +197,19 @@ class _Reader:
         assert query.run is not None
         return self._of_run(query, query.run, seats)
 
-    def _bot(self, query: Wanted) -> Entrant:
+    def _bot(self, query: PolicyQuery) -> Entrant:
         _, policy, description = self._bots[query.text]
         seats: list[EntrantSeat | None] = []
         why = []
         for player in range(self._spec.num_players):
-            wrong = "" if isinstance(policy, BotPolicy) else misfit(policy, self._spec, player, "explore")
+            wrong = "" if isinstance(policy, BotPolicy) else incompatibility(policy, self._spec, player, "explore")
             seats.append(None if wrong else EntrantSeat((EntrantPlayer(query.text, policy),), (1.0,)))
             why.append(wrong)
         if all(why):
             raise PolicyError(f"{query.text!r} does not fit {self._spec.id}: {why[0]}")
         return Entrant(query.text, tuple(seats), sha256(description.encode()), description)
 
-    def _file(self, query: Wanted, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _file(self, query: PolicyQuery, sampled: Sequence[Sequence[SampledPolicy]]) -> Entrant:
         (one, *_) = [one for seat in sampled for one in seat]
         seat = EntrantSeat((EntrantPlayer(query.text, one.policy, one.mode),), (1.0,))
         digest = sha256(f"{self._digest(one, (query.text,))} {one.mode}".encode())
@@ -220,7 +220,7 @@ class _Reader:
             f"{one.policy.spec.kind}, {one.mode}",
         )
 
-    def _of_run(self, query: Wanted, run: StoredRun, sampled: Sequence[Sequence[Drawn]]) -> Entrant:
+    def _of_run(self, query: PolicyQuery, run: StoredRun, sampled: Sequence[Sequence[SampledPolicy]]) -> Entrant:
         seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
         for some in sampled:
@@ -234,7 +234,7 @@ class _Reader:
         what = f"{query.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
         return Entrant(query.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 
-    def _digest(self, sampled: Drawn, key: tuple[Any, ...]) -> str:
+    def _digest(self, sampled: SampledPolicy, key: tuple[Any, ...]) -> str:
         if key not in self._digests:
             self._digests[key] = digest_of(sampled.policy)
         return self._digests[key]

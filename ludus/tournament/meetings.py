@@ -17,7 +17,7 @@ _MOST_ORDERS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Pairing:
     """Entrants who play each other: by name, rising. seatings: who sits in each seat, order by order; all are played on the same
     deals.
     id: the entrants' names as JSON."""
@@ -31,25 +31,25 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """The deals `first` to `first + n - 1` of a meeting, in every order of its seats."""
 
-    meeting: Meeting
+    pairing: Pairing
     first: int
     n: int
 
     @property
     def episodes(self) -> int:
-        return self.n * len(self.meeting.seatings)
+        return self.n * len(self.pairing.seatings)
 
 
-def meetings_of(
+def list_pairings(
     able: Mapping[str, Sequence[bool]],
     symmetry: Sequence[Sequence[int]],
     camps: Mapping[str, int] | None = None,
     *,
     sends: Mapping[str, Sequence[object]] | None = None,
-) -> list[Meeting]:
+) -> list[Pairing]:
     """All meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits somewhere.
 
     able: per entrant [P], whether it can play that seat. symmetry: players of one group are interchangeable, so orders that differ by
@@ -72,7 +72,7 @@ def meetings_of(
         alike = [group for group in groups if all(_same_in(name, group, able, sends) for name in chosen)]
         seatings = _seatings(chosen, places, able, alike)
         if seatings:
-            pairings.append(Meeting(chosen, seatings))
+            pairings.append(Pairing(chosen, seatings))
     paired = {name for pairing in pairings for name in pairing.entrants}
     for name in names:
         if name not in paired:
@@ -179,27 +179,27 @@ def _listed(seats: Sequence[int]) -> str:
     return " or ".join(map(str, seats)) or "nobody"
 
 
-def missing(pairing: Meeting, stored: Sequence[tuple[int, int]], deals: int) -> list[Piece]:
+def missing_chunks(pairing: Pairing, stored: Sequence[tuple[int, int]], deals: int) -> list[Chunk]:
     """The pieces of the first `deals` deals that are not stored. stored: (first, n) of those that are, which do not overlap."""
     chunks, at = [], 0
     for first, n in sorted(stored):
         if first > at:
-            chunks.append(Piece(pairing, at, min(first, deals) - at))
+            chunks.append(Chunk(pairing, at, min(first, deals) - at))
         at = max(at, first + n)
         if at >= deals:
             break
     if at < deals:
-        chunks.append(Piece(pairing, at, deals - at))
+        chunks.append(Chunk(pairing, at, deals - at))
     return [chunk for chunk in chunks if chunk.n > 0]
 
 
-def cut(chunk: Piece, most: int) -> list[Piece]:
+def split_chunk(chunk: Chunk, most: int) -> list[Chunk]:
     """The same in pieces of at most `most` episodes, or one deal."""
-    n = max(1, most // len(chunk.meeting.seatings))
+    n = max(1, most // len(chunk.pairing.seatings))
     end = chunk.first + chunk.n
-    return [Piece(chunk.meeting, first, min(n, end - first)) for first in range(chunk.first, end, n)]
+    return [Chunk(chunk.pairing, first, min(n, end - first)) for first in range(chunk.first, end, n)]
 
 
-def luck(chunk: Piece, seed: int) -> np.ndarray:
+def episode_seeds(chunk: Chunk, seed: int) -> np.ndarray:
     """uint64[n]: the seed of each deal; a function of the tournament's seed, the entrants' names and the number of the deal."""
-    return seeding.keys(seed, "tournament", chunk.meeting.id, count=chunk.first + chunk.n)[chunk.first :]
+    return seeding.keys(seed, "tournament", chunk.pairing.id, count=chunk.first + chunk.n)[chunk.first :]

@@ -16,7 +16,7 @@ from ludus.rollout.bot_process import BotProcess
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
-from ludus.tournament.meetings import Piece, cut
+from ludus.tournament.meetings import Chunk, split_chunk
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a process is sent that plays a tournament's episodes.
@@ -56,7 +56,7 @@ _LOOK = 0.2  # seconds between two looks at whether a bot thinks for too long
 
 @dataclass(slots=True)
 class _Started:
-    piece: Piece
+    piece: Chunk
     begun: float
 
 
@@ -69,22 +69,22 @@ class ProcessPool:
         *,
         workers: int,
         deadline: float,
-        episodes: Callable[[Piece], PlannedEpisodes],
-        record: Callable[[Piece, EpisodeResults], None],
+        episodes: Callable[[Chunk], PlannedEpisodes],
+        record: Callable[[Chunk, EpisodeResults], None],
     ) -> None:
         """deadline: seconds that a bot may think about a move. episodes: those of a piece."""
         self._setup, self._workers, self._deadline = setup, workers, deadline
         self._episodes, self._record = episodes, record
         self._size: dict[str, int] = {}  # by meeting
-        self._waiting: list[Piece] = []
+        self._waiting: list[Chunk] = []
         self._playing: dict[BotProcess, _Started] = {}
         self._idle: list[BotProcess] = []
 
-    def play(self, chunks: Sequence[Piece]) -> None:
+    def play(self, chunks: Sequence[Chunk]) -> None:
         """Play all of these; the processes stay for more until `close`. Raises PolicyError, with its name, for a bot that raises, makes an
         illegal move or does not answer in time."""
         self._waiting = list(reversed(chunks))
-        wanted = min(self._workers, sum(len(cut(chunk, _FIRST)) for chunk in chunks))
+        wanted = min(self._workers, sum(len(split_chunk(chunk, _FIRST)) for chunk in chunks))
         try:
             for _ in range(wanted):
                 self._give(self._idle.pop() if self._idle else BotProcess(self._setup))
@@ -110,7 +110,7 @@ class ProcessPool:
         started = self._playing[process]
         seconds = max(time.monotonic() - started.begun, 1e-6)
         size = int(started.piece.episodes * min(4.0, _SECONDS / seconds))
-        self._size[started.piece.meeting.id] = min(_MOST, max(_FIRST, size))
+        self._size[started.piece.pairing.id] = min(_MOST, max(_FIRST, size))
         self._record(started.piece, episodes)
         self._give(process)
 
@@ -121,9 +121,9 @@ class ProcessPool:
             self._idle.append(process)
             return
         whole = self._waiting.pop()
-        chunk, *rest = cut(whole, self._size.get(whole.meeting.id, _FIRST))
+        chunk, *rest = split_chunk(whole, self._size.get(whole.pairing.id, _FIRST))
         if rest:
             left = whole.n - chunk.n
-            self._waiting.append(Piece(whole.meeting, whole.first + chunk.n, left))
+            self._waiting.append(Chunk(whole.pairing, whole.first + chunk.n, left))
         self._playing[process] = _Started(chunk, time.monotonic())
         process.call(self._episodes(chunk))

@@ -22,9 +22,9 @@ from ludus.core.types import EnvSpec
 from ludus.metagame.population.match_log import Moments, merge
 from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.metagame.solvers.match_selection import overlapping
-from ludus.tournament.meetings import Meeting, Piece, missing
-from ludus.tournament.results import MeetingResult
-from ludus.tournament.tournament_store import Played
+from ludus.tournament.meetings import Chunk, Pairing, missing_chunks
+from ludus.tournament.results import PairingResult
+from ludus.tournament.tournament_store import PlayedChunk
 
 FIRST = 10
 """Deals of every meeting before anything is decided."""
@@ -34,7 +34,7 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class UndecidedPair:
     """Two entrants whose order is open. company: who else sits in that meeting (games of three players and more)."""
 
     entrants: tuple[str, str]
@@ -42,13 +42,13 @@ class Undecided:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class RankingDecisions:
     """number: how many orders there are. budget: episodes that might have been played."""
 
     confidence: float
     budget: int
     number: int
-    undecided: tuple[Undecided, ...]
+    undecided: tuple[UndecidedPair, ...]
 
 
 class Rounds:
@@ -59,7 +59,7 @@ class Rounds:
     goes through the same rounds again without playing them, and on from there.
     """
 
-    def __init__(self, pairings: Sequence[Meeting], spec: EnvSpec, *, budget: int, confidence: float) -> None:
+    def __init__(self, pairings: Sequence[Pairing], spec: EnvSpec, *, budget: int, confidence: float) -> None:
         """budget: episodes, those included that are stored. Raises ConfigError where it cannot serve: infinite returns, a budget that does
         not reach for the first round, or a confidence that is none."""
         _check(pairings, spec, budget, confidence)
@@ -69,17 +69,17 @@ class Rounds:
         self._deals = dict.fromkeys(self._pairings, FIRST)
         self._raised = list(self._pairings)  # those that got another number of deals last
         self._stored: dict[str, list[tuple[int, int]]] = {id: [] for id in self._pairings}
-        self._waiting: dict[str, list[Played]] = {id: [] for id in self._pairings}
+        self._waiting: dict[str, list[PlayedChunk]] = {id: [] for id in self._pairings}
         self._sums: dict[str, Moments] = {}  # of the rounds that are over
 
-    def next_pieces(self, played: Iterable[Played]) -> list[Piece]:
+    def next_pieces(self, played: Iterable[PlayedChunk]) -> list[Chunk]:
         """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
         Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
         for chunk in played:
-            if chunk.meeting in self._pairings:
-                self._stored[chunk.meeting].append((chunk.first, chunk.n))
-                self._waiting[chunk.meeting].append(chunk)
-                self.left -= chunk.n * len(self._pairings[chunk.meeting].seatings)
+            if chunk.pairing in self._pairings:
+                self._stored[chunk.pairing].append((chunk.first, chunk.n))
+                self._waiting[chunk.pairing].append(chunk)
+                self.left -= chunk.n * len(self._pairings[chunk.pairing].seatings)
         while not (lacking := self._lacking()):
             for id in self._raised:
                 self._take(id)
@@ -99,8 +99,8 @@ class Rounds:
             f"those who have not met take {cost:,}. Give at least {stored + cost:,}, or another --dir."
         )
 
-    def _lacking(self) -> list[Piece]:
-        return [p for id in self._raised for p in missing(self._pairings[id], self._stored[id], self._deals[id])]
+    def _lacking(self) -> list[Chunk]:
+        return [p for id in self._raised for p in missing_chunks(self._pairings[id], self._stored[id], self._deals[id])]
 
     def _take(self, id: str) -> None:
         """Count the deals up to this round; the last of them may bring some more, if a piece was stored by another command."""
@@ -113,43 +113,45 @@ class Rounds:
             self._sums[id] = merge(self._sums[id], moments) if id in self._sums else moments
         self._waiting[id] = rest
 
-    def _result(self, id: str) -> MeetingResult:
+    def _result(self, id: str) -> PairingResult:
         total = self._sums[id]
-        return MeetingResult(self._pairings[id], int(total.n), total.mean, total.m2, ())
+        return PairingResult(self._pairings[id], int(total.n), total.mean, total.m2, ())
 
-    def _more(self, results: Sequence[MeetingResult]) -> dict[str, int]:
+    def _more(self, results: Sequence[PairingResult]) -> dict[str, int]:
         """Deals that undecided meetings are to have; empty: it is over."""
-        open_ = open_meetings(bounds_of(results, self._spec, self._confidence), self._spec)
+        open_ = undecided_pairings(bounds_of(results, self._spec, self._confidence), self._spec)
         undecided = [result for result, is_open in zip(results, open_.tolist(), strict=True) if is_open]
         if not undecided:
             return {}
         level = _next_level(min(result.n for result in undecided))
         behind = [result for result in undecided if result.n < level]
-        left = self._budget - sum(result.n * len(result.meeting.seatings) for result in results)
-        if sum((level - result.n) * len(result.meeting.seatings) for result in behind) <= left:
-            return {result.meeting.id: level for result in behind}
-        each = left // sum(len(result.meeting.seatings) for result in behind)
-        return {result.meeting.id: min(result.n + each, level) for result in behind} if each > 0 else {}
+        left = self._budget - sum(result.n * len(result.pairing.seatings) for result in results)
+        if sum((level - result.n) * len(result.pairing.seatings) for result in behind) <= left:
+            return {result.pairing.id: level for result in behind}
+        each = left // sum(len(result.pairing.seatings) for result in behind)
+        return {result.pairing.id: min(result.n + each, level) for result in behind} if each > 0 else {}
 
 
-def orders_of(results: Sequence[MeetingResult], spec: EnvSpec, *, budget: int, confidence: float) -> Orders:
+def decide_ranking(
+    results: Sequence[PairingResult], spec: EnvSpec, *, budget: int, confidence: float
+) -> RankingDecisions:
     """What is decided by all results."""
     low, high = bounds_of(results, spec, confidence)
-    open_pairs: list[Undecided] = []
+    open_pairs: list[UndecidedPair] = []
     if spec.num_players == 1:
-        names = [result.meeting.entrants[0] for result in results]
-        open_pairs = [Undecided((names[a], names[b])) for a, b in _open_pairs(low[:, 0], high[:, 0])]
-        return Orders(confidence, budget, len(names) * (len(names) - 1) // 2, tuple(open_pairs))
+        names = [result.pairing.entrants[0] for result in results]
+        open_pairs = [UndecidedPair((names[a], names[b])) for a, b in _open_pairs(low[:, 0], high[:, 0])]
+        return RankingDecisions(confidence, budget, len(names) * (len(names) - 1) // 2, tuple(open_pairs))
     for result, least, most in zip(results, low, high, strict=True):
-        names = list(result.meeting.entrants)
+        names = list(result.pairing.entrants)
         for a, b in _open_pairs(least, most):
             rest = tuple(name for k, name in enumerate(names) if k not in (a, b))
-            open_pairs.append(Undecided((names[a], names[b]), rest))
+            open_pairs.append(UndecidedPair((names[a], names[b]), rest))
     size = low.shape[1]
-    return Orders(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(open_pairs))
+    return RankingDecisions(confidence, budget, len(results) * (size * (size - 1) // 2), tuple(open_pairs))
 
 
-def bounds_of(results: Sequence[MeetingResult], spec: EnvSpec, confidence: float) -> Bounds:
+def bounds_of(results: Sequence[PairingResult], spec: EnvSpec, confidence: float) -> Bounds:
     """low, high: float64[meetings, entrants], of mean returns over the seats; all hold together, at all times. results: of all meetings."""
     least, most = np.array(spec.utility_range).T
     mean, m2 = np.array([r.mean for r in results]), np.array([r.m2 for r in results])
@@ -171,7 +173,7 @@ def bounds_of(results: Sequence[MeetingResult], spec: EnvSpec, confidence: float
     return low, high
 
 
-def open_meetings(bounds: Bounds, spec: EnvSpec) -> NDArray[np.bool_]:
+def undecided_pairings(bounds: Bounds, spec: EnvSpec) -> NDArray[np.bool_]:
     """bool[meetings]: whether an order that needs the meeting is undecided."""
     axis = 0 if spec.num_players == 1 else 1
     return np.asarray(overlapping(*bounds, axis=axis).any(axis=1))
@@ -189,7 +191,7 @@ def _next_level(deals: int) -> int:
     return level
 
 
-def _check(pairings: Sequence[Meeting], spec: EnvSpec, budget: int, confidence: float) -> None:
+def _check(pairings: Sequence[Pairing], spec: EnvSpec, budget: int, confidence: float) -> None:
     if not 0.0 < confidence < 1.0:
         raise ConfigError(f"confidence is {confidence}, expected a probability between 0 and 1, such as 0.95.")
     if not np.isfinite(spec.utility_range).all():

@@ -15,8 +15,8 @@ from ludus.core.types import EnvSpec, Match
 from ludus.metagame.population.match_log import Moments, merge, merge_statistics
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.confidence import student
-from ludus.tournament.meetings import Meeting
-from ludus.tournament.tournament_store import Played
+from ludus.tournament.meetings import Pairing
+from ludus.tournament.tournament_store import PlayedChunk
 
 _MOST_CELLS = 10_000_000
 _PARTS = 20
@@ -24,11 +24,11 @@ _SAME = 1e-6  # relative; sums of what float32 environments pay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeetingResult:
+class PairingResult:
     """All that is stored of one meeting, pooled. n: deals; mean, half_width: float64[entrants], of an entrant's return averaged over its
     seats, with the half width of its 95% interval (Student's t over deals; NaN for one deal). exact: computed, not played."""
 
-    meeting: Meeting
+    pairing: Pairing
     n: int
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
@@ -48,11 +48,11 @@ class MeetingResult:
         return np.sqrt(self.variance) * (0.0 if self.exact else student(self.n))
 
 
-def pooled(chunks: Sequence[Played], pairings: Sequence[Meeting]) -> list[MeetingResult]:
+def pool_chunks(chunks: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> list[PairingResult]:
     """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
     by_id = {pairing.id: pairing for pairing in pairings}
     results = []
-    for id, group in groupby(chunks, key=lambda chunk: chunk.meeting):
+    for id, group in groupby(chunks, key=lambda chunk: chunk.pairing):
         if id not in by_id:
             continue
         parts = list(group)
@@ -60,7 +60,7 @@ def pooled(chunks: Sequence[Played], pairings: Sequence[Meeting]) -> list[Meetin
         for part in parts:
             total = merge(total, Moments(part.n, part.mean, part.m2))
         orders = tuple(_pool_matches([part.matches[k] for part in parts]) for k in range(len(parts[0].matches)))
-        results.append(MeetingResult(by_id[id], int(total.n), total.mean, total.m2, orders))
+        results.append(PairingResult(by_id[id], int(total.n), total.mean, total.m2, orders))
     return results
 
 
@@ -77,7 +77,7 @@ def _pool_matches(parts: Sequence[Match]) -> Match:
     return replace(parts[0], n=int(total.n), mean=total.mean, m2=total.m2, wins=wins, statistics=counted)
 
 
-def matches_of(results: Sequence[MeetingResult], place: Mapping[str, int]) -> list[Match]:
+def matches_of(results: Sequence[PairingResult], place: Mapping[str, int]) -> list[Match]:
     """What was played, all entrants being one population. A tournament has no order in time, and some raters go through the log as if it
     had one: so each order of a meeting's seats is there in several parts, all meetings in turn, forth and back."""
     timed: list[tuple[float, Match]] = []
@@ -102,7 +102,7 @@ def _parts(match: Match) -> list[Match]:
     ]
 
 
-def payoffs_of(results: Sequence[MeetingResult], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
+def payoffs_of(results: Sequence[PairingResult], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
     """All entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every order of
     the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's. Who
     did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or where
@@ -118,7 +118,7 @@ def payoffs_of(results: Sequence[MeetingResult], place: Mapping[str, int], spec:
     count, exact = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
     orders = [list(order) for order in permutations(range(players))]
     for result in results:
-        who = np.array([place[name] for name in result.meeting.entrants])
+        who = np.array([place[name] for name in result.pairing.entrants])
         for order in orders:
             cell = tuple(who[order])
             mean[(slice(None), *cell)] = result.mean[order]
@@ -135,7 +135,7 @@ def nothing_known(place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
     return Payoffs(holes, count, zeros, exact, spec.utility_range, (0,) * players, spec.zero_sum)
 
 
-def only_wins_and_losses(results: Sequence[MeetingResult], spec: EnvSpec) -> bool:
+def only_wins_and_losses(results: Sequence[PairingResult], spec: EnvSpec) -> bool:
     """Whether two players' returns are all the highest, the lowest, or half-way between, so that who won says all.
 
     In a game of constant sum and one range a winner's return is above the middle and a loser's below it, by half of the range at most:

@@ -24,7 +24,7 @@ from ludus.envs.config import Environment
 from ludus.envs.tree.game_tree import GameTree, find_tree
 from ludus.evaluation.evaluated_run import Tell
 from ludus.evaluation.exact import tree_on
-from ludus.evaluation.matches import MatchPlayer, outcomes
+from ludus.evaluation.matches import MatchRunner, outcomes
 from ludus.evaluation.policies import FindRun
 from ludus.evaluation.run_ratings import parse_ratings
 from ludus.metagame.population.match_log import Moments, moments, statistics_of
@@ -37,12 +37,12 @@ from ludus.rollout.manager import RolloutManager
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
-from ludus.tournament.meetings import Meeting, Piece, cut, luck, missing
+from ludus.tournament.meetings import Chunk, Pairing, episode_seeds, missing_chunks, split_chunk
 from ludus.tournament.pool import ProcessPool, Setup
-from ludus.tournament.ranking_decisions import Rounds, orders_of
-from ludus.tournament.results import MeetingResult, pooled
+from ludus.tournament.ranking_decisions import Rounds, decide_ranking
+from ludus.tournament.results import PairingResult, pool_chunks
 from ludus.tournament.tournament_report import TournamentReport, report_of
-from ludus.tournament.tournament_store import Played, TournamentStore, match_of_seating
+from ludus.tournament.tournament_store import PlayedChunk, TournamentStore, match_of_seating
 
 _TREE_ENVS, _API_ENVS = 16_384, 1024
 _BOT_ENVS = 128  # where bots play
@@ -104,7 +104,7 @@ def run_tournament(
 ) -> TournamentReport:
     """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
     _check(options)
-    pairings = field.meetings(camps)
+    pairings = field.pairings(camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
     rounds = _rounds(options, pairings, field.spec)
     with (
@@ -115,30 +115,30 @@ def run_tournament(
         _check_orders(folder, played, pairings)
         if rounds is None:
             known = store.stored()
-            play.all([p for m in pairings for p in missing(m, known.get(m.id, ()), options.episodes)])
+            play.all([p for m in pairings for p in missing_chunks(m, known.get(m.id, ()), options.episodes)])
         else:
             while chunks := rounds.next_pieces(played):
                 played = play.all(chunks, most=rounds.left)
-        results = pooled(store.played(), pairings)
+        results = pool_chunks(store.played(), pairings)
     orders = None
     if options.budget is not None:
-        orders = orders_of(results, field.spec, budget=options.budget, confidence=options.confidence)
+        orders = decide_ranking(results, field.spec, budget=options.budget, confidence=options.confidence)
     return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
 
 
-def _check_orders(folder: Path, played: Sequence[Played], pairings: Sequence[Meeting]) -> None:
+def _check_orders(folder: Path, played: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> None:
     """Raises RunError for results of other orders of seats than are played now."""
     wanted = {pairing.id: pairing.seatings for pairing in pairings}
     for chunk in played:
         seatings = tuple(tuple(ref.policy for ref in match.seats) for match in chunk.matches)
-        if seatings != wanted.get(chunk.meeting, seatings):
+        if seatings != wanted.get(chunk.pairing, seatings):
             raise RunError(
-                f"in {str(folder)!r} {chunk.meeting} were played in other orders of their seats, {len(seatings)} of them, than they "
-                f"are now, {len(wanted[chunk.meeting])}: an older Ludus chose them. Give another --dir."
+                f"in {str(folder)!r} {chunk.pairing} were played in other orders of their seats, {len(seatings)} of them, than they "
+                f"are now, {len(wanted[chunk.pairing])}: an older Ludus chose them. Give another --dir."
             )
 
 
-def _rounds(options: Options, pairings: Sequence[Meeting], spec: EnvSpec) -> Rounds | None:
+def _rounds(options: Options, pairings: Sequence[Pairing], spec: EnvSpec) -> Rounds | None:
     if options.budget is None:
         return None
     return Rounds(pairings, spec, budget=options.budget, confidence=options.confidence)
@@ -169,14 +169,14 @@ class _Play:
         self._runtime: Runtime | None = None
         self._rollouts: RolloutManager | None = None
         self._pool: ProcessPool | None = None
-        self._records: list[Played] = []
+        self._records: list[PlayedChunk] = []
 
-    def all(self, chunks: Sequence[Piece], *, most: int | None = None) -> list[Played]:
+    def all(self, chunks: Sequence[Chunk], *, most: int | None = None) -> list[PlayedChunk]:
         """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
         (None: these are all)."""
         with_bots = {e.name for e in self._field.entrants if e.has_bots}
-        slow = [p for p in chunks if with_bots & set(p.meeting.entrants)]
-        fast = [p for p in chunks if not with_bots & set(p.meeting.entrants)]
+        slow = [p for p in chunks if with_bots & set(p.pairing.entrants)]
+        fast = [p for p in chunks if not with_bots & set(p.pairing.entrants)]
         self._total = self._done + (sum(p.episodes for p in chunks) if most is None else most)
         self._records = []
         if fast:
@@ -192,13 +192,13 @@ class _Play:
                 if part is not None:
                     parts.callback(part.close)
 
-    def _by_policies(self, chunks: Sequence[Piece]) -> None:
+    def _by_policies(self, chunks: Sequence[Chunk]) -> None:
         if self._rollouts is None:
             self._rollouts = self._start_rollouts(self._options.budget or sum(chunk.episodes for chunk in chunks))
-        player = MatchPlayer(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
-        for batch in _batches([part for p in chunks for part in cut(p, _BATCH)]):
+        player = MatchRunner(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
+        for batch in _batches([part for p in chunks for part in split_chunk(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
-            self._record(batch, player.planned(episodes, hear=self._hear))
+            self._record(batch, player.play_planned(episodes, hear=self._hear))
 
     def _start_rollouts(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
@@ -227,7 +227,7 @@ class _Play:
         settings = self._field.settings
         return _API_ENVS if settings.id.startswith("openspiel/") else settings.num_envs
 
-    def _by_bots(self, chunks: Sequence[Piece]) -> None:
+    def _by_bots(self, chunks: Sequence[Chunk]) -> None:
         if self._pool is None:
             self._pool = ProcessPool(
                 Setup(
@@ -247,7 +247,7 @@ class _Play:
         """Of the batch that is played."""
         self._tell(self._done + ended, self._total)
 
-    def _record(self, chunks: Sequence[Piece], episodes: EpisodeResults) -> None:
+    def _record(self, chunks: Sequence[Chunk], episodes: EpisodeResults) -> None:
         """episodes: of the pieces, in their order."""
         ends = list(accumulate(chunk.episodes for chunk in chunks))
         parts = np.split(np.arange(ends[-1]), ends[:-1])
@@ -259,9 +259,9 @@ class _Play:
         self._tell(self._done, self._total)
 
 
-def _batches(chunks: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _batches(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
     """Pieces that are played and stored together."""
-    batch: list[Piece] = []
+    batch: list[Chunk] = []
     episodes = 0
     for chunk in chunks:
         if batch and episodes + chunk.episodes > _BATCH:
@@ -272,9 +272,9 @@ def _batches(chunks: Sequence[Piece]) -> Iterator[list[Piece]]:
     yield batch
 
 
-def _played(chunk: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Played:
+def _played(chunk: Chunk, episodes: EpisodeResults, names: Sequence[str]) -> PlayedChunk:
     """episodes: deals × seatings, the seatings of a deal side by side. names: of their statistics."""
-    pairing, returns = chunk.meeting, episodes.returns
+    pairing, returns = chunk.pairing, episodes.returns
     by_seating = returns.reshape(chunk.n, len(pairing.seatings), returns.shape[1])
     matches = []
     for k, seats in enumerate(pairing.seatings):
@@ -283,10 +283,10 @@ def _played(chunk: Piece, episodes: EpisodeResults, names: Sequence[str]) -> Pla
         counted = None if episodes.statistics is None else episodes.statistics[k :: len(pairing.seatings)]
         matches.append(replace(match, statistics=statistics_of(names, counted)))
     total = moments(by_seating.reshape(chunk.n, -1) @ _shares(pairing))
-    return Played(pairing.id, chunk.first, chunk.n, total.mean, total.m2, tuple(matches))
+    return PlayedChunk(pairing.id, chunk.first, chunk.n, total.mean, total.m2, tuple(matches))
 
 
-def _shares(pairing: Meeting) -> NDArray[np.float64]:
+def _shares(pairing: Pairing) -> NDArray[np.float64]:
     """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
     seats = np.array(pairing.seatings).ravel()
     seated = seats[:, None] == np.array(pairing.entrants)[None, :]
@@ -327,7 +327,7 @@ class _Sides:
                 self._distributions[entrant.name, p] = np.array(places, np.int32), cumulative[:-1]
         self._keys: list[np.uint64] = []
 
-    def episodes(self, chunks: Sequence[Piece], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
+    def episodes(self, chunks: Sequence[Chunk], seed: int, *, refs: tuple[PolicyRef, ...]) -> PlannedEpisodes:
         """refs: whoever may play, the first ones of all. The orders of a deal share its luck, and no more."""
         total = sum(chunk.episodes for chunk in chunks)
         seats = np.empty((total, self._count), np.int32)
@@ -335,8 +335,8 @@ class _Sides:
         own = np.empty(total, np.uint64)
         at = 0
         for chunk in chunks:
-            orders, end = chunk.meeting.seatings, at + chunk.episodes
-            keys = luck(chunk, seed)
+            orders, end = chunk.pairing.seatings, at + chunk.episodes
+            keys = episode_seeds(chunk, seed)
             deal[at:end] = np.repeat(keys, len(orders))
             for k, order in enumerate(orders):
                 rows = slice(at + k, end, len(orders))
@@ -396,7 +396,7 @@ def exact_tournament(
         raise ConfigError(
             f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
         )
-    pairings = field.meetings(camps)
+    pairings = field.pairings(camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):
@@ -423,7 +423,7 @@ def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
     return plan
 
 
-def _result(pairing: Meeting, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> MeetingResult:
+def _result(pairing: Pairing, by_profile: NDArray[np.float64], place: Sequence[dict[str, int]]) -> PairingResult:
     """by_profile: float64[n_0, …, P]."""
     matches = []
     total, count = dict.fromkeys(pairing.entrants, 0.0), dict.fromkeys(pairing.entrants, 0)
@@ -435,4 +435,4 @@ def _result(pairing: Meeting, by_profile: NDArray[np.float64], place: Sequence[d
             total[name] += value
             count[name] += 1
     mean = np.array([total[name] / count[name] for name in pairing.entrants])
-    return MeetingResult(pairing, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)
+    return PairingResult(pairing, 0, mean, np.zeros_like(mean), tuple(matches), exact=True)

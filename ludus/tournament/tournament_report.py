@@ -16,10 +16,10 @@ from ludus.evaluation.run_ratings import half_width, rate_all
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.metagame.population.ratings.base import Rater, RatingTable
 from ludus.metagame.population.ratings.bradley_terry import BradleyTerry
-from ludus.metagame.population.ratings.win_counts import duels, pairs
-from ludus.tournament.ranking_decisions import Orders
+from ludus.metagame.population.ratings.win_counts import count_pairs, pairwise_results
+from ludus.tournament.ranking_decisions import RankingDecisions
 from ludus.tournament.results import (
-    MeetingResult,
+    PairingResult,
     matches_of,
     nothing_known,
     only_wins_and_losses,
@@ -34,7 +34,7 @@ _OF_MATCHES = {DEFAULT, "elo", "online_elo", "openskill"}  # these read no payof
 
 
 def rate(
-    results: Sequence[MeetingResult], place: Mapping[str, int], spec: EnvSpec, raters: Mapping[str, Rater]
+    results: Sequence[PairingResult], place: Mapping[str, int], spec: EnvSpec, raters: Mapping[str, Rater]
 ) -> dict[str, RatingTable]:
     """What `raters` say of the entrants, by their names. Without any: Bradley–Terry with ties, of the win counts of two-player games.
 
@@ -45,7 +45,7 @@ def rate(
     if not raters:
         if spec.num_players != 2 or not log:
             return {}
-        return {DEFAULT: BradleyTerry().fit(pairs(duels(log, [len(place)]), len(place)))}
+        return {DEFAULT: BradleyTerry().fit(count_pairs(pairwise_results(log, [len(place)]), len(place)))}
     try:
         if len(place) >= spec.num_players and _OF_MATCHES.issuperset(name.split(",")[0] for name in raters):
             return rate_all(raters, nothing_known(place, spec), log)
@@ -95,11 +95,11 @@ class TournamentReport:
     standings: tuple[EntrantStanding, ...]
     cross: NDArray[np.float64]
     cross_half: NDArray[np.float64]
-    results: tuple[MeetingResult, ...]
+    results: tuple[PairingResult, ...]
     ratings: Mapping[str, RatingTable]
     order: str
     notes: tuple[str, ...]
-    orders: Orders | None = None
+    orders: RankingDecisions | None = None
     statistics: NamedStatistics | None = None
 
     @property
@@ -114,13 +114,13 @@ class TournamentReport:
 
 
 def report_of(
-    results: Sequence[MeetingResult],
+    results: Sequence[PairingResult],
     *,
     folder: Path | None,
     spec: EnvSpec,
     seats: Mapping[str, Sequence[bool]],
     raters: Mapping[str, Rater] | None = None,
-    orders: Orders | None = None,
+    orders: RankingDecisions | None = None,
 ) -> TournamentReport:
     """seats: per entrant [P], whether it can play that seat. raters: whose ratings are given, the first of which orders the entrants.
 
@@ -157,7 +157,7 @@ def report_of(
     )
 
 
-def _played(results: Sequence[MeetingResult]) -> Iterator[tuple[Sequence[str], NamedStatistics | None]]:
+def _played(results: Sequence[PairingResult]) -> Iterator[tuple[Sequence[str], NamedStatistics | None]]:
     for result in results:
         for match in result.matches:
             yield [ref.policy for ref in match.seats], match.statistics
@@ -189,9 +189,9 @@ def _standings(
 class _Sums:
     """Sums over the meetings of n entrants. All meetings have as many entrants, k."""
 
-    def __init__(self, results: Sequence[MeetingResult], place: Mapping[str, int]) -> None:
+    def __init__(self, results: Sequence[PairingResult], place: Mapping[str, int]) -> None:
         self._n = len(place)
-        self._who = np.array([[place[name] for name in result.meeting.entrants] for result in results])  # [meetings, k]
+        self._who = np.array([[place[name] for name in result.pairing.entrants] for result in results])  # [meetings, k]
         self._mean = np.array([result.mean for result in results])
         self._variance = np.array([result.variance for result in results])
         self._freedom = np.array([max(result.n - 1, 1) for result in results])[:, None]
@@ -224,7 +224,7 @@ def _interval(count: Vector, total: Vector, variance: Vector, spread: Vector) ->
         return total / count, half_width(variance, spread) / count
 
 
-def _wins(results: Sequence[MeetingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
+def _wins(results: Sequence[PairingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
     """int64[n, 3]: episodes won, drawn and lost."""
     out = np.zeros((len(place), 3), np.int64)
     played = [match for result in results for match in result.matches if match.wins]

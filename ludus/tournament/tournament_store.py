@@ -23,7 +23,7 @@ from ludus.storage.database import INSERT, MATCHES, STATISTICS
 from ludus.storage.reader import check_integrity, translated
 from ludus.storage.records import STATISTICS_ROWS, parse_match, statistics_by_match
 from ludus.storage.store import blob, connect, disconnect, has_tables, match_row, statistics_rows
-from ludus.tournament.meetings import Meeting
+from ludus.tournament.meetings import Pairing
 
 FILE = "tournament.db"
 APPLICATION_ID = 0x4C544F52  # "LTOR"
@@ -46,11 +46,11 @@ PRAGMA user_version = {VERSION};
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Played:
+class PlayedChunk:
     """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
     matches: of each order of seats, see `match_of_seating`."""
 
-    meeting: str
+    pairing: str
     first: int
     n: int
     mean: NDArray[np.float64]
@@ -59,7 +59,7 @@ class Played:
 
 
 def match_of_seating(
-    pairing: Meeting, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
+    pairing: Pairing, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
 ) -> Match:
     """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
     the meeting."""
@@ -155,12 +155,12 @@ class TournamentStore:
                 out.setdefault(pairing, []).append((first, n))
         return out
 
-    def record(self, played: Sequence[Played]) -> int:
+    def record(self, played: Sequence[PlayedChunk]) -> int:
         """Append these pieces, durably, all or none; how many were new. One that is stored already counts once. Raises DataError for
         numbers that are not finite, or that contradict what is stored."""
         for chunk in played:
             if not (np.isfinite(chunk.mean).all() and np.isfinite(chunk.m2).all()):
-                raise DataError(f"the returns of {chunk.meeting} are not finite numbers; nothing was recorded.")
+                raise DataError(f"the returns of {chunk.pairing} are not finite numbers; nothing was recorded.")
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -174,15 +174,15 @@ class TournamentStore:
             self._connection.execute("COMMIT")
         return len(new)
 
-    def _is_new(self, chunk: Played) -> bool:
+    def _is_new(self, chunk: PlayedChunk) -> bool:
         rows = self._connection.execute(
             "SELECT first, n, mean, m2 FROM pieces WHERE meeting = ? AND first < ? AND first + n > ?",
-            (chunk.meeting, chunk.first + chunk.n, chunk.first),
+            (chunk.pairing, chunk.first + chunk.n, chunk.first),
         ).fetchall()
         for first, n, mean, m2 in rows:
             if (first, n) == (chunk.first, chunk.n) and (mean, m2) != (blob(chunk.mean), blob(chunk.m2)):
                 raise DataError(
-                    f"deals {first} to {first + n - 1} of {chunk.meeting} are stored with other results; nothing was recorded."
+                    f"deals {first} to {first + n - 1} of {chunk.pairing} are stored with other results; nothing was recorded."
                 )
         return not rows
 
@@ -192,17 +192,17 @@ class TournamentStore:
         rows = [(name, *self._entrants[name], time.time()) for name in sorted(names)]
         self._connection.executemany("INSERT OR IGNORE INTO entrants VALUES (?,?,?,?)", rows)
 
-    def _append(self, chunk: Played) -> None:
+    def _append(self, chunk: PlayedChunk) -> None:
         now = time.time()
         self._connection.execute(
             "INSERT INTO pieces VALUES (?,?,?,?,?,?)",
-            (chunk.meeting, chunk.first, chunk.n, blob(chunk.mean), blob(chunk.m2), now),
+            (chunk.pairing, chunk.first, chunk.n, blob(chunk.mean), blob(chunk.m2), now),
         )
         self._connection.executemany(INSERT["matches"], [(*match_row(match, 0, now), 0) for match in chunk.matches])
         counted = [(*row, 0) for match in chunk.matches for row in statistics_rows(match)]
         self._connection.executemany(INSERT["statistics"], counted)
 
-    def played(self) -> list[Played]:
+    def played(self) -> list[PlayedChunk]:
         """All pieces, by meeting and deal."""
         with translated(self.path):
             orders: dict[tuple[str, int], list[Match]] = {}
@@ -213,7 +213,7 @@ class TournamentStore:
                 orders.setdefault((json.dumps(entrants), first), []).append(match)
             rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
             return [
-                Played(pairing, first, n, _array(mean), _array(m2), tuple(orders[pairing, first]))
+                PlayedChunk(pairing, first, n, _array(mean), _array(m2), tuple(orders[pairing, first]))
                 for pairing, first, n, mean, m2 in rows
             ]
 

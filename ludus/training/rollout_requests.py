@@ -12,7 +12,7 @@ from ludus.algorithms.common.base import Collect
 from ludus.core import curve_recorder, seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, condition_mode
-from ludus.metagame.population.match_log import won
+from ludus.metagame.population.match_log import win_rate
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.manager import RemotePolicy, RolloutManager
@@ -60,7 +60,7 @@ class TrainingCounts:
         own_returns = episodes.learner_returns
         if len(own_returns):
             self.returns.append(float(own_returns.mean()))
-            self.wins.append((won(episodes.returns, episodes.seat), len(own_returns)))
+            self.wins.append((win_rate(episodes.returns, episodes.seat), len(own_returns)))
         elif sums is not None and sums.count:
             self.returns.append(sums.mean)
             self.wins.append((sums.won, sums.count))

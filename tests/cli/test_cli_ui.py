@@ -23,7 +23,7 @@ import synthetic_run as synthetic
 from ludus.apps.ui.server import serving
 from ludus.apps.ui.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 from ludus.cli import ui
-from ludus.cli.background_page import page_beside
+from ludus.cli.background_page import open_page
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError
 from ludus.storage.base import NullObserver
@@ -174,7 +174,7 @@ def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(
 ) -> None:
     folder = synthetic.write(here / "elsewhere" / "try1", generations=1)
     told = Told()
-    with page_beside(told, wanted=True) as (observer, page):
+    with open_page(told, wanted=True) as (observer, page):
         assert page is not None
         observer.run_started(synthetic.info(folder))
         assert told.texts == [f"the page of this run: {page.link}"]
@@ -184,19 +184,19 @@ def test_the_page_beside_a_run_ends_with_it_and_the_run_goes_on_without_it(
         assert process is not None
         assert os.getsid(process.pid) != os.getsid(0)
         process.kill()
-        wait_for(lambda: not page.is_there)
+        wait_for(lambda: not page.is_running)
         observer.message("the run goes on")
     secret = "as `ludus ui` takes it, at least 32 characters"
     monkeypatch.setenv(ui.SECRET, secret)
-    with page_beside(told, wanted=True) as (observer, page):
+    with open_page(told, wanted=True) as (observer, page):
         assert page is not None
         observer.run_started(synthetic.info(folder))
         process = page._process
         assert process is not None
-        assert page.is_there
+        assert page.is_running
         assert page.link.endswith(f"token={Tokens(secret.encode()).of(STEER)}")
     assert process.returncode == 0  # it was told, and ended by itself
-    with page_beside(told, wanted=False) as (observer, none):
+    with open_page(told, wanted=False) as (observer, none):
         assert (observer, none) == (told, None)
 
 

@@ -12,7 +12,7 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.cli.main import main
-from ludus.cli.run_command import show_next, show_result
+from ludus.cli.run_command import print_next_commands, show_result
 from ludus.core.types import PolicySpec
 from ludus.metagame.population.base import PolicyRecord
 from ludus.runs.result import Result, read_result
@@ -47,7 +47,7 @@ def result(run_dir: Path, *records: GenerationRecord, matches: list[Any], exploi
 def told(capsys: pytest.CaptureFixture[str]) -> Any:
     def told(found: Result) -> dict[str, str]:
         show_result(found)
-        show_next(found)
+        print_next_commands(found)
         rows = [line[2:].split("  ", 1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
         return {name: value.strip() for name, value in rows}
 

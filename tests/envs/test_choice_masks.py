@@ -26,7 +26,7 @@ from ludus.envs.adapters.single import one_agent, single_env
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
 from ludus.envs.spaces import Choices
-from ludus.evaluation.policies import misfit
+from ludus.evaluation.policies import incompatibility
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.bot_players import LegalMoves
@@ -207,7 +207,7 @@ def test_policies_of_all_actions_fit(space: Any) -> None:
     spec = one_agent("made up", Box(0, 1, (3,), np.float32), space)
     for made in (random_spec(space), PPO().policy(spec, (0,))):
         weights = {} if made.kind == "random" else PPO().learner(LearnerContext(spec, (0,), 0)).weights()
-        assert misfit(build_policy(made, weights), spec, 0, "explore") == ""
+        assert incompatibility(build_policy(made, weights), spec, 0, "explore") == ""
 
 
 def test_a_bot_is_held_to_the_mask_of_its_only_number() -> None:

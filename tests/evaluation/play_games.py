@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ludus.apps.episodes.human_policy import Person
+from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.apps.episodes.recording import one_environment
-from ludus.apps.play.game_sessions import Order, Table, Wish
+from ludus.apps.play.game_sessions import GameSession, MoveRequest, SeatRequest
 from ludus.apps.play.run_game import RunGame
 from ludus.core.types import PolicyRef
 from ludus.envs.base import VectorEnv
@@ -37,11 +37,11 @@ class AnyGame(RunGame):
         self.spec = wrap(made, wrappers).spec
         made.close()
 
-    def _make(self, shown: bool = False) -> VectorEnv:
-        return one_environment(self._env, shown=shown) if isinstance(self._env, Environment) else self._env()
+    def _make(self, rendering: bool = False) -> VectorEnv:
+        return one_environment(self._env, rendering=rendering) if isinstance(self._env, Environment) else self._env()
 
     def episode(
-        self, who: Sequence[str], *, seed: int, people: Mapping[int, Person] | None = None, steps: int = 2000
+        self, who: Sequence[str], *, seed: int, people: Mapping[int, HumanPolicy] | None = None, steps: int = 2000
     ) -> PlayedEpisode:
         del who
         people = people or {}
@@ -55,7 +55,7 @@ class AnyGame(RunGame):
             seed=seed,
             steps=steps,
             wrappers=self._wrappers,
-            shown=lambda: self._make(shown=True),
+            shown=lambda: self._make(rendering=True),
             name=lambda ref: ref.policy,
             waits=lambda due: any(p in people and not people[p].ready for p in due),
         )
@@ -66,16 +66,16 @@ def openspiel(name: str, **options: Any) -> AnyGame:
     return AnyGame(Environment(id=f"openspiel/{name}", num_envs=1, tree="off", options=options))
 
 
-def people(game: AnyGame, **keywords: Any) -> Table:
+def people(game: AnyGame, **keywords: Any) -> GameSession:
     """A table at which people sit everywhere."""
-    wishes = [Wish(who="person", name=f"P{p}") for p in range(game.spec.num_players)]
-    return Table("t", game, wishes, **{"rated": False, **keywords})
+    wishes = [SeatRequest(who="person", name=f"P{p}") for p in range(game.spec.num_players)]
+    return GameSession("t", game, wishes, **{"rated": False, **keywords})
 
 
-def choose(table: Table, player: int, *actions: int | Sequence[float]) -> None:
+def choose(table: GameSession, player: int, *actions: int | Sequence[float]) -> None:
     """Each agent's action, from the newest frame."""
     number = table.view(player)["frame"]["number"]
-    table.move(player, [Order(player=player, agent=k, action=a) for k, a in enumerate(actions)], number)
+    table.move(player, [MoveRequest(player=player, agent=k, action=a) for k, a in enumerate(actions)], number)
 
 
 def ref(name: str, population: int = 0) -> PolicyRef:

@@ -11,12 +11,12 @@ from ludus.core.types import PolicyRef
 from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import GameTree
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.evaluation.matches import MatchPlayer, MatchProfile
+from ludus.evaluation.matches import MatchProfile, MatchRunner
 from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.metagame.solvers.confidence import payoff_bounds
 from ludus.metagame.solvers.match_selection import AdaptiveEvaluation
 from ludus.metagame.solvers.nash import Nash
-from ludus.metagame.solvers.normal_form import nash_conv, symmetrised
+from ludus.metagame.solvers.normal_form import nash_conv, symmetrize
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
@@ -39,7 +39,7 @@ class Kuhn:
         for ref, policy in self.members.items():
             self.table.add_policy(ref.population)
             self.exact.add(ref, policy)
-        self._player = MatchPlayer(manage(InProcess(), env), self.members.__getitem__, seed=4)
+        self._player = MatchRunner(manage(InProcess(), env), self.members.__getitem__, seed=4)
 
     def play(self, profiles: Iterable[tuple[int, ...]]) -> None:
         """As a driver does."""
@@ -70,7 +70,7 @@ def test_played_evaluation_against_exact_payoffs(population: tuple[int, int]) ->
     truth.record_exact(exact)
     judged = truth.view()
     bounds = payoff_bounds(view)
-    pooled = symmetrised(judged)
+    pooled = symmetrize(judged)
     assert (bounds.low <= pooled + 1e-9).all()
     assert (pooled <= bounds.high + 1e-9).all()
     assert (view.count % PORTION == 0).all()

@@ -60,28 +60,28 @@ def test_a_tree_gives_the_mean_of_two_games(runs: Path) -> None:
     good, poor = (stored_plans(StoredRun(runs / name), tree) for name in ("good", "poor"))
     as_first = value(tree.payoffs([good[0], poor[1]])[0])
     as_second = -value(tree.payoffs([poor[0], good[1]])[0])
-    found = ludus.evaluate_against(runs / "good", runs / "poor")
+    found = ludus.evaluate_cross_play(runs / "good", runs / "poor")
     assert [game.value for game in found.seats] == pytest.approx([as_first, as_second], abs=1e-5)
     assert found.value == pytest.approx((as_first + as_second) / 2, abs=1e-5)
     assert found.value > 0.1
     assert (found.exact, found.deals, found.half_width) == (True, 0, 0.0)
     assert found.names[1] == ("0-0", "0-1", "1-0", "1-1")
-    turned = ludus.evaluate_against(runs / "poor", runs / "good")
+    turned = ludus.evaluate_cross_play(runs / "poor", runs / "good")
     assert turned.value == pytest.approx(-found.value, abs=1e-5)
 
 
 def test_play_comes_near_what_the_tree_says(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = ludus.evaluate_against(runs / "good", runs / "poor").value
+    wanted = ludus.evaluate_cross_play(runs / "good", runs / "poor").value
     monkeypatch.setattr(against, "computable", lambda field: False)
     said: list[tuple[int, int]] = []
-    found = ludus.evaluate_against(runs / "good", runs / "poor", deals=400, tell=lambda *told: said.append(told))
+    found = ludus.evaluate_cross_play(runs / "good", runs / "poor", deals=400, tell=lambda *told: said.append(told))
     assert (found.exact, found.deals) == (False, 400)
     assert 0 < found.half_width < 0.2  # rounding decides between equal responses, and so what is mixed
     assert abs(found.value - wanted) < 2 * found.half_width
     with pytest.raises(
         ConfigError, match=r"device=cuda says where exact values are computed, and this game has no tree"
     ):
-        ludus.evaluate_against(runs / "good", runs / "poor", device="cuda")
+        ludus.evaluate_cross_play(runs / "good", runs / "poor", device="cuda")
     good = StoredRun(runs / "good")
     sizes = [len(good.members[p]) for p in (0, 1)]
     games = 400 * 2 * sum(sizes)
@@ -90,7 +90,7 @@ def test_play_comes_near_what_the_tree_says(runs: Path, monkeypatch: pytest.Monk
 
 def test_players_of_one_population_play_one_game(runs: Path) -> None:
     """Each has the uniform policy, which earns nothing from anybody, nor pays."""
-    found = ludus.evaluate_against(runs / "hands", runs / "fists")
+    found = ludus.evaluate_cross_play(runs / "hands", runs / "fists")
     assert len(found.seats) == 1
     assert found.value == pytest.approx(0.0, abs=1e-6)
 
@@ -119,13 +119,13 @@ def test_a_meeting_in_both_orders_of_seats_has_its_own_degrees_of_freedom() -> N
 
 def test_cross_play_rejects_invalid_arguments(runs: Path) -> None:
     with pytest.raises(ConfigError, match="was given twice; a run is as good as itself"):
-        ludus.evaluate_against(runs / "good", runs / ".." / "runs" / "good")
+        ludus.evaluate_cross_play(runs / "good", runs / ".." / "runs" / "good")
     with pytest.raises(ConfigError, match="is of one game"):
-        ludus.evaluate_against(runs / "good", runs / "hands")
+        ludus.evaluate_cross_play(runs / "good", runs / "hands")
     copied = runs.parent / "copied"
     shutil.copytree(runs / "three", copied)
     with pytest.raises(ScenarioError, match=r"has 3 players\. Hold a tournament"):
-        ludus.evaluate_against(runs / "three", copied)
+        ludus.evaluate_cross_play(runs / "three", copied)
 
 
 def test_the_command(runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.apps.episodes.breakpoints import NAMES, Known, StepScope, parse_condition
+from ludus.apps.episodes.breakpoints import NAMES, Known, StepScope, parse_breakpoint
 from ludus.core.errors import ConfigError
 
 KNOWN = Known(players=2, observation=3, columns=("x", "y", "speed"))
@@ -73,23 +73,23 @@ STEP = StepScope(
     ],
 )
 def test_conditions_that_hold(text: str, holds: bool) -> None:
-    assert parse_condition(text, KNOWN).holds(STEP) is holds
+    assert parse_breakpoint(text, KNOWN).holds(STEP) is holds
 
 
 def test_without_a_decision_what_is_asked_of_one_does_not_hold() -> None:
     nobody = StepScope(0, np.zeros(2), np.zeros(2), np.zeros(2, np.bool_), False, False)
-    assert not parse_condition("action != 7", KNOWN).holds(nobody)
-    assert parse_condition("reward[0] == 0", KNOWN).holds(nobody)
+    assert not parse_breakpoint("action != 7", KNOWN).holds(nobody)
+    assert parse_breakpoint("reward[0] == 0", KNOWN).holds(nobody)
 
 
 def test_of_one_player_a_name_needs_no_number() -> None:
     alone = Known(players=1, observation=1)
-    condition = parse_condition("return > 2 and reward >= 1", alone)
+    condition = parse_breakpoint("return > 2 and reward >= 1", alone)
     assert not condition.of_decisions
     one = StepScope(0, np.array([1.0]), np.array([3.0]), np.array([True]), False, False)
     assert condition.holds(one)
     with pytest.raises(ConfigError, match=r"does not name what is seen, so 'x' is not known; write observation\[0\]"):
-        parse_condition('observation["x"] > 0', alone)
+        parse_breakpoint('observation["x"] > 0', alone)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_of_one_player_a_name_needs_no_number() -> None:
 )
 def test_malformed_conditions_are_rejected(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        parse_condition(text, KNOWN)
+        parse_breakpoint(text, KNOWN)
     assert words in str(error.value)
 
 
 def test_a_wrong_condition_is_told_the_names() -> None:
     with pytest.raises(ConfigError, match=", ".join(NAMES)):
-        parse_condition("step ** 2", KNOWN)
+        parse_breakpoint("step ** 2", KNOWN)
 
 
 def test_vectors_of_actions_are_asked_by_number() -> None:
@@ -146,6 +146,6 @@ def test_vectors_of_actions_are_asked_by_number() -> None:
         False,
         (Made(0, 0, np.array([0.5, -0.5]), np.zeros(1)),),
     )
-    assert parse_condition("action[1] < 0", known).holds(step)
+    assert parse_breakpoint("action[1] < 0", known).holds(step)
     with pytest.raises(ConfigError, match=r"write action\[0\] to action\[1\]"):
-        parse_condition("action < 0", known)
+        parse_breakpoint("action < 0", known)

@@ -11,7 +11,7 @@ import pytest
 
 from ludus.core.errors import LudusError, PartDied
 from ludus.core.types import Match, PolicyRef
-from ludus.evaluation.matches import EarlyMatches, MatchPlayer, MatchProfile
+from ludus.evaluation.matches import EarlyMatches, MatchProfile, MatchRunner
 from ludus.rollout.manager import Pending, RolloutManager
 from ludus.runs import scenario_check
 from ludus.runs.runner import run
@@ -65,7 +65,7 @@ class Player:
 
 
 def early(*players: Player, tell: Callable[[str], None] = ignore) -> Any:
-    return EarlyMatches(cast("list[MatchPlayer]", list(players)), 40, tell=tell)
+    return EarlyMatches(cast("list[MatchRunner]", list(players)), 40, tell=tell)
 
 
 def test_begun_from_the_last_and_asked_for_from_the_first() -> None:
@@ -74,13 +74,13 @@ def test_begun_from_the_last_and_asked_for_from_the_first() -> None:
     matches.expect(profile(k) for k in range(5))
     assert (one.begun, two.begun) == ([4], [3])
     one.may = {4, 2}
-    matches.go_on()
+    matches.poll()
     assert (one.begun, two.begun) == ([4, 2], [3])
     assert not matches.has(profile(0)), "nobody has begun it: who asks plays it"
     assert not matches.has(profile(4, block=1)), "another block has other luck"
-    matches.go_on()
+    matches.poll()
     one.may = {4, 2, 1}
-    matches.go_on()
+    matches.poll()
     assert one.begun == [4, 2, 1], "0 was asked for"
     assert [matches.has(profile(k)) for k in (2, 3, 4)] == 3 * [True]
     assert [matches.take(profile(k)) for k in (2, 3, 4)] == ["match 2", "match 3", "match 4"], "3 was waited for"
@@ -97,7 +97,7 @@ def test_matches_no_longer_expected_are_not_started() -> None:
     matches.expect([profile(1), profile(2)])
     for done in ({1}, {1, 2}):
         one.may = done
-        matches.go_on()
+        matches.poll()
     assert one.begun == [1, 2], "1 was begun once, and 0 is expected no more"
 
 
@@ -108,7 +108,7 @@ def test_one_that_has_died_too_often_plays_no_more_and_loses_nothing() -> None:
     matches.expect([profile(0), profile(1), profile(2)])
     assert (one.begun, two.begun) == ([2], [1])
     one.may = {2}
-    matches.go_on()
+    matches.poll()
     assert (one.closed, two.begun) == (1, [1, 0])
     assert told == [
         "one process fewer plays matches while others train: evaluator 0 has died. The run goes on; others play them."
@@ -125,7 +125,7 @@ def test_a_player_that_is_stuck_for_good_is_looked_at_no_more() -> None:
             assert (at_least, timeout) == (0, 0.0)
             raise PartDied("evaluator 0 has made no step for 600 seconds.")
 
-    player = MatchPlayer(cast("RolloutManager", Stuck()), cast("Any", None), seed=0)
+    player = MatchRunner(cast("RolloutManager", Stuck()), cast("Any", None), seed=0)
     assert player.is_done(cast("Pending", "some"))
 
 

@@ -17,8 +17,8 @@ from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import HeadToHead, evaluate_run
-from ludus.evaluation.matches import MatchPlayer, MatchProfile, outcomes
-from ludus.metagame.population.match_log import won
+from ludus.evaluation.matches import MatchProfile, MatchRunner, outcomes
+from ludus.metagame.population.match_log import win_rate
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
@@ -28,9 +28,9 @@ from ludus.storage.reader import Reader
 
 
 @pytest.fixture
-def player() -> MatchPlayer:
+def player() -> MatchRunner:
     """Kuhn poker, in which "pass" always passes and "bet" always bets, in either seat."""
-    return MatchPlayer(manage(InProcess(), make_env("openspiel/kuhn_poker", num_envs=16)), always, seed=3)
+    return MatchRunner(manage(InProcess(), make_env("openspiel/kuhn_poker", num_envs=16)), always, seed=3)
 
 
 def always(ref: PolicyRef) -> Policy:
@@ -46,13 +46,13 @@ def refs(*names: str) -> tuple[PolicyRef, ...]:
 
 
 def match(
-    player: MatchPlayer, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: Any
+    player: MatchRunner, index: tuple[int, ...], seats: tuple[PolicyRef, ...], episodes: int, **options: Any
 ) -> Match:
     (found,) = player.play([MatchProfile(index, seats)], episodes, **options)
     return found
 
 
-def test_a_match_by_hand(player: MatchPlayer) -> None:
+def test_a_match_by_hand(player: MatchRunner) -> None:
     """Passing twice shows the cards for one; a bet against a passing player wins the ante of one; bet and call shows for two."""
     both = match(player, (0, 0), refs("pass", "pass"), 600)
     assert both.mean[1] == -both.mean[0]
@@ -68,7 +68,7 @@ def test_a_match_by_hand(player: MatchPlayer) -> None:
     assert (called.n, called.profile, called.seats, called.exact) == (600, (1, 1), refs("bet", "bet"), False)
 
 
-def test_how_far_a_match_is_can_be_heard(player: MatchPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_a_match_is_can_be_heard(player: MatchRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here before every step: 33 episodes in 16 environments end after 2, 4 and 6 decisions."""
     unheard = match(player, (0, 0), refs("pass", "pass"), 33)
     monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)
@@ -88,7 +88,7 @@ def test_matches_count_what_matches_count() -> None:
     returns = []
     for scored in (kuhn.make, None):
         rollouts = RolloutManager(InProcess(), paid.make, spec=paid.make().spec, num_envs=4, scored=scored)
-        returns.append(MatchPlayer(rollouts, always, seed=3).returns(players, 8))
+        returns.append(MatchRunner(rollouts, always, seed=3).returns(players, 8))
         rollouts.close()
     np.testing.assert_array_equal(10 * returns[0], returns[1])
 
@@ -112,7 +112,7 @@ def test_training_only_rewards_do_not_count_in_matches() -> None:
     assert board.played.options == {}
 
 
-def test_mixtures_share_their_luck_and_blocks_do_not(player: MatchPlayer) -> None:
+def test_mixtures_share_their_luck_and_blocks_do_not(player: MatchRunner) -> None:
     """The cards of episode k are the same whoever plays, for differences of pairs: called bets are twice what checks are."""
     small, large = (player.returns(alone(*names), 200) for names in (("pass", "pass"), ("bet", "bet")))
     np.testing.assert_array_equal(2 * small, large)
@@ -128,7 +128,7 @@ def test_profiles_have_luck_of_their_own_in_every_order_of_the_seats() -> None:
     assert env.spec.enumeration is not None
     spec = tabular_spec(env.spec.enumeration, (0, 1))
     passing = build_policy(spec, {"probs": np.tile([1.0, 0.0], (12, 1))})
-    player = MatchPlayer(manage(InProcess(), env), lambda _: passing, seed=3)
+    player = MatchRunner(manage(InProcess(), env), lambda _: passing, seed=3)
     a, b, c = (PolicyRef(0, name) for name in "abc")
     found = player.play(
         [MatchProfile((0, 0), seats) for seats in ((a, b), (b, a), (a, c), (a, b._replace(version=7)))], 500
@@ -144,8 +144,8 @@ def alone(*names: str) -> Mixture:
 def test_outcomes_by_hand() -> None:
     returns = np.array([[1.0, -1.0, 0.0], [0.5, 0.5, -1.0], [0.0, 0.0, 0.0], [-2.0, 1.0, 1.0]])
     assert outcomes(returns) == ((1, 2, 1), (0, 3, 1), (0, 2, 2))
-    assert won(returns, np.array([0, 0, 1, 1], np.int8)) == 0.25
-    assert won(returns[:, :1], np.zeros(4, np.int8)) == 0.5  # alone: above 0
+    assert win_rate(returns, np.array([0, 0, 1, 1], np.int8)) == 0.25
+    assert win_rate(returns[:, :1], np.zeros(4, np.int8)) == 0.5  # alone: above 0
     assert outcomes(returns[:, :1]) == ((2, 1, 1),)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ludus.core.types import PolicyRef
 from ludus.envs.config import Environment
-from ludus.evaluation.matches import MatchPlayer, MatchProfile
+from ludus.evaluation.matches import MatchProfile, MatchRunner
 from ludus.metagame.population.match_log import same_match
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
@@ -29,7 +29,7 @@ def test_a_match_has_those_of_its_episodes() -> None:
     found = []
     for shards in (1, 3):
         rollouts = RolloutManager(InProcess(), coins, spec=coins(1).spec, num_envs=3, shards=shards)
-        player = MatchPlayer(rollouts, POLICIES.__getitem__, seed=3)
+        player = MatchRunner(rollouts, POLICIES.__getitem__, seed=3)
         found += list(player.play([MatchProfile((0, 1), (TAKES, LEAVES))], 7))
         rollouts.close()
     assert same_match(*found)  # however the environments are cut

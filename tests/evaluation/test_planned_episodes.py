@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.config import Environment
-from ludus.evaluation.matches import MatchPlayer
+from ludus.evaluation.matches import MatchRunner
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, parse_bot
@@ -51,7 +51,7 @@ def planned(n: int = 60) -> PlannedEpisodes:
 def returns(policies: dict[PolicyRef, Policy], episodes: PlannedEpisodes, num_envs: int, hosts: int) -> np.ndarray:
     spec = GAME.make(num_envs=1).spec
     rollouts = RolloutManager(InProcess(), GAME.make, spec=spec, num_envs=num_envs, shards=hosts, hosts=hosts)
-    found = MatchPlayer(rollouts, policies.__getitem__, seed=0).planned(episodes).returns
+    found = MatchRunner(rollouts, policies.__getitem__, seed=0).play_planned(episodes).returns
     rollouts.close()
     return found
 

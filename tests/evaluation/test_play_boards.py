@@ -8,7 +8,7 @@ import pyspiel
 import pytest
 
 from ludus.apps.episodes.schemas import Card, CardsBoard, GridBoard, MatrixBoard, TextBoard
-from ludus.apps.play.boards import board_of, dealt, hides, legal_of, shows_moves
+from ludus.apps.play.boards import board_of, chance_label, hides, legal_of, shows_moves
 from ludus.core.jsonable import to_builtins
 
 
@@ -203,7 +203,7 @@ def test_moves_are_called_by_words(game: str, actions: list[int], labels: list[s
 )
 def test_deals_name_their_cards(game: str, cards: list[str]) -> None:
     state = after(game)
-    assert [dealt(state, action) for action, _ in state.chance_outcomes()] == [f"deals {card}" for card in cards]
+    assert [chance_label(state, action) for action, _ in state.chance_outcomes()] == [f"deals {card}" for card in cards]
 
 
 def test_json_has_field_names_and_null_for_what_is_no_number() -> None:

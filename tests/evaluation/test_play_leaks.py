@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from play_games import AnyGame, openspiel, people
 
-from ludus.apps.play.game_sessions import Order, Table
+from ludus.apps.play.game_sessions import GameSession, MoveRequest
 from ludus.apps.play.views import _as_picture, _planes, hides_state
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.config import Environment
@@ -35,7 +35,7 @@ HIDDEN = {
 QUICK = ("leduc_poker", "dark_hex(board_size=2)")
 
 
-def worlds(game: AnyGame, moves: int) -> Iterator[tuple[Any, Table]]:
+def worlds(game: AnyGame, moves: int) -> Iterator[tuple[Any, GameSession]]:
     """(state, table) again and again, of games that are different."""
     for seed in range(_GAMES):
         table, chance = people(game, seed=seed), random.Random(seed)
@@ -46,7 +46,7 @@ def worlds(game: AnyGame, moves: int) -> Iterator[tuple[Any, Table]]:
             for player in table.view(None)["waiting_for"]:
                 view = table.view(player)
                 legal = [one["action"] for one in view["frame"]["decisions"][0]["legal"]]
-                order = Order(player=player, agent=0, action=chance.choice(legal[:3]))
+                order = MoveRequest(player=player, agent=0, action=chance.choice(legal[:3]))
                 table.move(player, [order], view["frame"]["number"])
         table.close()
 
@@ -84,9 +84,9 @@ def test_who_only_watches_sees_no_more_than_what_was_done(name: str) -> None:
 def test_hidden_moves_do_not_show_by_being_counted() -> None:
     """In dark hex one who stumbles over a stone moves again, which the other does not notice."""
     table = people(openspiel("dark_hex(board_size=3)"), seed=0)
-    table.move(0, [Order(player=0, agent=0, action=4)], 0)
+    table.move(0, [MoveRequest(player=0, agent=0, action=4)], 0)
     before = table.view(0)
-    table.move(1, [Order(player=1, agent=0, action=4)], 0)  # a stone of player 0's
+    table.move(1, [MoveRequest(player=1, agent=0, action=4)], 0)  # a stone of player 0's
     assert table.view(0) == before
     assert table.view(None)["frame"]["number"] == 0
     assert table.view(1)["frame"]["number"] == 1
@@ -107,7 +107,7 @@ def test_a_simultaneous_choice_is_not_seen_before_all_have_chosen() -> None:
     views = []
     for action in (0, 2):
         table = people(openspiel("matrix_rps"), seed=0)
-        table.move(0, [Order(player=0, agent=0, action=action)], 0)
+        table.move(0, [MoveRequest(player=0, agent=0, action=action)], 0)
         views.append((table.view(1), table.view(None)))
         assert table.view(1)["waiting_for"] == [1]
         assert table.view(0)["frame"]["decisions"] == []

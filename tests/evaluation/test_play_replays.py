@@ -18,7 +18,7 @@ from play_games import AnyGame, openspiel
 
 from ludus.apps.episodes.debugger import RecordedEpisode
 from ludus.apps.episodes.drawing import BoardDrawer
-from ludus.apps.play.replays import film, is_kept, keep, kept, play, read, safe_name
+from ludus.apps.play.replays import film, is_saved, list_replays, play, read, safe_name, save_replay
 from ludus.apps.play.views import View, png
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.jsonable import to_builtins, to_json
@@ -43,18 +43,18 @@ def test_a_replay_shows_everything_and_what_each_seat_saw() -> None:
 
 def test_replays_are_kept_beside_their_run(tmp_path: Path) -> None:
     replay = play(openspiel("matrix_rps"), ["random"], seed=1)
-    id = keep(tmp_path, to_json(replay))
+    id = save_replay(tmp_path, to_json(replay))
     (tmp_path / "replays" / "notes.json").write_text("{}")
     (tmp_path / "replays" / f"{'0' * 16}.json").write_text("[]")
     assert read(tmp_path, id) == to_builtins(replay)
-    [line] = kept(tmp_path)
+    [line] = list_replays(tmp_path)
     assert (line.id, line.seats, line.steps, line.returns) == (id, ["player_0", "player_1"], 1, list(replay.returns))
     assert line.people == [False, False]
     assert line.name == "player_0 against player_1"
     with pytest.raises(RunError, match="no replay of format"):
         read(tmp_path, "0" * 16)
     for wrong in ("../../secret", "1" * 16, "notes"):
-        assert not is_kept(tmp_path, wrong)
+        assert not is_saved(tmp_path, wrong)
         with pytest.raises(RunError, match="has no replay"):
             read(tmp_path, wrong)
 
@@ -92,7 +92,7 @@ def test_a_file_that_was_spoilt_is_no_replay(tmp_path: Path, spoil: Callable[[di
     path.write_text(json.dumps(replay))
     with pytest.raises(RunError, match="cannot be read"):
         read(tmp_path, "1" * 16)
-    assert kept(tmp_path) == []
+    assert list_replays(tmp_path) == []
     path.write_text("[" * 100_000)
     with pytest.raises(RunError, match="cannot be read"):
         read(tmp_path, "1" * 16)

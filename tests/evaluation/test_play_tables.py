@@ -17,7 +17,7 @@ from ludus.algorithms.common.team_specs import state_width
 from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
 from ludus.apps.episodes.schemas import FrameDecision
 from ludus.apps.play.controls import action_names_of, keys_of
-from ludus.apps.play.game_sessions import FinishedGame, Kept, Order, Table, Tables, Wish
+from ludus.apps.play.game_sessions import FinishedGame, GameSession, GameSessions, MoveRequest, SavedReplay, SeatRequest
 from ludus.apps.play.hints import Advisor
 from ludus.apps.play.replays import title_of
 from ludus.core.errors import ConfigError, EnvError, PlayError, PolicyError, TooManySessionsError, WrongTurnError
@@ -61,13 +61,13 @@ def test_a_move_that_is_not_granted_changes_nothing() -> None:
     with pytest.raises(WrongTurnError, match="it is not the turn of P0"):
         choose(table, 0, 0)
     with pytest.raises(WrongTurnError, match="gone on since"):
-        table.move(1, [Order(player=1, agent=0, action=0)], 0)
+        table.move(1, [MoveRequest(player=1, agent=0, action=0)], 0)
     with pytest.raises(WrongTurnError, match="a move of player 0 came from the seat of player 1"):
-        table.move(1, [Order(player=0, agent=0, action=0)], 1)
+        table.move(1, [MoveRequest(player=0, agent=0, action=0)], 1)
     with pytest.raises(WrongTurnError, match="agent 3 of player 1 has nothing to decide"):
-        table.move(1, [Order(player=1, agent=3, action=0)], 1)
+        table.move(1, [MoveRequest(player=1, agent=3, action=0)], 1)
     with pytest.raises(WrongTurnError, match="only watches"):
-        table.move(None, [Order(player=1, agent=0, action=0)], 1)
+        table.move(None, [MoveRequest(player=1, agent=0, action=0)], 1)
     with pytest.raises(WrongTurnError, match="still going on"):
         table.again(0)
     assert (table.view(0), table.view(1), table.view(None)) == before
@@ -88,7 +88,9 @@ def test_seats_are_told_by_their_tokens() -> None:
 
 def test_policies_answer_at_once_and_another_game_keeps_the_seats() -> None:
     game = openspiel("kuhn_poker")
-    table = Table("t", game, [Wish(who="person", name="Ada"), Wish(who="random")], seed=1, rated=False)
+    table = GameSession(
+        "t", game, [SeatRequest(who="person", name="Ada"), SeatRequest(who="random")], seed=1, rated=False
+    )
     heard: list[Any] = []
     end = table.listen(0, heard.append)
     for _ in range(2):
@@ -122,9 +124,9 @@ def test_a_player_answers_for_each_of_its_agents() -> None:
     together = [{"kind": "group_players", "mapping": {"player_0": 0, "player_1": 0}}]
     env = Environment(id="openspiel/goofspiel(num_cards=3,points_order=descending)", num_envs=1, tree="off")
     table = people(AnyGame(env, wrappers=together))
-    table.move(0, [Order(player=0, agent=1, action=2)], 0)
+    table.move(0, [MoveRequest(player=0, agent=1, action=2)], 0)
     assert table.view(0)["frame"]["number"] == 0
-    table.move(0, [Order(player=0, agent=0, action=1)], 0)
+    table.move(0, [MoveRequest(player=0, agent=0, action=1)], 0)
     view = table.view(0)["frame"]
     assert view["number"] == 1
     assert [move["label"] for move in view["last"]] == ["bid 2", "bid 3"]
@@ -144,7 +146,7 @@ def test_a_table_says_who_plays_which_of_the_boards_seats() -> None:
     ]
     assert table.view(1)["board_seats"] == seats
     for number, (player, agent) in enumerate([(0, 0), (0, 1), (1, 0)]):  # all pass
-        table.move(player, [Order(player=player, agent=agent, action=0)], number)
+        table.move(player, [MoveRequest(player=player, agent=agent, action=0)], number)
     assert [to_builtins(seat) for seat in told[0].replay.board_seats] == seats
     table.close()
     alone = people(openspiel("kuhn_poker"))
@@ -263,10 +265,10 @@ def test_a_title_has_no_module() -> None:
     assert title_of({"game": "openspiel/my_games:python_auction(cards=6)", "seats": seats}) == "python auction: Ada"
 
 
-def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], Kept]:
-    def finish(game: FinishedGame) -> Kept:
+def noting(told: list[FinishedGame], id: str = "") -> Callable[[FinishedGame], SavedReplay]:
+    def finish(game: FinishedGame) -> SavedReplay:
         told.append(game)
-        return Kept(id)
+        return SavedReplay(id)
 
     return finish
 
@@ -341,7 +343,7 @@ def test_an_environment_that_raises_ends_the_game_and_nothing_counts() -> None:
 
 
 def test_a_result_that_cannot_be_kept_is_shown_with_the_reason() -> None:
-    table = people(openspiel("matrix_rps"), finish=lambda _: Kept("r1", "the disk is full."))
+    table = people(openspiel("matrix_rps"), finish=lambda _: SavedReplay("r1", "the disk is full."))
     choose(table, 0, 0)
     choose(table, 1, 1)
     seen = table.view(0)
@@ -352,31 +354,31 @@ def test_a_result_that_cannot_be_kept_is_shown_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("wishes", "said"),
     [
-        ([Wish(who="person")], "1 seats were given; .* has 2 players"),
-        ([Wish(who="random"), Wish(who="random")], "no person"),
-        ([Wish(who="person"), Wish(who="/tmp/x.safetensors")], "was given for a seat"),
-        ([Wish(who="person"), Wish(who="os:system")], "was given for a seat"),
-        ([Wish(who="person"), Wish(who="other-run@best")], "was given for a seat"),
-        ([Wish(who="person", name="a\nb"), Wish(who="random")], "printable"),
+        ([SeatRequest(who="person")], "1 seats were given; .* has 2 players"),
+        ([SeatRequest(who="random"), SeatRequest(who="random")], "no person"),
+        ([SeatRequest(who="person"), SeatRequest(who="/tmp/x.safetensors")], "was given for a seat"),
+        ([SeatRequest(who="person"), SeatRequest(who="os:system")], "was given for a seat"),
+        ([SeatRequest(who="person"), SeatRequest(who="other-run@best")], "was given for a seat"),
+        ([SeatRequest(who="person", name="a\nb"), SeatRequest(who="random")], "printable"),
     ],
 )
-def test_wishes_that_are_not_granted(wishes: list[Wish], said: str) -> None:
+def test_wishes_that_are_not_granted(wishes: list[SeatRequest], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Table("t", openspiel("tic_tac_toe"), wishes)
+        GameSession("t", openspiel("tic_tac_toe"), wishes)
 
 
 def test_a_rated_game_is_played_without_help() -> None:
-    wishes = [Wish(who="person"), Wish(who="random")]
+    wishes = [SeatRequest(who="person"), SeatRequest(who="random")]
     for help in ({"hints": True}, {"seed": 3}):
         with pytest.raises(ConfigError, match="rated: false"):
-            Table("t", openspiel("tic_tac_toe"), wishes, **help)
+            GameSession("t", openspiel("tic_tac_toe"), wishes, **help)
 
 
 def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
     now = [0.0]
-    tables = Tables(most=2, idle=60, clock=lambda: now[0])
+    tables = GameSessions(most=2, idle=60, clock=lambda: now[0])
 
-    def make(id: str) -> Table:
+    def make(id: str) -> GameSession:
         table = people(openspiel("tic_tac_toe"))
         table.id, table.used = id, now[0]
         return table
@@ -397,17 +399,17 @@ def test_there_are_so_many_tables_and_idle_ones_are_closed() -> None:
 
 
 def test_tables_that_were_left_give_their_place_to_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Table, "has_bots", True)
+    monkeypatch.setattr(GameSession, "has_bots", True)
     now = [0.0]
 
-    def make(id: str) -> Table:
+    def make(id: str) -> GameSession:
         table = people(openspiel("tic_tac_toe"))
         table.id, table.used = id, now[0]
         return table
 
     for limits in ({"most": 2}, {"bots": 2}):
         now[0] = 0.0
-        tables = Tables(**limits, left=120, clock=lambda: now[0])
+        tables = GameSessions(**limits, left=120, clock=lambda: now[0])
         looked_at = tables.add(make)
         looked_at.listen(0, lambda _: None)
         now[0] = 1.0
@@ -474,7 +476,7 @@ def test_a_table_is_closed_while_a_policy_thinks() -> None:
             )
 
     game = Game(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"))
-    table = Table("t", game, [Wish(who="person"), Wish(who="random")], rated=False)
+    table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="random")], rated=False)
     ends = table._episode.close
     table._episode.close = lambda: closed.append(True) or ends()  # type: ignore[method-assign, func-returns-value]
     table.listen(0, told.append)
@@ -506,7 +508,7 @@ def test_of_two_that_answer_at_once_one_is_late() -> None:
     def answer(action: int) -> None:
         begin.wait()
         try:
-            table.move(0, [Order(player=0, agent=0, action=action)], 0)
+            table.move(0, [MoveRequest(player=0, agent=0, action=action)], 0)
         except WrongTurnError as error:
             late.append(str(error))
 
@@ -521,8 +523,8 @@ def test_of_two_that_answer_at_once_one_is_late() -> None:
 
 
 def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Table, "has_bots", True)
-    tables = Tables(bots=1)
+    monkeypatch.setattr(GameSession, "has_bots", True)
+    tables = GameSessions(bots=1)
     tables.add(lambda _: people(openspiel("tic_tac_toe")))
     with pytest.raises(TooManySessionsError, match="bots play at 1 tables"):
         tables.add(lambda _: people(openspiel("tic_tac_toe")))
@@ -547,7 +549,7 @@ def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
         members={0: [SimpleNamespace(ref=bold), SimpleNamespace(ref=shy)]},
     )
     game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"), run=run)
-    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
     table._advisors = {0: Advisor(game, 0)}
     table._publish()
     [first] = table.view(0)["frame"]["decisions"]
@@ -597,7 +599,7 @@ def test_a_policy_that_remembers_gives_hints_in_a_compiled_game() -> None:
     game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1))
     game.run = one_member(best, policy)
     assert game.spec.enumeration is not None
-    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
     table._advisors = {0: Advisor(game, 0)}
     table._publish()
     for probs in ([0.8, 0.2], [0.2, 0.8]):
@@ -629,7 +631,7 @@ def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
     best = ref("best")
     policy = _Valued(state_width(game.spec, (0,)))
     game.run = one_member(best, policy)
-    table = Table("t", game, [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
     assert table._episode.open_step is not None
     assert table._episode.open_step.state is not None
     table._advisors = {0: Advisor(game, 0)}
@@ -653,7 +655,7 @@ def test_a_hint_that_cannot_be_given_says_why(error: Exception, said: str) -> No
             raise error
 
     env = Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off")
-    table = Table("t", AnyGame(env), [Wish(who="person"), Wish(who="person")], rated=False, seed=1)
+    table = GameSession("t", AnyGame(env), [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
     table._advisors = {0: cast(Any, _Mute())}
     table._publish()
     [due] = table.view(0)["frame"]["decisions"]

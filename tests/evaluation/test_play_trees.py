@@ -10,7 +10,7 @@ import pyspiel
 import pytest
 from numpy.typing import NDArray
 
-from ludus.apps.play.trees import NodeView, TreeExplorer, analyse
+from ludus.apps.play.trees import NodeView, TreeExplorer, analyze
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree, compile_tree
 
@@ -93,7 +93,7 @@ def test_values_and_gains_agree_with_openspiel(name: str) -> None:
     mask, chance = tree.enumeration.mask, np.random.default_rng(1)
     probs = mask * (chance.random(mask.shape) + 0.1)
     probs /= probs.sum(axis=1, keepdims=True)
-    found = analyse(tree, [probs[tree.enumeration.ids(p)] for p in range(2)])
+    found = analyze(tree, [probs[tree.enumeration.ids(p)] for p in range(2)])
     rows = zip(tree.enumeration.key, probs, mask, strict=True)
     policy = pyspiel.TabularPolicy(
         {key: [(action, row[action]) for action in np.flatnonzero(legal).tolist()] for key, row, legal in rows}

@@ -70,7 +70,7 @@ def test_newest_policies_that_nobody_met_are_left_out() -> None:
     mean[:, :2, 0], count[:2, 0] = 1.0, 5
     nothing = np.zeros((3, 3), np.bool_)
     payoffs = Payoffs(mean, count, np.zeros_like(mean), nothing, ((-1, 1),) * 2, (0, 1), True)
-    assert run_ratings._met(payoffs) == (2, 1)
+    assert run_ratings._rated_sizes(payoffs) == (2, 1)
     assert payoffs.part({0: range(2), 1: range(1)}).mean.tolist() == [[[1.0], [1.0]]] * 2
 
 

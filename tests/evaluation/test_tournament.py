@@ -21,7 +21,7 @@ from ludus.core.errors import ConfigError, PolicyError, RunError, ScenarioError
 from ludus.core.types import Match
 from ludus.envs.config import Environment, unseen_options
 from ludus.envs.registry import make_env
-from ludus.evaluation.policies import Wanted, identity, require_same_game
+from ludus.evaluation.policies import PolicyQuery, identity, require_same_game
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec, mlp_spec, tabular_spec
@@ -58,7 +58,7 @@ def names_of(match: Match) -> tuple[str, ...]:
 
 
 def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float], list[float]]]:
-    return {r.meeting.id: (r.n, r.mean.tolist(), r.m2.tolist()) for r in report.results}
+    return {r.pairing.id: (r.n, r.mean.tolist(), r.m2.tolist()) for r in report.results}
 
 
 # ---------------------------------------------------------------------------------------------- by hand
@@ -74,7 +74,7 @@ def test_two_bots_by_hand(tmp_path: Path) -> None:
     assert np.isnan(report.cross[0, 0])
     assert best.low > worst.high
     (result,) = report.results
-    assert [names_of(order) for order in result.matches] == [result.meeting.entrants, result.meeting.entrants[::-1]]
+    assert [names_of(order) for order in result.matches] == [result.pairing.entrants, result.pairing.entrants[::-1]]
     assert result.matches[0].wins == ((0, 0, 20), (20, 0, 0))
 
 
@@ -122,10 +122,10 @@ def both(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tourname
 
 def test_intervals_hold_what_is_computed(both: tuple[TournamentReport, TournamentReport]) -> None:
     played, exact = both
-    expected = {r.meeting.id: r.mean for r in exact.results}
+    expected = {r.pairing.id: r.mean for r in exact.results}
     assert played.env == "openspiel/kuhn_poker"
     held = [
-        abs(mean - expected[r.meeting.id][k]) <= half + 1e-12
+        abs(mean - expected[r.pairing.id][k]) <= half + 1e-12
         for r in played.results
         for k, (mean, half) in enumerate(zip(r.mean, r.half_width, strict=True))
     ]
@@ -140,11 +140,11 @@ def test_policies_of_one_player_do_not_meet(both: tuple[TournamentReport, Tourna
     played, exact = both
     pair = {"one@0/0-2", "two@0/0-1"}
     for report in both:
-        assert pair not in [set(r.meeting.entrants) for r in report.results]
+        assert pair not in [set(r.pairing.entrants) for r in report.results]
         assert "some of the seats only" in report.notes[-1]
     place = [k for k, s in enumerate(played.standings) if s.name in pair]
     assert np.isnan(played.cross[place[0], place[1]])
-    (mixed,) = [r for r in played.results if set(r.meeting.entrants) == {"one@0/0-2", "one@1/1-1"}]
+    (mixed,) = [r for r in played.results if set(r.pairing.entrants) == {"one@0/0-2", "one@1/1-1"}]
     assert [names_of(order) for order in mixed.matches] == [("one@0/0-2", "one@1/1-1")]
     assert exact.episodes == 0
 
@@ -269,7 +269,7 @@ def test_three_players(tmp_path: Path, names: str) -> None:
     assert report.rating == ""
     total = sum(
         r * sum(names_of(o).count(n) for o in result.matches)
-        for n, r in zip(result.meeting.entrants, result.mean, strict=True)
+        for n, r in zip(result.pairing.entrants, result.mean, strict=True)
     )
     assert total == pytest.approx(0, abs=1e-9)  # zero-sum
     assert [s.mean for s in report.standings] == sorted((s.mean for s in report.standings), reverse=True)
@@ -404,16 +404,16 @@ def test_identity_of_a_tournament_game() -> None:
         assert identity(football(**options)) != plain
         assert identity(football(**options), without=unseen_options()) == seen
     assert identity(football(masks=None), without=unseen_options()) != seen
-    other = Wanted("other", run=SimpleNamespace(env=football(statistics=[], rewards={"win": 1})))
-    wins = Wanted("wins", run=SimpleNamespace(env=football(rewards={"win": 1})))
+    other = PolicyQuery("other", run=SimpleNamespace(env=football(statistics=[], rewards={"win": 1})))
+    wins = PolicyQuery("wins", run=SimpleNamespace(env=football(rewards={"win": 1})))
     assert _common_game([wins], None) == _common_game([wins, wins], None) == football(rewards={"win": 1})
-    for entrants in ([wins, Wanted("goals", run=SimpleNamespace(env=football()))], [wins]):
+    for entrants in ([wins, PolicyQuery("goals", run=SimpleNamespace(env=football()))], [wins]):
         assert _common_game(entrants, None if len(entrants) > 1 else football()) == football()
     with pytest.raises(ConfigError, match=r"'wins' plays football/5_vs_5 .* and 'other' plays .*statistics"):
         _common_game([wins, other], None)
     # What `rewards` means in an environment of one's own is not known: nothing of it is left out.
     mine = [
-        Wanted(f"own{k}", run=SimpleNamespace(env=Environment(id="own_env:Env", options={"rewards": k})))
+        PolicyQuery(f"own{k}", run=SimpleNamespace(env=Environment(id="own_env:Env", options={"rewards": k})))
         for k in (1, 2)
     ]
     with pytest.raises(ConfigError, match=r"'own1' plays own_env:Env .* and 'own2' plays"):

@@ -82,6 +82,6 @@ def test_bots_play_in_processes_and_are_made_nowhere_else(tmp_path: Path, reques
     assert there.episodes == 6 * 80
     request.getfixturevalue("bots_here")
     (here,) = play("bot:random", "own_bots:Drawn", to=tmp_path / "here").results
-    (same,) = [result for result in there.results if result.meeting == here.meeting]
+    (same,) = [result for result in there.results if result.pairing == here.pairing]
     assert (same.n, same.mean.tolist()) == (here.n, here.mean.tolist())
     assert here.m2[0] > 0

@@ -17,12 +17,19 @@ from ludus.envs.registry import make_env
 from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
 from ludus.tournament.entrants import TournamentField, read_field, run_at
-from ludus.tournament.meetings import Meeting
-from ludus.tournament.ranking_decisions import FIRST, Rounds, Undecided, bounds_of, open_meetings, orders_of
-from ludus.tournament.results import MeetingResult
+from ludus.tournament.meetings import Pairing
+from ludus.tournament.ranking_decisions import (
+    FIRST,
+    Rounds,
+    UndecidedPair,
+    bounds_of,
+    decide_ranking,
+    undecided_pairings,
+)
+from ludus.tournament.results import PairingResult
 from ludus.tournament.run import Options, play_tournament, run_tournament
 from ludus.tournament.tournament_report import TournamentReport
-from ludus.tournament.tournament_store import Played
+from ludus.tournament.tournament_store import PlayedChunk
 
 KUHN = Environment(id="openspiel/kuhn_poker", num_envs=16)
 SENSE = (1.0, 0.8, 0.4, 0.2, 0.0, -0.4, -0.6, -1.0)
@@ -35,17 +42,17 @@ def spec(players: int, *, zero_sum: bool = False) -> EnvSpec:
     return replace(found, utility_range=((-1.0, 1.0),) * players, zero_sum=zero_sum)
 
 
-def meeting(names: str) -> Meeting:
-    return Meeting(tuple(names), (tuple(names), tuple(names[::-1])) if len(names) > 1 else (tuple(names),))
+def meeting(names: str) -> Pairing:
+    return Pairing(tuple(names), (tuple(names), tuple(names[::-1])) if len(names) > 1 else (tuple(names),))
 
 
-def result(names: str, n: int, *mean: float) -> MeetingResult:
+def result(names: str, n: int, *mean: float) -> PairingResult:
     """Of returns with a spread of 0.5."""
-    return MeetingResult(meeting(names), n, np.array(mean), np.full(len(mean), n / 4), ())
+    return PairingResult(meeting(names), n, np.array(mean), np.full(len(mean), n / 4), ())
 
 
-def played(names: str, first: int, n: int, mean: float) -> Played:
-    return Played(meeting(names).id, first, n, np.array([mean, -mean]), np.full(2, n / 4), ())
+def played(names: str, first: int, n: int, mean: float) -> PlayedChunk:
+    return PlayedChunk(meeting(names).id, first, n, np.array([mean, -mean]), np.full(2, n / 4), ())
 
 
 # ---------------------------------------------------------------------------------------------- by hand
@@ -55,28 +62,32 @@ def played(names: str, first: int, n: int, mean: float) -> Played:
 def test_who_is_better_when_they_meet(zero_sum: bool) -> None:
     """1,000 deals: a beats b, b beats c, c and a are close."""
     results = [result("ab", 1000, 0.4, -0.4), result("ac", 1000, -0.02, 0.02), result("bc", 1000, 0.3, -0.3)]
-    found = orders_of(results, spec(2, zero_sum=zero_sum), budget=9, confidence=0.95)
-    assert (found.number, found.undecided) == (3, (Undecided(("a", "c")),))
-    assert open_meetings(bounds_of(results, spec(2, zero_sum=zero_sum), 0.95), spec(2)).tolist() == [False, True, False]
+    found = decide_ranking(results, spec(2, zero_sum=zero_sum), budget=9, confidence=0.95)
+    assert (found.number, found.undecided) == (3, (UndecidedPair(("a", "c")),))
+    assert undecided_pairings(bounds_of(results, spec(2, zero_sum=zero_sum), 0.95), spec(2)).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_the_payoffs_of_a_general_sum_game_are_compared_and_not_their_signs() -> None:
     results = [result("ab", 1000, 0.8, 0.4), result("ac", 1000, -0.4, -0.4), result("bc", 1000, -0.8, -0.4)]
-    assert orders_of(results, spec(2), budget=9, confidence=0.95).undecided == (Undecided(("a", "c")),)
+    assert decide_ranking(results, spec(2), budget=9, confidence=0.95).undecided == (UndecidedPair(("a", "c")),)
 
 
 def test_three_who_meet_have_three_orders() -> None:
     results = [result("abc", 1000, 0.5, 0.01, -0.01), result("abd", 1000, 0.3, -0.3, 0.29)]
-    found = orders_of(results, spec(3), budget=9, confidence=0.95)
+    found = decide_ranking(results, spec(3), budget=9, confidence=0.95)
     assert found.number == 6
-    assert found.undecided == (Undecided(("b", "c"), ("a",)), Undecided(("a", "d"), ("b",)))
+    assert found.undecided == (UndecidedPair(("b", "c"), ("a",)), UndecidedPair(("a", "d"), ("b",)))
 
 
 def test_of_one_player_the_means_are_compared() -> None:
     results = [result("a", 1000, 0.5), result("b", 1000, 0.1), result("c", 1000, 0.48), result("d", 1000, -0.4)]
-    found = orders_of(results, spec(1), budget=9, confidence=0.95)
-    assert (found.number, found.undecided) == (6, (Undecided(("a", "c")),))
-    assert open_meetings(bounds_of(results, spec(1), 0.95), spec(1)).tolist() == [True, False, True, False]
+    found = decide_ranking(results, spec(1), budget=9, confidence=0.95)
+    assert (found.number, found.undecided) == (6, (UndecidedPair(("a", "c")),))
+    assert undecided_pairings(bounds_of(results, spec(1), 0.95), spec(1)).tolist() == [True, False, True, False]
 
 
 def test_seats_with_other_returns_have_one_range() -> None:
@@ -90,9 +101,9 @@ def test_seats_with_other_returns_have_one_range() -> None:
 # ---------------------------------------------------------------------------------------------- rounds
 
 
-def wanted(rounds: Rounds, *new: Played) -> dict[str, tuple[int, int]]:
+def wanted(rounds: Rounds, *new: PlayedChunk) -> dict[str, tuple[int, int]]:
     """Names -> (first, n)."""
-    return {"".join(p.meeting.entrants): (p.first, p.n) for p in rounds.next_pieces(new)}
+    return {"".join(p.pairing.entrants): (p.first, p.n) for p in rounds.next_pieces(new)}
 
 
 def test_undecided_meetings_go_on_by_quarters_until_the_budget_is_spent() -> None:
@@ -172,7 +183,7 @@ def sense_of(entrant: str) -> float:
 
 
 def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float]]]:
-    return {r.meeting.id: (r.n, r.mean.tolist()) for r in report.results}
+    return {r.pairing.id: (r.n, r.mean.tolist()) for r in report.results}
 
 
 def test_the_ranking_with_a_quarter_of_the_episodes(known: TournamentField, tmp_path: Path) -> None:
@@ -182,15 +193,15 @@ def test_the_ranking_with_a_quarter_of_the_episodes(known: TournamentField, tmp_
     assert (report.orders.number, report.orders.undecided) == (28, ())
     assert report.episodes < 120_000
     for found in report.results:
-        a, b = map(sense_of, found.meeting.entrants)
+        a, b = map(sense_of, found.pairing.entrants)
         assert (found.mean[0] > found.mean[1]) == (a > b)
     assert [sense_of(standing.name) for standing in report.standings] == list(SENSE)
     most = max(report.results, key=lambda r: r.n)
-    assert abs(np.subtract(*map(sense_of, most.meeting.entrants))) < 0.3, "neighbours take most"
+    assert abs(np.subtract(*map(sense_of, most.pairing.entrants))) < 0.3, "neighbours take most"
     uniform = run_tournament(known, tmp_path / "uniform", Options(episodes=4 * report.episodes // (28 * 2)))
     assert uniform.episodes > 3.99 * report.episodes
     assert uniform.orders is None
-    assert orders_of(uniform.results, known.spec, budget=1, confidence=0.95).undecided
+    assert decide_ranking(uniform.results, known.spec, budget=1, confidence=0.95).undecided
 
 
 def test_the_budget_holds_and_what_is_open_is_named(known: TournamentField, tmp_path: Path) -> None:
@@ -250,7 +261,7 @@ def test_bots_and_three_players(tmp_path: Path) -> None:
     report = play_tournament(names, tmp_path, env=Environment(id="openspiel/kuhn_poker(players=3)"), options=options)
     assert report.orders is not None
     assert 990 < report.episodes <= 1000
-    assert Undecided(("bot:random", "bot:uniform_random"), ("own_bots:First",)) in report.orders.undecided
+    assert UndecidedPair(("bot:random", "bot:uniform_random"), ("own_bots:First",)) in report.orders.undecided
     assert report.orders.number == len(list(combinations(names, 2)))
 
 
@@ -261,4 +272,4 @@ def test_a_single_player(tmp_path: Path) -> None:
     report = play_tournament(names, tmp_path, env=env, options=Options(budget=100))
     assert report.orders is not None
     assert (report.orders.number, report.episodes) == (1, 100)
-    assert report.orders.undecided == (Undecided(("bot:random", "bot:uniform_random")),)
+    assert report.orders.undecided == (UndecidedPair(("bot:random", "bot:uniform_random")),)

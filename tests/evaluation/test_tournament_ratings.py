@@ -10,8 +10,8 @@ from ludus.core.types import EnvSpec
 from ludus.evaluation.matches import outcomes
 from ludus.evaluation.run_ratings import mirrored, parse_ratings
 from ludus.metagame.population.match_log import moments
-from ludus.tournament.meetings import Meeting
-from ludus.tournament.results import MeetingResult, only_wins_and_losses, payoffs_of
+from ludus.tournament.meetings import Pairing
+from ludus.tournament.results import PairingResult, only_wins_and_losses, payoffs_of
 from ludus.tournament.tournament_report import TournamentReport, report_of
 from ludus.tournament.tournament_store import match_of_seating
 
@@ -21,21 +21,21 @@ def game(most: float, *, players: int = 2, least: float | None = None) -> EnvSpe
     return EnvSpec("hand", (), ((low, most),) * players, tuple((p,) for p in range(players)), zero_sum=True)
 
 
-def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -> MeetingResult:
+def met(first: str, second: str, gains: list[float], *, constant: float = 0.0) -> PairingResult:
     """Each deal in both orders of the seats; `first` gains the same in either."""
     mine = np.array(gains)
     theirs = constant - mine
-    meeting = Meeting((first, second), ((first, second), (second, first)))
+    meeting = Pairing((first, second), ((first, second), (second, first)))
     orders = []
     for seats, returns in zip(meeting.seatings, ((mine, theirs), (theirs, mine)), strict=True):
         samples = np.stack(returns, axis=1)
         orders.append(match_of_seating(meeting, 0, seats, moments(samples), outcomes(samples)))
     total = moments(np.stack([mine, theirs], axis=1))
-    return MeetingResult(meeting, len(gains), total.mean, total.m2, tuple(orders))
+    return PairingResult(meeting, len(gains), total.mean, total.m2, tuple(orders))
 
 
-def report(results: list[MeetingResult], spec: EnvSpec, *ratings: str) -> TournamentReport:
-    names = {name: [True, True] for result in results for name in result.meeting.entrants}
+def report(results: list[PairingResult], spec: EnvSpec, *ratings: str) -> TournamentReport:
+    names = {name: [True, True] for result in results for name in result.pairing.entrants}
     return report_of(results, folder=None, spec=spec, seats=names, raters=parse_ratings(ratings))
 
 
@@ -132,7 +132,7 @@ def test_names_decide_nothing_where_games_are_gone_through_in_turn(rating: str) 
     for names in ("abc", "bca", "cba"):
         strong, middle, weak = names
         pairs = [met(strong, middle, gains), met(middle, weak, gains), met(strong, weak, [1] * 9 * 20 + [-1] * 20)]
-        pairs = sorted(pairs, key=lambda result: result.meeting.entrants)
+        pairs = sorted(pairs, key=lambda result: result.pairing.entrants)
         (rated,) = (made := report(pairs, game(1), rating)).ratings.values()
         assert [s.name for s in made.standings] == [strong, middle, weak]
         found[names] = rated.rating

@@ -16,8 +16,8 @@ import pytest
 from ludus.core.errors import DataError, RunError
 from ludus.core.types import Match
 from ludus.metagame.population.match_log import Moments
-from ludus.tournament.meetings import Meeting
-from ludus.tournament.tournament_store import FILE, Played, TournamentStore, match_of_seating
+from ludus.tournament.meetings import Pairing
+from ludus.tournament.tournament_store import FILE, PlayedChunk, TournamentStore, match_of_seating
 
 ENTRANTS = {"a": ("1" * 64, "first"), "b": ("2" * 64, "second"), "c": ("3" * 64, "third")}
 
@@ -26,15 +26,15 @@ def store(folder: Path, **changes) -> TournamentStore:
     return TournamentStore(folder, **{"game": "G", "seed": 0, "entrants": ENTRANTS, **changes})
 
 
-def played(first: int, n: int, mean: float = 0.5, names: str = "ab") -> Played:
-    meeting = Meeting(tuple(names), (tuple(names), tuple(names[::-1])))
+def played(first: int, n: int, mean: float = 0.5, names: str = "ab") -> PlayedChunk:
+    meeting = Pairing(tuple(names), (tuple(names), tuple(names[::-1])))
 
     def order(seats: tuple[str, ...]) -> Match:
         found = Moments(n, np.array([mean, -mean]), np.array([2.0, 2.0]))
         return match_of_seating(meeting, first, seats, found, ((n, 0, 0), (0, 0, n)))
 
     both = np.array([mean, -mean])
-    return Played(meeting.id, first, n, both, 2 * abs(both), tuple(map(order, meeting.seatings)))
+    return PlayedChunk(meeting.id, first, n, both, 2 * abs(both), tuple(map(order, meeting.seatings)))
 
 
 def contents(folder: Path) -> list[tuple[object, ...]]:
@@ -52,7 +52,7 @@ def test_store_round_trip(tmp_path: Path) -> None:
     with store(tmp_path / "t") as again:
         assert again.stored() == {'["a", "b"]': [(0, 10), (10, 5)], '["a", "c"]': [(0, 7)]}
         pieces = again.played()
-    assert [(p.meeting, p.first, p.n) for p in pieces] == [
+    assert [(p.pairing, p.first, p.n) for p in pieces] == [
         ('["a", "b"]', 0, 10),
         ('["a", "b"]', 10, 5),
         ('["a", "c"]', 0, 7),
@@ -79,7 +79,7 @@ def test_nothing_counts_twice(tmp_path: Path) -> None:
         (played(10, 10, np.nan), "not finite numbers; nothing was recorded"),
     ],
 )
-def test_contradictions_are_refused_whole(tmp_path: Path, wrong: Played, words: str) -> None:
+def test_contradictions_are_refused_whole(tmp_path: Path, wrong: PlayedChunk, words: str) -> None:
     with store(tmp_path) as open_:
         open_.record([played(0, 10)])
         before = contents(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.evaluation.policies import Drawn, NamedPlayers
+from ludus.evaluation.policies import NamedPlayers, SampledPolicy
 from ludus.evaluation.trained import PlayState
 from ludus.policies.base import Policy
 from ludus.policies.file import save_policy
@@ -120,7 +120,7 @@ def test_games_are_played_by_everybodys_own(kuhn: Path) -> None:
 
 
 def trained(policy: Policy, mode: str = "explore") -> ludus.TrainedPolicy:
-    return ludus.TrainedPolicy([[Drawn("own", policy, mode)]], seed=0)
+    return ludus.TrainedPolicy([[SampledPolicy("own", policy, mode)]], seed=0)
 
 
 def perceptron(bias: list[float]) -> Policy:

@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 from ludus.core.errors import ConfigError, DataError, UnknownName
 from ludus.evaluation.run_ratings import RATINGS, rate, rater
 from ludus.metagame.population.ratings.base import Rater
-from ludus.metagame.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximise
+from ludus.metagame.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximize
 from ludus.metagame.population.ratings.elo import OnlineElo
-from ludus.metagame.population.ratings.win_counts import Pairs, duels, pairs
+from ludus.metagame.population.ratings.win_counts import PairCounts, count_pairs, pairwise_results
 
 
 def duel(name, profile, won, drawn, lost, population=(0, 0)):
@@ -25,7 +25,7 @@ def duel(name, profile, won, drawn, lost, population=(0, 0)):
 
 def counted(won, drawn=None):
     won = np.array(won, dtype=float)
-    return Pairs.of(won, None if drawn is None else np.array(drawn, dtype=float))
+    return PairCounts.of(won, None if drawn is None else np.array(drawn, dtype=float))
 
 
 LOG = [duel("a", (0, 1), 3, 2, 1), duel("b", (1, 0), 4, 0, 0), duel("c", (1, 2), 5, 0, 4), duel("d", (2, 2), 9, 0, 9)]
@@ -35,7 +35,7 @@ LOG = [duel("a", (0, 1), 3, 2, 1), duel("b", (1, 0), 4, 0, 0), duel("c", (1, 2),
 
 
 def test_both_seats_are_pooled_and_self_play_is_left_out():
-    found = pairs(duels([*LOG, match("e", (0, 1), [[1, -1]], population=(0, 0))], [3]), 3)
+    found = count_pairs(pairwise_results([*LOG, match("e", (0, 1), [[1, -1]], population=(0, 0))], [3]), 3)
     won, drawn = found.tables()
     assert won.tolist() == [[0, 3, 0], [5, 0, 5], [0, 4, 0]]
     assert drawn.tolist() == [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
@@ -43,15 +43,15 @@ def test_both_seats_are_pooled_and_self_play_is_left_out():
 
 
 def test_players_of_two_populations_are_counted_through():
-    found = pairs(duels([duel("a", (1, 0), 3, 0, 1, population=(0, 1))], [2, 1], (0, 1)), 3)
+    found = count_pairs(pairwise_results([duel("a", (1, 0), 3, 0, 1, population=(0, 1))], [2, 1], (0, 1)), 3)
     assert found.tables()[0].tolist() == [[0, 0, 0], [0, 0, 3], [0, 1, 0]]
 
 
 def test_other_numbers_of_players_and_contradictions_are_refused():
     with pytest.raises(DataError, match="3 players"):
-        duels([match("d", (0, 0, 0), [[1, 1, 1]])], [1])
+        pairwise_results([match("d", (0, 0, 0), [[1, 1, 1]])], [1])
     with pytest.raises(DataError, match=r"match 'x' has the win counts .* what the other lost"):
-        duels([match("x", (0, 1), [[1, -1]], population=(0, 0), wins=((3, 0, 1), (3, 0, 1)))], [2])
+        pairwise_results([match("x", (0, 1), [[1, -1]], population=(0, 0), wins=((3, 0, 1), (3, 0, 1)))], [2])
     three = table((1, 1, 1)).view()
     for name in ("bradley_terry", "elo", "online_elo"):
         with pytest.raises(DataError, match=f"{name.replace('elo', '')}.*rates two-player games, given 3.*openskill"):
@@ -74,7 +74,7 @@ def test_elo_of_two_is_the_odds():
 def test_davidson_of_two_by_hand():
     """Two policies fit three frequencies exactly: odds 6 to 2, draws 4 = v sqrt(6 × 2), and halves of 400 log10(3)."""
     likelihood = Likelihood(counted([[0, 6], [2, 0]], [[0, 4], [4, 0]]), prior=0.0, davidson=True)
-    best, _ = maximise(likelihood)
+    best, _ = maximize(likelihood)
     assert best[0] - best[1] == pytest.approx(np.log(3))
     assert np.exp(best[2]) == pytest.approx(4 / np.sqrt(12))
     rated = BradleyTerry(prior=0.0).fit(likelihood.pairs)
@@ -98,7 +98,7 @@ def test_published_baseball_ratings():
     rating = BradleyTerry(prior=0.0).fit(results).rating / POINTS
     printed = [1.5814, 1.4364, 1.2945, 1.2476, 1.1077, 0.6839, 0.0]
     np.testing.assert_allclose(rating - rating[-1], printed, atol=6e-5)
-    spread = covariance(maximise(Likelihood(results, 0.0, davidson=True))[1])
+    spread = covariance(maximize(Likelihood(results, 0.0, davidson=True))[1])
     contrast = np.eye(7)[:-1] - np.eye(7)[-1]
     errors = [0.3433, 0.3396, 0.3367, 0.3359, 0.3339, 0.3319]
     np.testing.assert_allclose(np.sqrt(np.diag(contrast @ spread @ contrast.T)), errors, atol=6e-5)
@@ -182,7 +182,7 @@ def test_wald_intervals_hold_as_often_as_they_say():
         drawn, won = np.zeros((8, 8)), np.zeros((8, 8))
         for i, j in zip(*np.triu_indices(8, 1), strict=True):
             won[i, j], drawn[i, j], won[j, i] = rng.multinomial(40, chance[i, j])
-        rated = BradleyTerry(prior=0.0).fit(Pairs.of(won, drawn + drawn.T))
+        rated = BradleyTerry(prior=0.0).fit(PairCounts.of(won, drawn + drawn.T))
         held += int(((rated.low <= POINTS * true) & (POINTS * true <= rated.high)).sum())
     assert 0.93 < held / 1600 < 0.97
 
@@ -226,10 +226,10 @@ def test_relabelling_and_mirroring(numbers, order, ties):
     np.fill_diagonal(won, 0)
     drawn[np.triu_indices(4, 1)] = numbers[16:22]
     drawn, order = drawn + drawn.T, list(order)
-    made = Pairs.of(won, drawn)
+    made = PairCounts.of(won, drawn)
     rated = BradleyTerry(ties=ties).fit(made)
-    moved = BradleyTerry(ties=ties).fit(Pairs.of(won[np.ix_(order, order)], drawn[np.ix_(order, order)]))
-    turned = BradleyTerry(ties=ties).fit(Pairs.of(won.T, drawn))
+    moved = BradleyTerry(ties=ties).fit(PairCounts.of(won[np.ix_(order, order)], drawn[np.ix_(order, order)]))
+    turned = BradleyTerry(ties=ties).fit(PairCounts.of(won.T, drawn))
     np.testing.assert_allclose(moved.rating, rated.rating[order], atol=1e-3)
     np.testing.assert_allclose(moved.low, rated.low[order], atol=1e-3)
     np.testing.assert_allclose(turned.rating, -rated.rating, atol=1e-3)
@@ -245,7 +245,7 @@ def test_ratings_of_very_many_games_converge(seed):
     strength = 1.5 * rng.normal(size=40)
     games = 1e7
     won = np.round(games / (1 + np.exp(strength[second] - strength[first])))
-    rated = Elo(intervals="none").fit(Pairs(40, first, second, won, np.zeros(len(first)), games - won))
+    rated = Elo(intervals="none").fit(PairCounts(40, first, second, won, np.zeros(len(first)), games - won))
     expected = (strength - strength.mean()) * POINTS
     np.testing.assert_allclose(rated.of(0) - rated.of(0).mean(), expected, atol=1.0)
 
@@ -255,7 +255,7 @@ def test_a_thousand_policies():
     true = rng.normal(size=1000)
     meetings = np.triu(rng.integers(0, 4, size=(1000, 1000)), 1)
     first = rng.binomial(meetings, 1 / (1 + np.exp(true - true[:, None])))
-    rated = Elo().fit(Pairs.of(first + (meetings - first).T.astype(float)))
+    rated = Elo().fit(PairCounts.of(first + (meetings - first).T.astype(float)))
     error = rated.rating / POINTS - (true - true.mean())
     assert np.abs(error).max() < 0.4
     held = (np.abs(error) * POINTS < rated.high - rated.rating).mean()

@@ -11,7 +11,7 @@ from test_shared_inference import Served, random_due, spec_of
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import ActionRequests, Mixture, PolicyOutput, PolicyRef, PolicySpec
-from ludus.evaluation.policies import misfit
+from ludus.evaluation.policies import incompatibility
 from ludus.policies.base import JointPolicy, Policy, Teams, team_size_of
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference import remote
@@ -144,8 +144,8 @@ def test_one_that_is_not_told_whose_rows_these_are_says_so():
 
 
 def test_a_larger_team_is_refused():
-    assert misfit(RollCall(), spec_of((3,)), 0, "explore") == ""
-    assert "teams of up to 3 agents, and this player has 4" in misfit(RollCall(), spec_of((4,)), 0, "explore")
+    assert incompatibility(RollCall(), spec_of((3,)), 0, "explore") == ""
+    assert "teams of up to 3 agents, and this player has 4" in incompatibility(RollCall(), spec_of((4,)), 0, "explore")
 
 
 def test_rows_without_an_agent():

@@ -12,7 +12,13 @@ import experiment_children
 import pytest
 
 from ludus.apps.experiments import experiment as driver
-from ludus.apps.experiments.experiment import at_a_time, check_here, go_on, new_experiment, parse_seeds
+from ludus.apps.experiments.experiment import (
+    check_here,
+    default_parallelism,
+    new_experiment,
+    parse_seeds,
+    resume_experiment,
+)
 from ludus.cli.main import main
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, RunError
@@ -77,15 +83,15 @@ def test_wrong_seeds(text: str) -> None:
 
 def test_runs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "available_cpus", lambda: 5)
-    assert at_a_time(load_scenario("kuhn")) == 5
-    assert at_a_time(load_scenario("kuhn", ["runtime.threads=2"])) == 2
-    assert at_a_time(load_scenario("kuhn", ["runtime.threads=8"])) == 1
-    assert at_a_time(load_scenario("kuhn", ["runtime=ray"])) == 1
+    assert default_parallelism(load_scenario("kuhn")) == 5
+    assert default_parallelism(load_scenario("kuhn", ["runtime.threads=2"])) == 2
+    assert default_parallelism(load_scenario("kuhn", ["runtime.threads=8"])) == 1
+    assert default_parallelism(load_scenario("kuhn", ["runtime=ray"])) == 1
 
 
 def test_killed_runs_are_reported_and_resumed(tmp_path: Path) -> None:
     made, watcher = experiment(tmp_path / "e", a="done", b="killed", c="broken"), Watcher()
-    found = go_on(made, observer=watcher, stop=StopRequest(), parallel=1)
+    found = resume_experiment(made, observer=watcher, stop=StopRequest(), parallel=1)
     expected = {
         "a": ("finished", ""),
         "b": ("interrupted", "its process was killed by SIGKILL"),
@@ -95,7 +101,7 @@ def test_killed_runs_are_reported_and_resumed(tmp_path: Path) -> None:
     assert watcher.told == ["a begins", "a finished", "b begins", "b interrupted", "c begins", "c failed"]
 
     watcher = Watcher()
-    found = go_on(made, observer=watcher, stop=StopRequest(), parallel=2)
+    found = resume_experiment(made, observer=watcher, stop=StopRequest(), parallel=2)
     assert standings(found) == {
         "a": ("finished", ""),
         "b": ("finished", ""),
@@ -118,7 +124,7 @@ def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
         if all((made.folder / name).exists() for name in "ab"):
             stop.request("stopped by Ctrl-C")
 
-    found = go_on(made, observer=Watcher(when_both_go_on), stop=stop, parallel=2)
+    found = resume_experiment(made, observer=Watcher(when_both_go_on), stop=stop, parallel=2)
     assert standings(found) == {
         "a": ("stopped", "stopped by Ctrl-C"),
         "b": ("stopped", "stopped by Ctrl-C"),
@@ -134,7 +140,7 @@ def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFix
         if (made.folder / "a").exists() and not other.ident:
             other.start()
 
-    found = go_on(made, observer=Watcher(when_it_goes_on), stop=StopRequest(), parallel=1)
+    found = resume_experiment(made, observer=Watcher(when_it_goes_on), stop=StopRequest(), parallel=1)
     other.join()
     assert standings(found) == {"a": ("stopped", "stopped by `ludus stop`"), "b": ("waiting", "")}
     assert codes == [0]
@@ -159,7 +165,7 @@ def test_pending_changes_survive_sessions(tmp_path: Path) -> None:
         "a": ("stopped", "end=killed is still to come"),
         "b": ("stopped", "end=over is still to come"),
     }
-    go_on(made, observer=Watcher(), stop=StopRequest(), parallel=2)
+    resume_experiment(made, observer=Watcher(), stop=StopRequest(), parallel=2)
     found = read_experiment(made.folder)
     assert standings(found) == {
         "a": ("interrupted", "its process was killed by SIGKILL"),
@@ -177,12 +183,12 @@ def test_overrides_are_pending_only_where_they_change_a_run(tmp_path: Path, monk
     )
     stop = StopRequest()
     stop.request("before anything begins")
-    found = go_on(made, ["generations=5"], observer=Watcher(), stop=stop)
+    found = resume_experiment(made, ["generations=5"], observer=Watcher(), stop=stop)
     assert standings(found) == {"a": ("stopped", "generations=5 is still to come"), "b": ("finished", "")}
     with pytest.raises(ConfigError, match="which is one process"):
-        go_on(made, ["runtime.workers=2"], observer=Watcher(), stop=stop)
+        resume_experiment(made, ["runtime.workers=2"], observer=Watcher(), stop=stop)
     assert read_experiment(made.folder) == found
-    found = go_on(made, ["generations=2"], observer=Watcher(), stop=stop)
+    found = resume_experiment(made, ["generations=2"], observer=Watcher(), stop=stop)
     assert (found.due, found.scenario["generations"]) == ({}, 2)
 
 
@@ -191,14 +197,14 @@ def test_one_at_a_time_goes_on_with_an_experiment(tmp_path: Path) -> None:
 
     def again() -> None:
         with pytest.raises(RunError, match="in use by another process"):
-            go_on(made, observer=Watcher(), stop=StopRequest())
+            resume_experiment(made, observer=Watcher(), stop=StopRequest())
 
-    go_on(made, observer=Watcher(again), stop=StopRequest(), parallel=1)
+    resume_experiment(made, observer=Watcher(again), stop=StopRequest(), parallel=1)
 
 
 def test_settings_of_single_runs_cannot_be_overridden(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="each run of 'e' has a end of its own"):
-        go_on(experiment(tmp_path / "e", a="done"), ["end=killed"], observer=Watcher(), stop=StopRequest())
+        resume_experiment(experiment(tmp_path / "e", a="done"), ["end=killed"], observer=Watcher(), stop=StopRequest())
 
 
 # ---------------------------------------------------------------------------------------------- sweeps
@@ -220,10 +226,10 @@ def sweep(folder: Path, **changes: object) -> Experiment:
 @pytest.mark.slow
 def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import go_on, load_sweep, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
 
     made = sweep(tmp_path / "s {x}?%20#ü", pruner={"kind": "none"})
-    found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=2)
+    found = resume_experiment(made, observer=Watcher(), stop=StopRequest(), parallel=2)
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
     assert (made.folder / "study.db").exists()
     xs = [trial.params["x"] for trial in study.trials]
@@ -231,23 +237,23 @@ def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
     assert [trial.value for trial in study.trials] == [abs(x) for x in xs]
     assert study.trials[0].intermediate_values == {1: 2 + abs(xs[0]), 2: abs(xs[0])}
 
-    go_on(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
+    resume_experiment(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
     assert again.told == ["trial-5 begins", "trial-5 finished"]
     assert len({trial.params["x"] for trial in study.get_trials()}) == 6
     with pytest.raises(ConfigError, match="only trials=N can be changed"):
-        go_on(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
+        resume_experiment(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
 
 
 @pytest.mark.slow
 def test_a_sweep_ends_where_no_trial_knows_what_it_seeks(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import go_on, load_sweep, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
 
     made = sweep(tmp_path / "s", metric="win_rate")
     with pytest.raises(
         RunError, match="trial-0 has come to its end, and win_rate is not known of it; it has nash_conv"
     ):
-        go_on(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+        resume_experiment(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
     assert watcher.told == ["trial-0 begins", "trial-0 finished"]
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
     assert [trial.state for trial in study.trials] == [optuna.trial.TrialState.FAIL]
@@ -258,7 +264,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     """Two trials of x = 0 come to their end; then one of x = 3 is worse than they were after a generation, two die, of which one had not
     begun, and two have errors."""
     optuna = pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import go_on, load_sweep, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
 
     options = {
         "x": {"choices": [0.0, 3.0]},
@@ -269,7 +275,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     ends = ("done", "done", "waits", "killed", "stillborn", "breaks", "broken")
     for x, end in zip((0.0, 0.0, 3.0, 3.0, 3.0, 0.0, 0.0), ends, strict=True):
         study.enqueue_trial({"x": x, "end": end})
-    found = go_on(made, observer=Watcher(), stop=StopRequest(), parallel=1)
+    found = resume_experiment(made, observer=Watcher(), stop=StopRequest(), parallel=1)
     assert standings(found)["trial-2"] == ("stopped", "pruned: nash_conv 5 at step 1")
     assert standings(found)["trial-3"] == ("interrupted", "its process was killed by SIGKILL")
     assert standings(found)["trial-4"] == ("failed", "its process was killed by SIGKILL")
@@ -278,7 +284,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     expected = [states.PRUNED, states.RUNNING, states.RUNNING, states.FAIL, states.FAIL]
     assert [t.state for t in study.get_trials()[2:]] == expected
     assert [s.name for s in found.standings() if s.is_left] == ["trial-3", "trial-4"]
-    go_on(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+    resume_experiment(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
     assert watcher.told == [f"trial-{k} {what}" for k in (3, 4) for what in ("begins", "finished")]
     assert [(t.state, t.value) for t in study.get_trials()[3:5]] == [(states.COMPLETE, 3.0)] * 2
 

@@ -28,7 +28,7 @@ class Looks:
         self.count += 1
         if self.count == self.at:
             self.happen()
-        limits.look()
+        limits.check_watcher()
 
     def happen(self) -> None:
         self.stop.request("stopped by Ctrl-C")

@@ -29,8 +29,8 @@ TRAFFIC_LIGHT = MetaSolution(None, 0.0, joint=np.array([[0.0, 0.25], [0.25, 0.5]
 
 def test_values_against_a_joint_distribution() -> None:
     # player 1 dares with 1/4: daring earns 3/4 * 7, chickening 1/4 * 2 + 3/4 * 6
-    np.testing.assert_allclose(normal_form.against(CHICKEN.mean[0], TRAFFIC_LIGHT, 0), [5.25, 5.0])
-    np.testing.assert_allclose(normal_form.against(CHICKEN.mean[1], TRAFFIC_LIGHT, 1), [5.25, 5.0])
+    np.testing.assert_allclose(normal_form.expected_payoffs(CHICKEN.mean[0], TRAFFIC_LIGHT, 0), [5.25, 5.0])
+    np.testing.assert_allclose(normal_form.expected_payoffs(CHICKEN.mean[1], TRAFFIC_LIGHT, 1), [5.25, 5.0])
 
 
 def test_values_of_three_players_with_unequal_populations() -> None:
@@ -39,8 +39,8 @@ def test_values_of_three_players_with_unequal_populations() -> None:
     marginals = tuple(rng.dirichlet(np.ones(n)) for n in (2, 3, 4))
     joint = np.einsum("i,j,k->ijk", *marginals)
     expected = np.einsum("ijk,i,k->j", mean[1], marginals[0], marginals[2])
-    np.testing.assert_allclose(normal_form.against(mean[1], MetaSolution(marginals, 0.0), 1), expected)
-    np.testing.assert_allclose(normal_form.against(mean[1], MetaSolution(None, 0.0, joint=joint), 1), expected)
+    np.testing.assert_allclose(normal_form.expected_payoffs(mean[1], MetaSolution(marginals, 0.0), 1), expected)
+    np.testing.assert_allclose(normal_form.expected_payoffs(mean[1], MetaSolution(None, 0.0, joint=joint), 1), expected)
 
 
 def test_a_coarse_response_is_one_against_the_whole_joint() -> None:

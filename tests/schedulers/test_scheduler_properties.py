@@ -74,11 +74,11 @@ def test_a_solved_part_is_a_solution_of_the_whole_with_the_same_payoffs(populati
     marginals = tuple(rng.dirichlet(np.ones(len(places[k]))) for k in population)
     joint = rng.dirichlet(np.ones(part.exact.size)).reshape(part.sizes)
     for solution in (MetaSolution(marginals, 0.0), MetaSolution(None, 0.0, joint=joint)):
-        whole = normal_form.lifted(solution, payoffs, places)
+        whole = normal_form.lift(solution, payoffs, places)
         for player, k in enumerate(population):
             np.testing.assert_allclose(
-                normal_form.against(payoffs.mean[player], whole, player)[places[k]],
-                normal_form.against(part.mean[player], solution, player),
+                normal_form.expected_payoffs(payoffs.mean[player], whole, player)[places[k]],
+                normal_form.expected_payoffs(part.mean[player], solution, player),
             )
 
 

@@ -22,7 +22,7 @@ from ludus.metagame.solvers.match_selection import (
     impute_missing,
     next_cells,
     overlapping,
-    spreads,
+    standard_deviations,
 )
 from ludus.metagame.solvers.nash import Nash
 
@@ -118,7 +118,7 @@ def test_units_at_the_wrong_opponents_do_not_end_it():
 
 def test_few_units_are_not_believed():
     made = payoffs(np.zeros((2, 1, 3)), [[1, 7, 90]], m2=np.zeros((2, 1, 3)))
-    found = spreads(made, 8)
+    found = standard_deviations(made, 8)
     assert found[0, 0, :2].tolist() == [1, 1], "half of the utility range"
     assert found[0, 0, 2] == pytest.approx(1 / np.sqrt(90)), "one more unit at that distance among 90 that agree"
 
@@ -127,7 +127,7 @@ def test_a_table_s_typical_spread_is_believed_later():
     """Returns from -1 to 1 that deviate by 0.1: 200 units say so, and twice as much is the prior of a new cell; at least a tenth is."""
     m2 = np.zeros((2, 1, 2))
     m2[0, 0, 1] = 200 * 0.01
-    found = spreads(payoffs(np.zeros((2, 1, 2)), [[1, 201]], m2=m2), 8)
+    found = standard_deviations(payoffs(np.zeros((2, 1, 2)), [[1, 201]], m2=m2), 8)
     assert found[0, 0].tolist() == pytest.approx([0.2, np.sqrt((2 + 0.04) / 201)])
     assert found[1, 0].tolist() == pytest.approx([0.1, np.sqrt(0.01 / 201)])
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
+from scipy.optimize import minimize as scipy_minimize
 
 from ludus.metagame.solvers import correlated
 from ludus.metagame.solvers.correlated import CoarseCorrelated, Correlated, only_equilibrium, zero_sum_supports
@@ -19,7 +20,7 @@ from ludus.metagame.solvers.normal_form import (
     joint_gains,
     symmetric_joint,
 )
-from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
+from ludus.metagame.solvers.simplex_program import SimplexProgram, minimize
 from ludus.testing.meta_solver import ROCK_PAPER_SCISSORS, exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
@@ -144,7 +145,7 @@ def test_even_as_scipy_finds(sizes, seed, kind):
     ours = kind().solve(exact_view(mean, zero_sum=False), rng=RNG).joint.ravel()
     n = len(ours)
     limits = [{"type": "ineq", "fun": lambda x: -(rows @ x), "jac": lambda x: -rows}] if len(rows) else []
-    theirs = minimize(
+    theirs = scipy_minimize(
         lambda x: x @ x,
         np.full(n, 1 / n),
         jac=lambda x: 2 * x,
@@ -265,19 +266,19 @@ def test_symmetric_joint_by_hand():
 
 def test_program_by_hand():
     """The point of the triangle nearest to its middle with x_0 <= 1/6: (1/6, 5/12, 5/12). Multiplier: n (5/12 - 1/6) = 3/4."""
-    found = minimise(SimplexProgram(np.array([[1.0, 0, 0]]), np.array([1 / 6])))
+    found = minimize(SimplexProgram(np.array([[1.0, 0, 0]]), np.array([1 / 6])))
     np.testing.assert_allclose(found.x, [1 / 6, 5 / 12, 5 / 12], atol=1e-9)
     np.testing.assert_allclose(found.multipliers, [0.75], atol=1e-6)
     assert found.error <= 1e-9
 
 
 def test_program_says_that_it_has_no_solution():
-    assert minimise(SimplexProgram(np.array([[1.0, 1.0]]), np.array([0.5]))).error > 1e-3
+    assert minimize(SimplexProgram(np.array([[1.0, 1.0]]), np.array([0.5]))).error > 1e-3
 
 
 @pytest.mark.parametrize(("error", "said"), [(5e-9, ""), (1e-5, "cce: stopped 1.0e-05 of the payoffs' range")])
 def test_an_answer_that_misses_its_tolerance_is_given_and_noted(monkeypatch, error, said):
-    monkeypatch.setattr(correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=error))
+    monkeypatch.setattr(correlated, "minimize", lambda *a, **k: dataclasses.replace(minimize(*a, **k), error=error))
     found = CoarseCorrelated().solve(CHICKEN, rng=RNG)
     assert found.note.startswith(said)
     assert bool(found.note) == bool(said)
@@ -285,7 +286,7 @@ def test_an_answer_that_misses_its_tolerance_is_given_and_noted(monkeypatch, err
 
 
 def test_where_the_program_fails_a_vertex_is_the_answer(monkeypatch):
-    monkeypatch.setattr(correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=0.1))
+    monkeypatch.setattr(correlated, "minimize", lambda *a, **k: dataclasses.replace(minimize(*a, **k), error=0.1))
     for solver in (CoarseCorrelated(), Correlated()):
         found = solver.solve(CHICKEN, rng=RNG)
         assert "was asked for" in found.note
@@ -296,7 +297,7 @@ def test_the_better_of_two_attempts_is_kept(monkeypatch):
     """Without room and with a little: the first was nearer."""
     errors = iter([1e-7, 1e-5])
     monkeypatch.setattr(
-        correlated, "minimise", lambda *a, **k: dataclasses.replace(minimise(*a, **k), error=next(errors))
+        correlated, "minimize", lambda *a, **k: dataclasses.replace(minimize(*a, **k), error=next(errors))
     )
     assert "stopped 1.0e-07" in CoarseCorrelated().solve(CHICKEN, rng=RNG).note
 

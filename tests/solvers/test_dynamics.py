@@ -108,7 +108,7 @@ def test_replicator_goes_to_the_dominant_strategy():
     "solver", [FictitiousPlay(iterations=500), ProjectedReplicatorDynamics(iterations=500, dt=0.05)], ids=str
 )
 def test_three_players_of_one_population_get_one_strategy(solver):
-    mean = normal_form.symmetrised(exact_view(random_game((3, 3, 3), seed=2), zero_sum=False, population=(0, 0, 0)))
+    mean = normal_form.symmetrize(exact_view(random_game((3, 3, 3), seed=2), zero_sum=False, population=(0, 0, 0)))
     noisy = exact_view(mean, zero_sum=False, population=(0, 0, 0))
     a, b, c = solver.solve(noisy, rng=RNG).marginals
     np.testing.assert_array_equal(a, b)
@@ -181,7 +181,7 @@ def test_deviation_gains_against_enumeration(sizes, seed):
 
 def test_symmetrised_three_players_by_enumeration():
     mean = random_game((2, 2, 2), seed=9)
-    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=(0, 1, 0)))
+    pooled = normal_form.symmetrize(exact_view(mean, zero_sum=False, population=(0, 1, 0)))
     for a, b, c in np.ndindex(2, 2, 2):  # players 0 and 2 share: swap them
         assert pooled[0, a, b, c] == pytest.approx((mean[0, a, b, c] + mean[2, c, b, a]) / 2)
         assert pooled[1, a, b, c] == pytest.approx((mean[1, a, b, c] + mean[1, c, b, a]) / 2)
@@ -196,7 +196,7 @@ def test_symmetrised_is_the_mean_over_all_orders_of_the_seats(population):
     orders = [order for order in every if all(population[order[p]] == population[p] for p in range(players))]
     assert normal_form.seat_orders(population) == orders
     expected = [np.mean([mean[order[p]].transpose(order) for order in orders], axis=0) for p in range(players)]
-    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=population))
+    pooled = normal_form.symmetrize(exact_view(mean, zero_sum=False, population=population))
     np.testing.assert_allclose(pooled, expected, atol=1e-12)
     joint = np.mean([mean[0].transpose(order) for order in orders], axis=0)
     np.testing.assert_allclose(normal_form.symmetric_joint(mean[0], population), joint, atol=1e-12)
@@ -208,7 +208,7 @@ def test_symmetrised_of_ten_players():
     """There are 3,628,800 orders of their seats; and one, where they have a population each."""
     assert normal_form.seat_orders(range(20)) == [tuple(range(20))]
     mean = np.arange(10.0).reshape(10, *[1] * 10)
-    pooled = normal_form.symmetrised(exact_view(mean, zero_sum=False, population=(0,) * 10))
+    pooled = normal_form.symmetrize(exact_view(mean, zero_sum=False, population=(0,) * 10))
     np.testing.assert_allclose(pooled.ravel(), 4.5)
 
 

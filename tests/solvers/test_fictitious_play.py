@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import ludus.metagame.solvers.fictitious_play as module
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.dynamics import own_axis_last, padded_uniform
-from ludus.metagame.solvers.fictitious_play import FictitiousPlay, fictitious_play, gained
+from ludus.metagame.solvers.fictitious_play import FictitiousPlay, average_gain, fictitious_play
 from ludus.testing.meta_solver import exact_view, zero_sum_view
 
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_gained_by_hand():
     responses = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     before = np.einsum("i,j,ijk->k", [1, 2], [3, 1], table)
     after = np.einsum("i,j,ijk->k", [1, 3], [4, 1], table)
-    found = gained(table.ravel(), counts, responses, np.array([2, 2, 2]), 0)
+    found = average_gain(table.ravel(), counts, responses, np.array([2, 2, 2]), 0)
     np.testing.assert_allclose(found, after - before)
 
 

@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def distance(view, rationality):
     """How far the answer is from the softmax of its own payoffs."""
     marginals = Logit(rationality=rationality).solve(view, rng=RNG).marginals
-    mean = normal_form.symmetrised(view)
+    mean = normal_form.symmetrize(view)
     responses = [softmax(rationality * normal_form.values_against(mean, marginals, p)) for p in range(len(mean))]
     return max(float(np.abs(a - b).max()) for a, b in zip(marginals, responses, strict=True))
 
@@ -117,7 +117,7 @@ def test_derivatives(sizes, seed, shared):
         sizes = [sizes[0]] * len(sizes)
     population = (0,) * len(sizes) if shared else tuple(range(len(sizes)))
     view = exact_view(rng.normal(size=(len(sizes), *sizes)), zero_sum=False, population=population)
-    game = QuantalResponse(normal_form.symmetrised(view), population)
+    game = QuantalResponse(normal_form.symmetrize(view), population)
     y, rationality, step = rng.normal(size=sum(game.sizes)) - 1.0, 1.3, 1e-6
     value, by_y, by_rationality = game.evaluate(y, rationality)
     for i in range(len(y)):

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash, copies, most_even
+from ludus.metagame.solvers.max_entropy_nash import MaxEntropyNash, copies, max_entropy_point
 from ludus.metagame.solvers.nash import Nash
 from ludus.testing.meta_solver import BIASED_PENNIES, ROCK_PAPER_SCISSORS, zero_sum_view
 
@@ -132,7 +132,7 @@ def test_most_even_as_scipy_finds():
     rng = np.random.default_rng(8)
     rows, base = rng.normal(size=(3, 5)), rng.uniform(0.5, 2.0, size=5)
     limits = rows @ np.full(5, 0.2) - 0.05
-    found = most_even(rows, limits, base, room=1e-3)
+    found = max_entropy_point(rows, limits, base, slack=1e-3)
     theirs = minimize(
         lambda x: float(x @ np.log(x / base)),
         np.full(5, 0.2),
@@ -149,5 +149,5 @@ def test_most_even_as_scipy_finds():
 
 def test_a_program_that_has_no_room_is_told():
     """Limits that no distribution keeps."""
-    found = most_even(np.array([[1.0, 1.0]]), np.array([0.5]), np.ones(2), room=1e-8)
+    found = max_entropy_point(np.array([[1.0, 1.0]]), np.array([0.5]), np.ones(2), slack=1e-8)
     assert found.excess == pytest.approx(0.5)

@@ -27,7 +27,7 @@ from ludus.apps.ui.server.answer_cache import AnswerCache
 from ludus.apps.ui.server.known_runs import KnownRuns, known_run
 from ludus.apps.ui.server.live_status import FRESH, read_live
 from ludus.apps.ui.server.streams import Stream, StreamCount
-from ludus.apps.ui.server.watcher import News, Watched, Watcher, look
+from ludus.apps.ui.server.watcher import RunUpdate, WatchedRun, Watcher, look
 from ludus.core.errors import RunError
 from ludus.runtime.base import PartState
 from ludus.storage import live_files
@@ -131,7 +131,10 @@ def test_runs_by_name_path_and_experiment(root: Path, monkeypatch: pytest.Monkey
 def test_an_id_outlives_a_restart_and_says_nothing(root: Path) -> None:
     one, other = known_run(root / "try1"), known_run(root / ".." / "runs" / "try1")
     assert one.id == other.id != known_run(root / "try2").id
-    assert one.said(f"the database '{root}/try1/ludus.db' is damaged") == "the database 'try1/ludus.db' is damaged"
+    assert (
+        one.without_paths(f"the database '{root}/try1/ludus.db' is damaged")
+        == "the database 'try1/ludus.db' is damaged"
+    )
 
 
 def test_a_run_of_a_later_moment_is_found_by_its_id(root: Path) -> None:
@@ -338,37 +341,37 @@ def test_failed_figures_are_not_cached() -> None:
 
 
 def test_a_look_tells_what_is_new(root: Path) -> None:
-    watched = Watched(known_run(root / "try1"))
-    assert look(watched) == News()
-    assert look(watched) == News()
+    watched = WatchedRun(known_run(root / "try1"))
+    assert look(watched) == RunUpdate()
+    assert look(watched) == RunUpdate()
     grow(root / "try1")
     news = look(watched)
     assert {"convergence", "strategies"} <= news.panels
     with RunLock(root / "try1"):
         live_files.write(root / "try1", status(generation=3))
-        assert look(watched) == News(frozenset({"overview"}), status=True)
+        assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)
         assert watched.live is not None
         assert (watched.live.state, watched.live.generation) == ("running", 3)
         for seen, told in ((100.0, True), (102.0, False), (106.0, True)):
             live_files.write(
                 root / "try1", status(generation=3, parts=(PartState("worker", "rollout worker 0", seen=seen),))
             )
-            assert look(watched) == News(frozenset({"parts"} if told else ()), status=True)
+            assert look(watched) == RunUpdate(frozenset({"parts"} if told else ()), status=True)
         live_files.write(root / "try1", status(generation=3))
         look(watched)
         live_files.write(root / "try1", status(generation=3, paused=True))
-        assert look(watched) == News(status=True)
-    assert look(watched) == News(frozenset({"overview"}), status=True)  # killed: its status lies there still
+        assert look(watched) == RunUpdate(status=True)
+    assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)  # killed: its status lies there still
     assert watched.live is None
 
 
 def test_a_run_in_anothers_place_is_another(root: Path, template: Path) -> None:
-    watched = Watched(known_run(root / "try1"))
+    watched = WatchedRun(known_run(root / "try1"))
     look(watched)
     (root / "try1" / FILE).rename(root / "try1" / "old")
-    assert look(watched) == News(gone=True)
+    assert look(watched) == RunUpdate(gone=True)
     shutil.copyfile(template / FILE, root / "try1" / FILE)
-    assert look(watched) == News(gone=True)
+    assert look(watched) == RunUpdate(gone=True)
 
 
 def test_the_word_of_a_driver_elsewhere_is_taken_while_it_is_new(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,7 +471,7 @@ def test_viewers_are_told_together(root: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(watcher, "LIST", 0.0)
     looks = list[str]()
 
-    def counted(watched: Watched) -> News:
+    def counted(watched: WatchedRun) -> RunUpdate:
         looks.append(watched.run.name)
         return look(watched)
 

@@ -86,7 +86,7 @@ _Function = Callable[[StepScope, "DecisionScope | None"], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Condition:
+class Breakpoint:
     """A condition that was parsed. of_decisions: whether it asks about single decisions."""
 
     text: str
@@ -101,7 +101,7 @@ class Condition:
         return any(bool(self._holds(scope, decision)) for decision in scope.decisions)
 
 
-def parse_condition(text: str, known: Known) -> Condition:
+def parse_breakpoint(text: str, known: Known) -> Breakpoint:
     """A condition on the steps of an episode of which this much is known. Raises ConfigError that says what is wrong, and the names."""
     if not text.strip():
         raise ConfigError(f"no condition was given; write one such as 'reward[0] > 0'. {_names()}")
@@ -114,7 +114,7 @@ def parse_condition(text: str, known: Known) -> Condition:
         raise ConfigError(f"the condition {text!r} cannot be read: {problem}. {_names()}") from error
     builder = _Builder(text, known)
     function = builder.build(tree.body)
-    return Condition(text.strip(), builder.of_decisions, function)
+    return Breakpoint(text.strip(), builder.of_decisions, function)
 
 
 def _names() -> str:

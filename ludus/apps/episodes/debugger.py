@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.apps.episodes.breakpoints import Condition, Known, StepScope, parse_condition
+from ludus.apps.episodes.breakpoints import Breakpoint, Known, StepScope, parse_breakpoint
 from ludus.apps.episodes.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, episode_key, save
 from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
 from ludus.core.files import replace_file
@@ -37,7 +37,7 @@ _OPENSPIEL = "openspiel/"
 # What is kept of a step.
 
 
-class Kept:
+class StoredArray:
     """A copy of an array, compressed if it is large: images of thousands of steps would fill a machine's memory. size: in bytes."""
 
     __slots__ = ("_array", "_like", "size")
@@ -73,12 +73,12 @@ class Decisions:
     logp: NDArray[np.float32]
     memory: NDArray[np.float32] | None
     reward: NDArray[np.float32]
-    kept: Kept
+    stored: StoredArray
 
     @property
     def observation(self) -> Array:
         """[n, *shape], what the policy saw, or int32[n] ids of information states where the environment enumerates them."""
-        return self.kept.array
+        return self.stored.array
 
     def __len__(self) -> int:
         return len(self.agent)
@@ -206,7 +206,7 @@ class EpisodeDebugger(ABC):
 
     def __init__(self) -> None:
         self.position, self.cut = 0, ""
-        self.breakpoints: list[Condition] = []
+        self.breakpoints: list[Breakpoint] = []
 
     def __enter__(self) -> Self:
         return self
@@ -278,7 +278,7 @@ class EpisodeDebugger(ABC):
         self.position = min(number, len(self.episode.steps))
         return self.position
 
-    def resume(self, stopped: Callable[[], bool] = lambda: False) -> Condition | None:
+    def resume(self, stopped: Callable[[], bool] = lambda: False) -> Breakpoint | None:
         """On to the next step at which a breakpoint's condition holds; which one, or None: the episode ended before, or somebody
         stopped it."""
         while self.go(self.position + 1) < len(self.episode.steps) and not stopped():
@@ -288,9 +288,9 @@ class EpisodeDebugger(ABC):
                     return condition
         return None
 
-    def stop_at(self, text: str) -> Condition:
-        """Add a breakpoint. Raises ConfigError as `parse_condition`."""
-        condition = parse_condition(text, self.known)
+    def stop_at(self, text: str) -> Breakpoint:
+        """Add a breakpoint. Raises ConfigError as `parse_breakpoint`."""
+        condition = parse_breakpoint(text, self.known)
         self.breakpoints.append(condition)
         return condition
 
@@ -675,7 +675,7 @@ def _rows(decisions: Sequence[Mapping[str, Any]]) -> Decisions:
         logp=column("logp"),
         memory=None,
         reward=column("reward"),
-        kept=Kept(np.stack(observations) if observations else np.empty(0, np.float32)),
+        stored=StoredArray(np.stack(observations) if observations else np.empty(0, np.float32)),
     )
 
 

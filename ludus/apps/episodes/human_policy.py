@@ -13,7 +13,7 @@ from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weigh
 KIND = "person"
 
 
-class Person:
+class HumanPolicy:
     """Plays what it was told to: `answer` before each of its decisions."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")

@@ -17,8 +17,8 @@ from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.team_specs import seen, state_width
-from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Kept, Step
-from ludus.apps.episodes.human_policy import Person
+from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Step, StoredArray
+from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.recording import (
     MOST_PIXELS,
     Pictures,
@@ -72,13 +72,13 @@ class _Bank(LocalBank):
         self._answered[player] = slots, act.logp.copy(), memory
         return act
 
-    def taken(self, player: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
+    def pop_answer(self, player: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
         """(log-probabilities, memory) of the player's last answer, once; None if it was a bot that answered."""
         entry = self._answered.pop(player, None)
         return None if entry is None else entry[1:]
 
 
-class _Watched(Wrapper):
+class _StepRecorder(Wrapper):
     """A vector of one environment that keeps every step of its episode."""
 
     def __init__(self, env: VectorEnv, bank: _Bank) -> None:
@@ -110,9 +110,9 @@ class _Watched(Wrapper):
         return actions
 
     def _decided(self, player: int, due: ActionRequests, action: Array) -> Decisions:
-        answered = self._bank.taken(player) if len(due.slot) else None
+        answered = self._bank.pop_answer(player) if len(due.slot) else None
         logp, memory = (np.full(len(due.slot), np.nan, np.float32), None) if answered is None else answered
-        storage = Kept(due.observation)
+        storage = StoredArray(due.observation)
         decisions = Decisions(
             agent=due.slot.copy(),
             mask=None if due.mask is None else due.mask.copy(),
@@ -120,7 +120,7 @@ class _Watched(Wrapper):
             logp=logp,
             memory=memory,
             reward=np.full(len(due.slot), np.nan, np.float32),
-            kept=storage,
+            stored=storage,
         )
         for row, slot in enumerate(due.slot.tolist()):
             self._open[player, slot] = decisions.reward, row
@@ -210,7 +210,7 @@ class _Replica:
         """Another episode is going to be shown."""
         self._at = -1
 
-    def show(self, watched: _Watched, number: int) -> NDArray[np.uint8] | str:
+    def show(self, watched: _StepRecorder, number: int) -> NDArray[np.uint8] | str:
         """The state before a step. Raises EnvError if it cannot be rendered, or the same moves lead elsewhere."""
         if self._at < 0 or self._at > number:
             timestep = self._played.reset(watched.seeds, episodes=1)
@@ -222,7 +222,7 @@ class _Replica:
             self._check(timestep, watched)
         return picture_of(self._env)
 
-    def _check(self, timestep: Timestep, watched: _Watched) -> None:
+    def _check(self, timestep: Timestep, watched: _StepRecorder) -> None:
         if self._at < len(watched.steps):
             known = watched.steps[self._at].due
             same = all(
@@ -293,7 +293,7 @@ _LADDER = 512  # uniforms by which a policy that has no table is asked for its p
 def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: str) -> Answers:
     """What a policy says of the decisions that it made in a step. A policy without a table of probabilities (it remembers, say) is asked
     with 512 uniforms: each answer brings the probability of its action."""
-    if isinstance(policy, BotPolicy | Person):
+    if isinstance(policy, BotPolicy | HumanPolicy):
         return Answers()
     decisions = step.due[player]
     observation, mask = decisions.observation, decisions.mask
@@ -346,10 +346,10 @@ def _probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDAr
     if policy.memory_shape is None and isinstance(policy, CategoricalPolicy) and policy.noise_width == 1:
         legal = full_mask(rows[1], len(rows[0]), policy.actions)
         return np.array(policy.probabilities(rows[0], legal, mode=mode)[0], np.float64)
-    return _seen_probabilities(policy, rows, actions, mode)
+    return _observed_probabilities(policy, rows, actions, mode)
 
 
-def _seen_probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDArray[np.float64]:
+def _observed_probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDArray[np.float64]:
     observation, mask, memory = rows
     n, width = len(observation), policy.noise_width
     noise = np.random.default_rng(0).random((_LADDER, width), np.float32)
@@ -417,7 +417,7 @@ class PlayedEpisode(EpisodeDebugger):
             env.close()
             raise
         self._bank = _Bank(played.spec)
-        self._watched = _Watched(played, self._bank)
+        self._watched = _StepRecorder(played, self._bank)
         self._bots = bot_players(bots or BotSettings())
         self._worker = RolloutWorker(self._watched, self._bank, bots=self._bots)
         self._begin(seed, episode)
@@ -613,7 +613,7 @@ def _not_made(due: ActionRequests) -> Decisions:
         logp=np.full(n, np.nan, np.float32),
         memory=None,
         reward=np.full(n, np.nan, np.float32),
-        kept=Kept(due.observation),
+        stored=StoredArray(due.observation),
     )
 
 
@@ -647,18 +647,18 @@ def debug_run(
     """
     stored = open_run(run_dir)
     settings = stored.env.played
-    known = wrap(one_environment(settings, shown=False), settings.wrappers)
+    known = wrap(one_environment(settings, rendering=False), settings.wrappers)
     named, strategies = strategies_of(stored, policies or [f"@{META}"], known)
     known.close()
     return PlayedEpisode(
-        lambda: one_environment(settings, shown=False),
+        lambda: one_environment(settings, rendering=False),
         strategies,
         named.policy,
         episode=episode,
         seed=seed,
         steps=steps,
         wrappers=settings.wrappers,
-        shown=lambda: one_environment(settings, shown=True),
+        shown=lambda: one_environment(settings, rendering=True),
         name=lambda ref: f"{stored.folder.name}@{stored.name(ref)}" if ref in stored.records else ref.policy,
         bots=bots_of_run(stored),
     )

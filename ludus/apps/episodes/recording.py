@@ -1,7 +1,7 @@
 """What an environment shows while it is played.
 
-A `Filmed` vector of one environment is played by the rollout worker, as in an evaluation; it keeps a picture of every state, or the moves
-from which OpenSpiel's episodes are told again.
+The rollout worker plays a `RecordingVectorEnv` of one environment, as in an evaluation. It keeps a picture of every state, or the moves
+from which OpenSpiel's episodes are replayed.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class Recording:
     cut: str = ""
 
 
-class _Full(Exception):
+class _RecordingFull(Exception):
     """As much as was wanted, or as can be kept; the message says so."""
 
 
-class Filmed(Wrapper):
-    """A vector of one environment that keeps what it shows. steps: of an episode, then `_Full` is raised."""
+class RecordingVectorEnv(Wrapper):
+    """A vector of one environment that keeps what it shows. steps: of an episode, then `_RecordingFull` is raised."""
 
     def __init__(self, env: VectorEnv, *, steps: int, tell: Tell | None = None, shown: Shown | None = None) -> None:
         super().__init__(env, env.spec)
@@ -132,9 +132,9 @@ class Filmed(Wrapper):
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         if self._length >= self._max_steps:
-            raise _Full(f"cut after {self._max_steps} steps")
+            raise _RecordingFull(f"cut after {self._max_steps} steps")
         if self.frames.pixels >= MOST_PIXELS:
-            raise _Full(f"cut after {len(self.frames)} images, which are as many as one file is to have")
+            raise _RecordingFull(f"cut after {len(self.frames)} images, which are as many as one file is to have")
         self._length += 1
         if self._replays:
             several = sum(len(choice) > 0 for choice in actions) > 1
@@ -201,7 +201,7 @@ def record(
     with closed_on_error(env):
         if episodes < 1 or steps < 1:
             raise ScenarioError(f"episodes={episodes}, steps={steps} were given to be recorded; at least 1 is needed.")
-        filmed = Filmed(env, steps=steps, tell=tell, shown=shown)
+        filmed = RecordingVectorEnv(env, steps=steps, tell=tell, shown=shown)
         mixture, find = policies_of_players(players, policy)
         played = wrap(filmed, wrappers)
     bots = bot_players(BotSettings())
@@ -214,7 +214,7 @@ def record(
             request = RolloutRequest.evaluation(mixture, 1, seed=episode_key(seed, filmed.episode))
             try:
                 results = worker.play(request, policies).episodes
-            except _Full as full:
+            except _RecordingFull as full:
                 cut = str(full)
             else:
                 returns.append(results.returns)
@@ -369,7 +369,7 @@ def record_run(
     """
     stored = open_run(run_dir)
     settings = stored.env.played
-    env = one_environment(settings, shown=True)
+    env = one_environment(settings, rendering=True)
     named, strategies = strategies_of(stored, policies, wrap(env, settings.wrappers))
     return record(
         env,

@@ -1,10 +1,10 @@
 """Experiments: the same scenario several times, side by side, each run in a process of its own.
 
-    begin(scenario, seeds) = check -> write the list of runs -> go_on
-    go_on(experiment)      = a process for each run that is not done, as many at a time as there are cores -> what they came to
+    begin(scenario, seeds) = check -> write the list of runs -> resume_experiment
+    resume_experiment(experiment) = a process for each run that is not done, as many at a time as there are cores -> what they came to
 
 A run is an ordinary one, and cannot tell that others go on beside it: its process begins it, or goes on with it where it has begun. The
-list names what there is to do before anything starts, so that whatever is killed, `go_on` can do the rest.
+list names what there is to do before anything starts, so that whatever is killed, `resume_experiment` can do the rest.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) 
     return folder
 
 
-def at_a_time(scenario: Scenario) -> int:
+def default_parallelism(scenario: Scenario) -> int:
     """How many runs go on side by side: as many as have a core each; one of those that have processes of their own."""
     if scenario.runtime.kind != "inprocess":
         return 1
@@ -137,7 +137,7 @@ def at_a_time(scenario: Scenario) -> int:
 # Going on with what is not done.
 
 
-def go_on(
+def resume_experiment(
     experiment: Experiment,
     overrides: Sequence[str] = (),
     *,
@@ -146,14 +146,14 @@ def go_on(
     parallel: int | None = None,
 ) -> Experiment:
     """Runs what is not done; `overrides` change every run from here on, finished ones too. parallel: processes at a time (default:
-    `at_a_time`). Returns the experiment as it is then. Raises LudusError, before anything is changed, for what is wrong."""
-    with driving(experiment.folder, stop) as look:
+    `default_parallelism`). Returns the experiment as it is then. Raises LudusError, before anything is changed, for what is wrong."""
+    with experiment_lock(experiment.folder, stop) as look:
         experiment = read_experiment(experiment.folder)  # as nobody else can change it from here on
         if overrides:
             experiment = _changed(experiment, overrides)
-        limit = parallel or at_a_time(scenario_of(experiment))
+        limit = parallel or default_parallelism(scenario_of(experiment))
         with closing(RunProcesses(experiment)) as processes:
-            waiting = deque(s.name for s in experiment.standings() if has_to_go_on(experiment, s))
+            waiting = deque(s.name for s in experiment.standings() if needs_resume(experiment, s))
             while waiting or processes.going:
                 look()
                 if stop.requested:
@@ -169,7 +169,7 @@ def go_on(
 
 
 @contextmanager
-def driving(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
+def experiment_lock(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
     """The right to go on with an experiment. What this yields looks whether `ludus stop` has ordered its end, and asks `stop` then. Raises
     RunError if another process has the right, or the folder cannot be written."""
     now = time.time()
@@ -189,7 +189,7 @@ def driving(folder: Path, stop: StopRequest) -> Iterator[Callable[[], None]]:
             live_files.remove(folder)
 
 
-def has_to_go_on(experiment: Experiment, standing: RunStanding) -> bool:
+def needs_resume(experiment: Experiment, standing: RunStanding) -> bool:
     """Also where it failed before it had begun: what was wrong may be mended."""
     is_over = standing.state in ("finished", "failed")
     return not is_over or standing.name in experiment.due or _never_began(standing)

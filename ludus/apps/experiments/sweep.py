@@ -1,7 +1,7 @@
 """Sweeps: the options of a scenario are searched by Optuna; each trial is an ordinary run of an experiment.
 
-    begin(sweep) = check -> write the list of runs and the study -> go_on
-    go_on        = ask the study for a trial -> a run in a process of its own -> report what it came to after each generation
+    begin(sweep) = check -> write the list of runs and the study -> resume_sweep
+    resume_sweep = ask the study for a trial -> a run in a process of its own -> report what it came to after each generation
                    -> stop it where the pruner says so -> tell the study its last value
 
 EXPERIMENT/sweep.yaml says what is swept, EXPERIMENT/study.db is Optuna's study (SQLite). The study knows which trials are done; the run of
@@ -26,10 +26,10 @@ from ludus.apps.experiments.experiment import (
     LOOK,
     ExperimentObserver,
     RunProcesses,
-    at_a_time,
     check_here,
-    driving,
+    default_parallelism,
     empty_folder,
+    experiment_lock,
     scenario_of,
 )
 from ludus.apps.ui.run_metrics import MEASURES, Measure, final_value, intermediate_values, read_group
@@ -310,7 +310,7 @@ def study_of(folder: Path, sweep: Sweep) -> Any:
 # Going on with what is not done.
 
 
-def go_on(
+def resume_sweep(
     experiment: Experiment,
     overrides: Sequence[str] = (),
     *,
@@ -321,14 +321,14 @@ def go_on(
     """Until all trials are done. overrides: of the sweep, such as trials=40. parallel: runs at a time (default: one for each core).
     Returns the experiment as it is then."""
     folder = experiment.folder
-    with driving(folder, stop) as look:
+    with experiment_lock(folder, stop) as look:
         sweep = load_sweep(folder / SWEEP, overrides)
         if sweep != (before := load_sweep(folder / SWEEP)):
             if sweep.model_copy(update={"trials": before.trials}) != before:
                 raise ConfigError("only trials=N can be changed of a sweep that has begun. Begin another one.")
             save_sweep(folder, sweep)
         experiment = read_experiment(folder)
-        limit = parallel or at_a_time(scenario_of(experiment))
+        limit = parallel or default_parallelism(scenario_of(experiment))
         with closing(RunProcesses(experiment)) as processes:
             trials = _Trials(sweep, study_of(folder, sweep), processes)
             while trials.more(stop.requested) or processes.going:

@@ -32,7 +32,15 @@ from ludus.core.user_code import code_in
 from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
 from ludus.envs.game_facts import GameFacts, difference, file_digests, player_facts
-from ludus.evaluation.policies import FORMS, META, Shares, misfit, policies_of, shares_of, take_apart
+from ludus.evaluation.policies import (
+    FORMS,
+    META,
+    PolicyProbabilities,
+    incompatibility,
+    parse_policy_name,
+    policies_of,
+    policy_probabilities,
+)
 from ludus.evaluation.run_ratings import rate_run
 from ludus.metagame.population.base import Lineage, PolicyRecord, populations_of, seats_in
 from ludus.metagame.population.match_log import merge_statistics
@@ -98,7 +106,7 @@ def push(
     weights; RunError for a run that cannot be read, a zoo that cannot be written, and a name that is taken; ScenarioError for a game that
     others could not have, PolicyError for policies that need code of the user's own, or files of somebody else's.
     """
-    wanted = take_apart(policies, find_run, open_run, what="policy", forms=FORMS)
+    wanted = parse_policy_name(policies, find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
         raise ConfigError(f"{policies!r} has no weights to push; who wants it names it so. Expected {FORMS}.")
     if members and (wanted.file is not None or wanted.solution is None):
@@ -113,7 +121,7 @@ def push(
         assert wanted.file is not None
         pushed = _of_file(wanted.file, policies, env)
     else:
-        shares = shares_of(wanted, wanted.run)
+        shares = policy_probabilities(wanted, wanted.run)
         what = wanted.what if wanted.file is None else next(wanted.run.name(ref) for some in shares for ref, _ in some)
         pushed = _of_run(wanted.run, what, shares, None if wanted.file is not None else wanted.solution, members)
     manifest = Manifest(name=entry, note=note, created=time.time(), **pushed.facts)
@@ -156,7 +164,7 @@ def _name_of(run: StoredRun) -> str:
 
 
 def _of_run(
-    run: StoredRun, what: str, shares: Sequence[Shares], solution: MetaSolution | None, everybody: bool
+    run: StoredRun, what: str, shares: Sequence[PolicyProbabilities], solution: MetaSolution | None, everybody: bool
 ) -> _Pushed:
     """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
     named = {ref for some in shares for ref, _ in some}
@@ -234,7 +242,7 @@ def _of_file(file: Path, text: str, env: Environment | str | None) -> _Pushed:
     vector = _alone(settings).make(num_envs=1)
     spec = vector.spec
     vector.close()
-    wanted = take_apart(text, find_run, open_run)
+    wanted = parse_policy_name(text, find_run, open_run)
     seats = policies_of(wanted, spec)
     population = populations_of(spec)
     fits = sorted({which for which, some in zip(population, seats, strict=True) if some})
@@ -299,7 +307,10 @@ def _returns(curve: Curve) -> Returns | None:
 
 
 def _strategy(
-    run: StoredRun, shares: Sequence[Shares], chosen: Mapping[int, Sequence[PolicyRef]], solution: MetaSolution | None
+    run: StoredRun,
+    shares: Sequence[PolicyProbabilities],
+    chosen: Mapping[int, Sequence[PolicyRef]],
+    solution: MetaSolution | None,
 ) -> MetaStrategy:
     """Over the policies that are pushed."""
     marginals = []
@@ -532,7 +543,7 @@ def _difference(entry: GameFacts, local: GameFacts) -> str:
 def _require_fit(loaded: Sequence[tuple[Member, Policy]], spec: EnvSpec, population: Sequence[int]) -> None:
     for member, policy in loaded:
         for player in seats_in(population, member.population):
-            if wrong := misfit(policy, spec, player, member.mode):
+            if wrong := incompatibility(policy, spec, player, member.mode):
                 raise PolicyError(
                     f"policy {member.policy!r} of the entry cannot play player {player} of {spec.id} here: {wrong}"
                 )

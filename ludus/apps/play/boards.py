@@ -37,7 +37,7 @@ class _Position(NamedTuple):
     names: Sequence[str]
 
 
-class _Made(NamedTuple):
+class _MoveContext(NamedTuple):
     """An action in a `pyspiel.State`, and the game's own name of it."""
 
     state: Any
@@ -100,7 +100,7 @@ def seen_by(state: Any, player: int) -> str:
     return str(state.information_state_string(player)) if kind.provides_information_state_string else ""
 
 
-def said_beside(state: Any) -> str:
+def extra_caption(state: Any) -> str:
     """What a board does not show and everybody knows: of repeated games, which round it is; ""."""
     game = state.get_game()
     if game.get_type().short_name != "repeated_game" or state.is_terminal():
@@ -114,7 +114,7 @@ def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
     place = _PLACES.get(state.get_game().get_type().short_name)
     legal = []
     for action in actions:
-        move = _Made(state, action, str(state.action_to_string(player, action)))
+        move = _MoveContext(state, action, str(state.action_to_string(player, action)))
         cell, source = (None, None) if place is None else place(move)
         legal.append(Legal(action=action, label=label_of(state, player, action), cell=cell, from_=source))
     return legal
@@ -128,7 +128,7 @@ def label_of(state: Any, player: int, action: int) -> str:
     return words(*match.groups()) if match else written
 
 
-def dealt(state: Any, action: int) -> str:
+def chance_label(state: Any, action: int) -> str:
     """What chance does: deals a card by the name that the board gives it, where it is a known game of cards."""
     card = _DEALS.get(state.get_game().get_type().short_name)
     return (
@@ -184,7 +184,7 @@ def _last_cells(state: Any, eyes: Collection[int]) -> list[Cell]:
     before = _before(state, last)
     if before is None:
         return []
-    cell, source = place(_Made(before, last[1], str(before.action_to_string(*last))))
+    cell, source = place(_MoveContext(before, last[1], str(before.action_to_string(*last))))
     return [where for where in (source, cell) if where is not None]
 
 
@@ -310,7 +310,7 @@ _Place = tuple[Cell | None, Cell | None]
 """(cell, where from)."""
 
 
-def _numbered(move: _Made) -> _Place:
+def _numbered(move: _MoveContext) -> _Place:
     columns = _columns(move.state)
     return (move.action // columns, move.action % columns), None
 
@@ -320,7 +320,7 @@ def _columns(state: Any) -> int:
     return int(parameters.get("num_cols") or parameters.get("board_size") or 3)
 
 
-def _dropped(move: _Made) -> _Place:
+def _dropped(move: _MoveContext) -> _Place:
     rows = _characters(str(move.state))
     free = [r for r, row in enumerate(rows) if row[move.action] == "."]
     return ((free[-1], move.action) if free else None), None
@@ -330,20 +330,20 @@ def _square(text: str, rows: int) -> Cell:
     return rows - int(text[1:]), _LETTERS.index(text[0])
 
 
-def _stepped(move: _Made) -> _Place:
+def _stepped(move: _MoveContext) -> _Place:
     """From a label such as c6d5 or c6d5*."""
     rows = int(move.state.get_game().get_parameters()["rows"])
     match = re.fullmatch(r"([a-z]\d+)([a-z]\d+)\*?", move.label)
     return (_square(match[2], rows), _square(match[1], rows)) if match else (None, None)
 
 
-def _chess_move(move: _Made) -> _Place:
+def _chess_move(move: _MoveContext) -> _Place:
     lan = pyspiel.chess.action_to_move(move.action, move.state.board()).to_lan()
     match = re.match(r"([a-h][1-8])([a-h][1-8])", lan)
     return (_square(match[2], 8), _square(match[1], 8)) if match else (None, None)
 
 
-def _point(move: _Made) -> _Place:
+def _point(move: _MoveContext) -> _Place:
     """From a label such as "B c4"; of a pass nothing."""
     match = re.fullmatch(r"[BW] ([a-z])(\d+)", move.label)
     if match is None:
@@ -352,13 +352,13 @@ def _point(move: _Made) -> _Place:
     return (size - int(match[2]), _GO_LETTERS.lower().index(match[1])), None
 
 
-def _lettered(move: _Made) -> _Place:
+def _lettered(move: _MoveContext) -> _Place:
     """From a label such as d2, counted from the top."""
     match = re.fullmatch(r"([a-z])(\d+)", move.label)
     return ((int(match[2]) - 1, _LETTERS.index(match[1])) if match else None), None
 
 
-_PLACES: Mapping[str, Callable[[_Made], _Place]] = {
+_PLACES: Mapping[str, Callable[[_MoveContext], _Place]] = {
     "tic_tac_toe": _numbered,
     "phantom_ttt": _numbered,
     "phantom_ttt_ir": _numbered,
@@ -393,7 +393,7 @@ def _card(rank: str, suit: str = "") -> Card:
 _BACK = Card(hidden=True)
 
 
-def _made(state: Any, names: Sequence[str]) -> list[str]:
+def _move_lines(state: Any, names: Sequence[str]) -> list[str]:
     """What players have done, in order. Only for games in which everybody sees that."""
     at = state.get_game().new_initial_state()
     out = []
@@ -434,7 +434,7 @@ def _kuhn(at: _Position) -> Board:
         )
         for p in range(players)
     ]
-    return CardsBoard(game="kuhn_poker", seats=seats, pot=sum(paid), history=_made(at.state, at.names))
+    return CardsBoard(game="kuhn_poker", seats=seats, pot=sum(paid), history=_move_lines(at.state, at.names))
 
 
 def _leduc(at: _Position) -> Board:
@@ -459,7 +459,9 @@ def _leduc(at: _Position) -> Board:
         for p in range(players)
     ]
     table = [card(public["Public"])] if public.get("Public") else []
-    return CardsBoard(game="leduc_poker", seats=seats, table=table, pot=sum(paid), history=_made(at.state, at.names))
+    return CardsBoard(
+        game="leduc_poker", seats=seats, table=table, pot=sum(paid), history=_move_lines(at.state, at.names)
+    )
 
 
 def _universal(at: _Position) -> Board:
@@ -487,7 +489,7 @@ def _universal(at: _Position) -> Board:
         seats=seats,
         table=cards(public.get("Public", "")),
         pot=float(public["Pot"]),
-        history=_made(at.state, at.names),
+        history=_move_lines(at.state, at.names),
     )
 
 
@@ -499,7 +501,7 @@ def _liars_dice(at: _Position) -> Board:
         rolled = str(at.state.information_state_string(p)).partition(" ")[0]
         known[p] = [Card(text=eyes_of, rank=eyes_of, die=int(eyes_of)) for eyes_of in rolled if eyes_of.isdigit()]
     seats = [CardSeat(player=p, name=at.names[p], cards=known.get(p) or [_BACK] * dice) for p in range(players)]
-    history = _made(at.state, at.names)
+    history = _move_lines(at.state, at.names)
     bids = [line.rpartition(": ")[2] for line in history]
     return CardsBoard(game="liars_dice", seats=seats, history=history, bids=bids)
 

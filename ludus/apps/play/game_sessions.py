@@ -1,6 +1,6 @@
 """Tables: games with people in some of their seats, played as they answer.
 
-    Tables --id--> Table: RunGame --episode--> PlayedEpisode, whose persons (`Person`) answer what `move` gave
+    Tables --id--> Table: RunGame --episode--> PlayedEpisode, whose persons (`HumanPolicy`) answer what `move` gave
                      |--View--> what each seat sees, and who only watches: published after every step, and read without waiting
 
 A table's seats are told by secret tokens. What a token shows is what its seat may know (`ludus.apps.play.views`).
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ludus.apps.episodes.human_policy import Person
+from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.apps.episodes.schemas import BoardSeat, Frame, FrameDecision, Hint, KnownMove, Replay
 from ludus.apps.play.hints import Advisor
@@ -32,8 +32,8 @@ from ludus.core.files import redact_paths
 from ludus.core.jsonable import to_builtins
 from ludus.policies.bots import what_raised
 
-MOST_TABLES = 50
-MOST_WITH_BOTS = 8
+MAX_SESSIONS = 50
+MAX_WITH_BOTS = 8
 """Tables at which bots play: each has a process for them."""
 IDLE_SECONDS = 3600.0
 LEFT_SECONDS = 120.0
@@ -46,7 +46,7 @@ Viewer: TypeAlias = int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SeatRequest:
     """Who is to sit somewhere. who: "person", or a name of a policy or bot. name: the person's."""
 
     who: str
@@ -54,7 +54,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class MoveRequest:
     """What a person wants an agent to do. action: a number, or the numbers of a vector."""
 
     player: int
@@ -63,7 +63,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seated:
+class SeatedPlayer:
     """One who plays. name: of a policy that was drawn it is told when the game is over."""
 
     player: int
@@ -80,7 +80,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableView:
+class SessionView:
     """A table as one viewer may see it. you: players of the viewer's seat. round: which of the table's games it is, from 1. frames: how
     many of the game's frames it has seen or could have. moves, earlier: as `View.moves_known`. over: as `Frame.over`. board_seats: as
     `View.board_seats`. results: of the games that were played to their end. replay: id of the finished game's; "". note: what else is to
@@ -89,7 +89,7 @@ class TableView:
     table: str
     run: str
     game: str
-    players: Sequence[Seated]
+    players: Sequence[SeatedPlayer]
     you: Sequence[int]
     hints: bool
     rated: bool
@@ -122,44 +122,44 @@ class FinishedGame:
     replay: Replay
 
 
-class Kept(NamedTuple):
+class SavedReplay(NamedTuple):
     """What became of a finished game. replay: its id; "" where none is kept. note: what could not be kept, and why; ""."""
 
     replay: str = ""
     note: str = ""
 
 
-Finish: TypeAlias = Callable[[FinishedGame], Kept]
+Finish: TypeAlias = Callable[[FinishedGame], SavedReplay]
 """Told of a finished game."""
 Listener: TypeAlias = Callable[[Any], None]
 """Told the table, as JSON, as its viewer sees it now; None when it was closed."""
 
 
-class Table:
+class GameSession:
     """One table. All of it may be called from any thread."""
 
     def __init__(
         self,
         id: str,
         game: RunGame,
-        requests: Sequence[Wish],
+        requests: Sequence[SeatRequest],
         *,
         run: str = "",
         hints: bool = False,
         seed: int | None = None,
         rated: bool = True,
-        finish: Finish = lambda _: Kept(),
+        finish: Finish = lambda _: SavedReplay(),
     ) -> None:
         """run: what its page is to know it by. seed: of the first game; default: secret. rated: whether results are to count for the
         people's ratings. Raises ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
-        check_wishes(requests, game)
+        check_seat_requests(requests, game)
         if rated and (hints or seed is not None):
             raise ConfigError(
                 "a rated game with hints, or with a seed that somebody knows, was asked for. Choose rated: false."
             )
         self.id, self.run, self.game, self.wishes = id, run, game, list(requests)
         self.hints, self.rated = hints, rated
-        self._people = {p: Person(p) for p, request in enumerate(requests) if request.who == PERSON}
+        self._people = {p: HumanPolicy(p) for p, request in enumerate(requests) if request.who == PERSON}
         self.tokens = {p: secrets.token_hex(16) for p in self._people}
         self.watch_token = secrets.token_hex(16)
         self._advisors = {p: Advisor(game, p) for p in self._people} if hints else {}
@@ -215,7 +215,7 @@ class Table:
 
     # ------------------------------------------------------------------------------------------ what people do
 
-    def move(self, viewer: Viewer, orders: Sequence[Order], number: int) -> None:
+    def move(self, viewer: Viewer, orders: Sequence[MoveRequest], number: int) -> None:
         """Answer decisions of a seat. number: of the frame that they refer to. Raises WrongTurnError if it is another one by now, or
         not this seat's turn; PlayError for an illegal action. Then nothing has changed."""
         with self._playing():
@@ -321,7 +321,7 @@ class Table:
         try:
             go()
         except Exception as error:  # noqa: BLE001  a policy's or an environment's own code
-            self._failed = _told(error)
+            self._failed = _describe_for_players(error)
 
     def _over(self) -> bool:
         return bool(self._failed) or self._episode.over
@@ -365,12 +365,12 @@ class Table:
                 if whose == viewer:
                     listener(view)
 
-    def _view_for(self, viewer: Viewer) -> TableView:
+    def _view_for(self, viewer: Viewer) -> SessionView:
         over = self._over()
         frame = self._frame(viewer, over)
         due = [] if over else self._waiting()
         moves, earlier = self._view.moves_known(viewer, over=over)
-        return TableView(
+        return SessionView(
             table=self.id,
             run=self.run,
             game=self.game.spec.id,
@@ -395,10 +395,10 @@ class Table:
     def _frame(self, viewer: Viewer, over: bool) -> Frame:
         number = len(self._episode.episode.steps)
         if over:
-            return replace(self._view.whole(number), over=self._how(), board_of=None)
+            return replace(self._view.full_frame(number), over=self._how(), board_of=None)
         eyes = [] if viewer is None else [viewer]
         due = [] if viewer is None or self._people[viewer].ready else self._episode.open_decisions(viewer)
-        frame = self._view.seen(number, eyes, due)
+        frame = self._view.frame_for(number, eyes, due)
         decisions = list(frame.decisions)
         now = self._episode.open_step
         if viewer in self._advisors and decisions and now is not None:
@@ -412,7 +412,7 @@ class Table:
         try:
             return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
         except Exception as error:  # noqa: BLE001  a policy's own code
-            hint = Hint(policy="", meta=None, how=f"There is no hint: {_told(error)}")
+            hint = Hint(policy="", meta=None, how=f"There is no hint: {_describe_for_players(error)}")
             return [replace(one, hint=hint) for one in decisions]
 
     def _look(self, *, over: bool) -> View:
@@ -436,10 +436,10 @@ class Table:
             for p, request in enumerate(self.wishes)
         ]
 
-    def _seated(self, over: bool) -> list[Seated]:
+    def _seated(self, over: bool) -> list[SeatedPlayer]:
         names = self._names(over=over)
         return [
-            Seated(player=p, name=names[p], who=request.who, person=request.who == PERSON)
+            SeatedPlayer(player=p, name=names[p], who=request.who, person=request.who == PERSON)
             for p, request in enumerate(self.wishes)
         ]
 
@@ -454,7 +454,7 @@ class Table:
             raise WrongTurnError("who only watches cannot do that. Open a seat's own address.")
         return viewer
 
-    def _action(self, order: Order, player: int, agents: Sequence[int]) -> Any:
+    def _action(self, order: MoveRequest, player: int, agents: Sequence[int]) -> Any:
         """What an order means, in the agent's space. Raises WrongTurnError for another's, PlayError for what is not legal."""
         if order.player != player:
             raise WrongTurnError(
@@ -487,13 +487,13 @@ class Table:
         return action
 
 
-def _told(error: Exception) -> str:
+def _describe_for_players(error: Exception) -> str:
     """What people at a table are told of it."""
     message = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
     return redact_paths(" ".join(message.split()))
 
 
-def check_wishes(requests: Sequence[Wish], game: RunGame) -> None:
+def check_seat_requests(requests: Sequence[SeatRequest], game: RunGame) -> None:
     """Raises ConfigError unless there is one for each player, a person among them, and all may be named."""
     if len(requests) != game.spec.num_players:
         raise ConfigError(f"{len(requests)} seats were given; {game.spec.id} has {game.spec.num_players} players.")
@@ -510,28 +510,28 @@ def check_wishes(requests: Sequence[Wish], game: RunGame) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 
 
-class Tables:
+class GameSessions:
     """All tables of a server. most: that may be open at once, and `bots` of them with bots; one that nobody has used for `idle` seconds is
     closed, and one that nobody looks at after `left` seconds where a new one needs its place."""
 
     def __init__(
         self,
         *,
-        most: int = MOST_TABLES,
-        bots: int = MOST_WITH_BOTS,
+        most: int = MAX_SESSIONS,
+        bots: int = MAX_WITH_BOTS,
         idle: float = IDLE_SECONDS,
         left: float = LEFT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_sessions, self._bots, self._idle, self._idle_with_others, self._clock = most, bots, idle, left, clock
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, GameSession] = {}
         self._making = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._tables)
 
-    def add(self, make: Callable[[str], Table], *, instead: str = "") -> Table:
+    def add(self, make: Callable[[str], GameSession], *, instead: str = "") -> GameSession:
         """A new table. make: makes it, given its id. instead: id of a table whose place it takes, and which is closed then. Raises
         TooManySessionsError if all others are in use, and whatever `make` raises."""
         self.sweep()
@@ -552,7 +552,7 @@ class Tables:
                 self._making -= 1
         return session
 
-    def _keep(self, session: Table, instead: str) -> None:
+    def _keep(self, session: GameSession, instead: str) -> None:
         with self._lock:
             old = None
             if session.has_bots:
@@ -562,10 +562,10 @@ class Tables:
             self._tables[session.id] = session
         _close(old, replaced)
 
-    def _but(self, id: str) -> list[Table]:
+    def _but(self, id: str) -> list[GameSession]:
         return [session for one, session in self._tables.items() if one != id]
 
-    def _give_way(self, occupied: Sequence[Table], most: int, message: str) -> Table | None:
+    def _give_way(self, occupied: Sequence[GameSession], most: int, message: str) -> GameSession | None:
         """Under the lock: of tables of which there may be so many, the one that is taken away for a new one; None where there is a place.
         Raises TooManySessionsError, with what is told."""
         if len(occupied) < most:
@@ -581,7 +581,7 @@ class Tables:
         del self._tables[oldest.id]
         return oldest
 
-    def get(self, id: str) -> Table | None:
+    def get(self, id: str) -> GameSession | None:
         """None for one that there is not (any more). Waits for nobody."""
         session = self._tables.get(id)
         return None if session is None or self._clock() - session.used > self._idle else session
@@ -605,7 +605,7 @@ class Tables:
             self.remove(id)
 
 
-def _close(*sessions: Table | None) -> None:
+def _close(*sessions: GameSession | None) -> None:
     for session in sessions:
         if session is not None:
             session.close()

@@ -53,7 +53,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def keep(run_dir: Path, replay: bytes, *, id: str = "") -> str:
+def save_replay(run_dir: Path, replay: bytes, *, id: str = "") -> str:
     """Put a replay, as JSON, beside its run; its id (default: a new one). Raises RunError if it cannot be written."""
     id = id or new_id()
     folder = run_dir / FOLDER
@@ -65,25 +65,25 @@ def keep(run_dir: Path, replay: bytes, *, id: str = "") -> str:
     return id
 
 
-def kept(run_dir: Path) -> list[ReplayLine]:
+def list_replays(run_dir: Path) -> list[ReplayLine]:
     """The replays beside a run, the newest first. What is no replay is left out."""
     lines = []
     with_names = sorted((run_dir / FOLDER).glob("*.json")) if (run_dir / FOLDER).is_dir() else []
     for path in with_names:
         with suppress(RunError, OSError):  # another program's file, or one that has just gone
             stamp = path.stat()
-            lines.append(_kept_line(run_dir, path.stem, (stamp.st_ino, stamp.st_mtime_ns, stamp.st_size)))
+            lines.append(_saved_line(run_dir, path.stem, (stamp.st_ino, stamp.st_mtime_ns, stamp.st_size)))
     return sorted(lines, key=lambda line: line.created, reverse=True)
 
 
 @lru_cache(maxsize=4096)
-def _kept_line(run_dir: Path, id: str, stamp: tuple[int, ...]) -> ReplayLine:
+def _saved_line(run_dir: Path, id: str, stamp: tuple[int, ...]) -> ReplayLine:
     """Read once for every state of its file: one with pictures has many megabytes. Raises RunError."""
     del stamp  # which only tells one state from another
     return line_of(id, read(run_dir, id))
 
 
-def is_kept(run_dir: Path, id: str) -> bool:
+def is_saved(run_dir: Path, id: str) -> bool:
     """Whether a run has a replay of this id."""
     path = run_dir / FOLDER / f"{id}.json"
     return _ID.fullmatch(id) is not None and path.is_file() and not path.is_symlink()
@@ -92,7 +92,7 @@ def is_kept(run_dir: Path, id: str) -> bool:
 def read(run_dir: Path, id: str) -> Mapping[str, Any]:
     """A kept replay, as JSON. Raises RunError if there is none of this id, or it is none."""
     path = run_dir / FOLDER / f"{id}.json"
-    if not is_kept(run_dir, id):
+    if not is_saved(run_dir, id):
         raise RunError(f"{run_dir.name} has no replay {id[:32]!r}.")
     try:
         if path.stat().st_size > _MOST_BYTES:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gymnasium.spaces import Discrete
 
-from ludus.apps.episodes.human_policy import Person
+from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
 from ludus.apps.episodes.recording import one_environment
 from ludus.apps.play.controls import action_names_of, keys_of
@@ -91,7 +91,7 @@ class RunGame:
         self.named = NamedPlayers(self.run, self.spec)
 
     def _make(self, shown: bool = False) -> VectorEnv:
-        return one_environment(self._settings, shown=shown)
+        return one_environment(self._settings, rendering=shown)
 
     @property
     def family(self) -> str:
@@ -176,7 +176,7 @@ class RunGame:
     # ------------------------------------------------------------------------------------------ episodes
 
     def episode(
-        self, who: Sequence[str], *, seed: int, people: Mapping[int, Person] | None = None, steps: int = MOST_STEPS
+        self, who: Sequence[str], *, seed: int, people: Mapping[int, HumanPolicy] | None = None, steps: int = MOST_STEPS
     ) -> PlayedEpisode:
         """An episode of this profile, [P] names; one that is shorter is for all. people: who answers for the seats that are named
         "person". It waits for them. Raises as `NamedPlayers.mixture`, and ConfigError for a person whom nobody answers for."""
@@ -188,7 +188,7 @@ class RunGame:
                 f"a person was given for player {missing[0]}, who is asked at a table only. Name a policy."
             )
         mixture = self.named.mixture(["random" if name == PERSON else name for name in who])
-        refs: dict[PolicyRef, Person] = {}
+        refs: dict[PolicyRef, HumanPolicy] = {}
         for player, person in people.items():
             ref = PolicyRef(self.run.population[player], f"person {player}")
             refs[ref] = person
@@ -205,7 +205,7 @@ class RunGame:
             steps=steps,
             size=MOST_BYTES,
             wrappers=self._settings.wrappers,
-            shown=lambda: self._make(shown=True),
+            shown=lambda: self._make(rendering=True),
             name=lambda ref: f"@{self.run.name(ref)}" if ref in self.run.records else ref.policy,
             waits=lambda due: any(player in people and not people[player].ready for player in due),
             bots=bots_of_run(self.run),

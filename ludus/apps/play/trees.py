@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.episodes.schemas import Board
-from ludus.apps.play.boards import board_of, dealt, label_of
+from ludus.apps.play.boards import board_of, chance_label, label_of
 from ludus.apps.play.run_game import PERSON, RunGame, check_name
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, ScenarioError
@@ -93,7 +93,7 @@ class Analysis:
     gains: NDArray[np.float64]
 
 
-def analyse(tree: GameTree, tables: Sequence[NDArray[np.float64]]) -> Analysis:
+def analyze(tree: GameTree, tables: Sequence[NDArray[np.float64]]) -> Analysis:
     """Of a profile, tables[p] float64[I_p, A]."""
     nodes, players = tree.arrays.nodes, tree.num_players
     count, actions = len(nodes.player), tree.num_actions
@@ -200,7 +200,7 @@ class TreeExplorer:
             )
         self._tree = game.tree
         self.seats = tuple(who)
-        self._analysis = analyse(self._tree, tables_of(game, who))
+        self._analysis = analyze(self._tree, tables_of(game, who))
         self._root = _root(game)
         joint = f"@{META}" in who and game.run.solution.joint is not None
         self._note = _JOINT if joint else ""
@@ -270,7 +270,7 @@ class TreeExplorer:
             return {}
         if player == CHANCE:
             outcomes = [action for action, _ in state.chance_outcomes()]
-            return {action: (k, dealt(state, action)) for k, action in enumerate(outcomes)}
+            return {action: (k, chance_label(state, action)) for k, action in enumerate(outcomes)}
         legal = state.legal_actions(player)
         return {action: (k, label_of(state, player, action)) for k, action in enumerate(legal)}
 

@@ -163,7 +163,7 @@ class View:
 
     # ------------------------------------------------------------------------------------------ frames
 
-    def whole(self, number: int) -> Frame:
+    def full_frame(self, number: int) -> Frame:
         """Position `number` with all there is to see, what was decided there, and what each player could see where that was less."""
         episode = self._debugger.episode
         everybody = range(self.spec.num_players)
@@ -184,7 +184,7 @@ class View:
             board_of=board_of,
         )
 
-    def seen(self, number: int, eyes: Collection[int], due: Sequence[Decision] = ()) -> Frame:
+    def frame_for(self, number: int, eyes: Collection[int], due: Sequence[Decision] = ()) -> Frame:
         """The newest position, `number`, of a game that is not over, as these players see it. due: decisions of theirs that are open."""
         returns, paid, moves = self._returns(number), self._paid(number), self.moves_before(number)
         if self.hides():
@@ -209,7 +209,7 @@ class View:
             self._debugger.reach(len(episode.steps))
         frames, size = list[Frame](), 0
         for number in range(len(episode.steps) + 1):
-            frame = self.whole(number)
+            frame = self.full_frame(number)
             if isinstance(frame.board, FrameBoard):
                 size += len(frame.board.image)
                 if size > _PICTURE_BYTES:
@@ -299,9 +299,9 @@ class View:
         state = self._debugger.state(number)
         if state is None:
             return ""
-        from ludus.apps.play.boards import said_beside
+        from ludus.apps.play.boards import extra_caption
 
-        return said_beside(state)
+        return extra_caption(state)
 
     def _returns(self, number: int) -> list[float | None]:
         steps = self._debugger.episode.steps

@@ -71,10 +71,10 @@ def panel_key(name: str, query: Query) -> str:
 
 
 def _replays(run_dir: Path) -> dict[str, bytes]:
-    from ludus.apps.play.replays import kept, read  # only a report needs it, and the driver imports this module
+    from ludus.apps.play.replays import list_replays, read  # only a report needs it, and the driver imports this module
 
     panels, lines, room = {}, [], MAX_OF_REPLAYS
-    for line in kept(run_dir):  # the newest first
+    for line in list_replays(run_dir):  # the newest first
         replay = to_json(read(run_dir, line.id))
         room -= len(replay)
         if room < 0:

@@ -27,7 +27,7 @@ from ludus.metagame.population.base import Lineage, PolicyRecord, Recorder, View
 from ludus.metagame.population.match_log import pack_record, unpack_record
 from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
-from ludus.metagame.population.ratings.win_counts import PairTally, pairs
+from ludus.metagame.population.ratings.win_counts import PairwiseCounter, count_pairs
 
 
 class AgentManager:
@@ -44,7 +44,7 @@ class AgentManager:
     ) -> None:
         """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them."""
         self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum)
-        self._tally = PairTally(self.table.population)
+        self._tally = PairwiseCounter(self.table.population)
         self._recorder, self._store = recorder, store
         self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
         self._records: dict[PolicyRef, PolicyRecord] = {}
@@ -209,10 +209,10 @@ class AgentManager:
             return ()
         sizes = self.table.population_sizes
         self._tally.read(self.table.log)
-        results = self._tally.duels(sizes)
+        results = self._tally.results(sizes)
         if not len(results.first):
             return ()
-        rated = Elo(intervals="none").fit(pairs(results, sum(sizes)), sizes=sizes)
+        rated = Elo(intervals="none").fit(count_pairs(results, sum(sizes)), sizes=sizes)
         return tuple(
             {record.ref.policy: float(rated.of(p)[record.index]) for record in members}
             for p, members in enumerate(self._members)
@@ -237,7 +237,7 @@ class AgentManager:
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
         self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
-        self._tally = PairTally(self.table.population)
+        self._tally = PairwiseCounter(self.table.population)
         for some in members:
             for record in some:
                 if self._store is not None:

@@ -108,12 +108,12 @@ def statistics_by_policy(
 # Pure functions on single match records.
 
 
-def whole(value: Any) -> bool:
+def is_whole_number(value: Any) -> bool:
     """Whether it is a whole number, of Python's or of NumPy's."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def won(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
+def win_rate(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
     """The share of the episodes, float64[n, P], that the player in seat[n] won: with a return above all others' (alone: above 0)."""
     rows = np.arange(len(seat))
     others = np.array(returns)
@@ -166,7 +166,7 @@ def _frozen(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     return out
 
 
-def consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
+def wins_are_consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
     """Whether counts of won, drawn and lost episodes can be those of one match: at most one player wins an episode."""
     episodes = {sum(counts) for counts in wins}
     if len(episodes) > 1 or min(map(min, wins)) < 0 or sum(won for won, _, _ in wins) > max(episodes):
@@ -174,7 +174,7 @@ def consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
     return len(wins) != 2 or tuple(wins[0]) == tuple(wins[1])[::-1]
 
 
-def brief(match: Match) -> str:
+def describe_match(match: Match) -> str:
     """For messages."""
     return f"profile {match.profile}, n = {match.n}, mean {[float(u) for u in match.mean]}"
 
@@ -320,7 +320,7 @@ def _check_profile(match: Match, sizes: Sequence[int]) -> None:
         raise DataError(
             f"match {match.id!r} has profile {match.profile} and {len(match.seats)} seats, expected {len(sizes)} of each."
         )
-    if not all(map(whole, match.profile)):
+    if not all(map(is_whole_number, match.profile)):
         raise DataError(
             f"match {match.id!r} has profile {match.profile}, expected whole numbers: places in populations."
         )
@@ -332,7 +332,7 @@ def _check_profile(match: Match, sizes: Sequence[int]) -> None:
 
 def _check_seats(match: Match, populations: Sequence[int]) -> None:
     for seat, population in zip(match.seats, populations, strict=True):
-        if not isinstance(seat, PolicyRef) or seat.population != population or not whole(seat.version):
+        if not isinstance(seat, PolicyRef) or seat.population != population or not is_whole_number(seat.version):
             raise DataError(
                 f"match {match.id!r}: {seat} in a seat of population {population}; expected that population and a version."
             )
@@ -340,7 +340,7 @@ def _check_seats(match: Match, populations: Sequence[int]) -> None:
 
 def _check_counts(match: Match, players: int) -> None:
     n, wins = match.n, match.wins
-    if not whole(n) or n > _MOST_UNITS:
+    if not is_whole_number(n) or n > _MOST_UNITS:
         raise DataError(f"match {match.id!r}: n is {n!r}, expected a whole number of units.")
     if n < (0 if match.exact else 1) or (wins and len(wins) != players):
         raise DataError(
@@ -348,9 +348,9 @@ def _check_counts(match: Match, players: int) -> None:
         )
     if not wins:
         return
-    if not all(len(counts) == 3 and all(map(whole, counts)) for counts in wins):
+    if not all(len(counts) == 3 and all(map(is_whole_number, counts)) for counts in wins):
         raise DataError(f"match {match.id!r} has the win counts {wins}, expected three whole numbers per player.")
-    if not consistent(wins):
+    if not wins_are_consistent(wins):
         raise DataError(
             f"match {match.id!r} has the win counts {wins}, which contradict each other: each player needs as many episodes as "
             "the others, and of two players one has won what the other has lost."

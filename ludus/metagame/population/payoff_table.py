@@ -24,12 +24,12 @@ from ludus.core.types import Match, State
 from ludus.metagame.population.match_log import (
     Moments,
     as_block,
-    brief,
     check_equal,
     check_match,
     check_range,
     check_total,
     decayed,
+    describe_match,
     frozen_match,
     merge,
     pack_matches,
@@ -45,15 +45,15 @@ from ludus.metagame.population.payoffs import Payoffs
 Corner: TypeAlias = tuple[int, ...]
 
 
-def box(start: Sequence[int], stop: Sequence[int]) -> tuple[slice, ...]:
+def block_slices(start: Sequence[int], stop: Sequence[int]) -> tuple[slice, ...]:
     """The index of the cells start … stop - 1 in an array with a leading player axis."""
     return (slice(None), *(slice(a, b) for a, b in zip(start, stop, strict=True)))
 
 
-def cut(values: NDArray[np.float64], first: Corner, start: Corner, stop: Corner) -> NDArray[np.float64]:
+def crop(values: NDArray[np.float64], first: Corner, start: Corner, stop: Corner) -> NDArray[np.float64]:
     """The cells start … stop - 1 of a block whose first cell is `first`."""
     offset = [(a - f, b - f) for a, b, f in zip(start, stop, first, strict=True)]
-    return values[box([a for a, _ in offset], [b for _, b in offset])]
+    return values[block_slices([a for a, _ in offset], [b for _, b in offset])]
 
 
 def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner, Corner]]:
@@ -104,7 +104,7 @@ class CellArrays:
         """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
         capacity = self.exact.shape
         if any(size > room for size, room in zip(sizes, capacity, strict=True)):
-            old, region = (self.mean, self.m2, self.weight, self.exact), box((0,) * self.players, self.sizes)
+            old, region = (self.mean, self.m2, self.weight, self.exact), block_slices((0,) * self.players, self.sizes)
             factor = 2 ** min(1.0, 3 / self.players)  # of each axis: 8 times the cells at most
             self._allocate(
                 tuple(r if size <= r else max(int(factor * r), size) for size, r in zip(sizes, capacity, strict=True))
@@ -114,7 +114,7 @@ class CellArrays:
             self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
             self._shared = None  # what was shared keeps the old arrays
         for start, stop in outside((0,) * self.players, sizes, self.sizes):
-            self.mean[box(start, stop)] = np.nan
+            self.mean[block_slices(start, stop)] = np.nan
         self.sizes = sizes
 
     # ------------------------------------------------------------------------------------------ reading
@@ -141,7 +141,7 @@ class CellArrays:
         """A copy with the exact cells alone."""
         out = CellArrays(self.players, 1, weight)
         out.reserve(sizes)
-        region = box((0,) * self.players, sizes)
+        region = block_slices((0,) * self.players, sizes)
         out.load_exact(np.where(self.exact[region[1:]], self.mean[region], np.nan))
         return out
 
@@ -172,7 +172,7 @@ class CellArrays:
         self, values: NDArray[np.float64], start: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Make the block `values` float64[P, k_0, …] from the cell `start` exact; the profiles and values of cells that were not."""
-        everything = box(start, [a + k for a, k in zip(start, values.shape[1:], strict=True)])
+        everything = block_slices(start, [a + k for a, k in zip(start, values.shape[1:], strict=True)])
         where = everything[1:]
         new = ~self.exact[where]
         profiles = np.argwhere(new) + np.array(start)
@@ -187,7 +187,7 @@ class CellArrays:
 
     def load_exact(self, mean: NDArray[np.float64]) -> None:
         """Make every cell exact that is not NaN in `mean` float64[P, n_0, …] (all cells in use)."""
-        region = box((0,) * self.players, self.sizes)
+        region = block_slices((0,) * self.players, self.sizes)
         self.mean[region], self.exact[region[1:]] = mean, ~np.isnan(mean[0])
 
 
@@ -290,7 +290,7 @@ class PayoffTable:
         table untouched, if a value is NaN, outside the utility range, or contradicts an earlier exact value or a zero-sum game.
         """
         first, boxes, total = self._checked_block(values, start, self._total)
-        new = [self._cells.set_exact(cut(values, first, a, b), a) for a, b in boxes]
+        new = [self._cells.set_exact(crop(values, first, a, b), a) for a, b in boxes]
         self._total = total
         if self._cells.exact[tuple(slice(0, size) for size in self.sizes)].all():
             self._whole = self.sizes
@@ -304,7 +304,7 @@ class PayoffTable:
         self._checked_block(values, None, total)
         for match in new:
             if match.exact and all(i < k for i, k in zip(match.profile, values.shape[1:], strict=True)):
-                cell = values[box(match.profile, [i + 1 for i in match.profile])]
+                cell = values[block_slices(match.profile, [i + 1 for i in match.profile])]
                 check_equal(as_block(match.mean), cell, np.ones_like(cell[0], np.bool_), match.profile)
 
     # ------------------------------------------------------------------------------------------ views
@@ -349,7 +349,7 @@ class PayoffTable:
         return {
             "sizes": list(self._sizes),
             "log": pack_matches(self._log, self.num_players),
-            "exact": exact.mean[box((0,) * self.num_players, self.sizes)].copy(),
+            "exact": exact.mean[block_slices((0,) * self.num_players, self.sizes)].copy(),
             "whole": list(self._whole),
         }
 
@@ -377,7 +377,7 @@ class PayoffTable:
             known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
             if known is not None and not same_match(known, match):
                 raise DataError(
-                    f"match {match.id!r} was recorded before with other content ({brief(known)}; now {brief(match)}). "
+                    f"match {match.id!r} was recorded before with other content ({describe_match(known)}; now {describe_match(match)}). "
                     "Ids must name one result for ever."
                 )
             if known is not None:
@@ -407,7 +407,7 @@ class PayoffTable:
         self._check_whole(values, first, stop)
         boxes = list(outside(first, stop, self._whole))
         for a, b in boxes:
-            total = self._check_new(cut(values, first, a, b), a, total)
+            total = self._check_new(crop(values, first, a, b), a, total)
         return first, boxes, total
 
     def _check_whole(self, values: NDArray[np.float64], first: Corner, stop: Corner) -> None:
@@ -415,14 +415,14 @@ class PayoffTable:
         stop = tuple(min(a, b) for a, b in zip(stop, self._whole, strict=True))
         if any(a >= b for a, b in zip(first, stop, strict=True)):
             return
-        known = cut(values, first, first, stop)
-        if not np.array_equal(known, self._cells.mean[box(first, stop)]):
+        known = crop(values, first, first, stop)
+        if not np.array_equal(known, self._cells.mean[block_slices(first, stop)]):
             self._check_block(known, first)
 
     def _check_block(self, values: NDArray[np.float64], first: Sequence[int]) -> None:
         """In range, and equal to what is exact already, up to rounding."""
         check_range(values, first, self._rules)
-        where = box(first, tuple(a + k for a, k in zip(first, values.shape[1:], strict=True)))
+        where = block_slices(first, tuple(a + k for a, k in zip(first, values.shape[1:], strict=True)))
         known = self._cells.exact[where[1:]]
         if known.any():
             check_equal(self._cells.mean[where], values, known, first)

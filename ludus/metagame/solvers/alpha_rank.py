@@ -17,7 +17,7 @@ from ludus.core.ties import TIE
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.limits import look, require_memory
+from ludus.metagame.solvers.limits import check_watcher, require_memory
 from ludus.metagame.solvers.normal_form import joint_gains, symmetric_joint
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def stationary(
     source, target int64[E], rate float64[E] >= 0: at most one transition per ordered pair of different states; rates may have any
     common scale. States outside the one recurrent class get 0. Raises SolverError if that class has more than 12,000 states.
     """
-    look()
+    check_watcher()
     positive = rate > 0.0
     source, target, rate = source[positive], target[positive], rate[positive]
     graph = coo_array((rate, (source, target)), shape=(states, states)).tocsr()
@@ -76,7 +76,7 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """
     n = len(rates)
     for first in range(0, n, BLOCK):
-        look()
+        check_watcher()
         last = min(first + BLOCK, n)
         if not _eliminate_rows(rates, first, last):
             return None
@@ -268,7 +268,7 @@ class AlphaRank:
         """Raises SolverError for holes or NaN, a single-population model of anything but two players of one population, an alpha that
         splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is not used."""
         normal_form.require_complete(payoffs, "alpha_rank")
-        mean = normal_form.symmetrised(payoffs)
+        mean = normal_form.symmetrize(payoffs)
         if self._single(payoffs):
             ranked = self._ranked(single_population(mean[0]), normal_form.payoff_range(mean))
             return MetaSolution((ranked, ranked), normal_form.nash_conv(payoffs, (ranked, ranked)))
@@ -276,14 +276,14 @@ class AlphaRank:
         joint = symmetric_joint(ranked, payoffs.population)
         if self.answer == "joint":
             return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint)
-        marginals = normal_form.pooled(
+        marginals = normal_form.pool_marginals(
             [normal_form.distribution(m) for m in MetaSolution(None, math.nan, joint=joint).strategies],
             payoffs.population,
         )
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _single(self, payoffs: Payoffs) -> bool:
-        fits = payoffs.num_players == 2 and normal_form.shared(payoffs)
+        fits = payoffs.num_players == 2 and normal_form.share_population(payoffs)
         if self.model == "single_population" and not fits:
             raise SolverError(
                 f"alpha_rank: single_population needs two players of one population, given {payoffs.num_players} of the populations "

@@ -15,7 +15,7 @@ from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
-from ludus.metagame.solvers.normal_form import against
+from ludus.metagame.solvers.normal_form import expected_payoffs
 
 # --------------------------------------------------------------------------------------------------------------------
 # Confidence sequences for means of bounded values: intervals that hold at every time at once, so whoever looks
@@ -191,8 +191,8 @@ def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int 
         unplayed = float(np.sum(payoffs.utility_range)) / 2
         total = np.where(payoffs.count > 0, payoffs.mean.sum(axis=0), unplayed)[sampled]
         low[1, sampled], high[1, sampled] = total - high[0, sampled], total - low[0, sampled]
-    if normal_form.shared(payoffs):
-        low, high = (normal_form.symmetrised(dataclasses.replace(payoffs, mean=ends)) for ends in (low, high))
+    if normal_form.share_population(payoffs):
+        low, high = (normal_form.symmetrize(dataclasses.replace(payoffs, mean=ends)) for ends in (low, high))
         if self_play_known(payoffs):
             for ends in (low, high):
                 ends[:, range(ends.shape[1]), range(ends.shape[1])] = constant_sum(payoffs) / 2
@@ -207,7 +207,7 @@ def _mirrored_ranges(payoffs: Payoffs) -> bool:
 
 def self_play_known(payoffs: Payoffs) -> bool:
     """Whether a policy's payoff against itself needs no play: two players of one population share a constant sum equally."""
-    return payoffs.num_players == 2 and payoffs.zero_sum and normal_form.shared(payoffs)
+    return payoffs.num_players == 2 and payoffs.zero_sum and normal_form.share_population(payoffs)
 
 
 def constant_sum(payoffs: Payoffs) -> float:
@@ -221,12 +221,17 @@ def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: MetaSolut
     """(least, most): what the solution's NashConv in the meta-game can be within the bounds. The solution may have been chosen by the same
     matches, since the bounds hold for all payoffs at once."""
     if payoffs.zero_sum and payoffs.num_players == 2:  # values cancel; only the constant is left
-        best = [[float(against(ends[p], solution, p).max()) for p in (0, 1)] for ends in (bounds.low, bounds.high)]
+        best = [
+            [float(expected_payoffs(ends[p], solution, p).max()) for p in (0, 1)] for ends in (bounds.low, bounds.high)
+        ]
         least, most = (sum(pair) - constant_sum(payoffs) for pair in best)
         return max(least, 0.0), max(most, 0.0)
     least = most = 0.0
     for p in range(payoffs.num_players):
-        low, high = against(bounds.low[p], solution, p), against(bounds.high[p], solution, p)
+        low, high = (
+            expected_payoffs(bounds.low[p], solution, p),
+            expected_payoffs(bounds.high[p], solution, p),
+        )
         own_low, own_high = _value(bounds.low[p], solution), _value(bounds.high[p], solution)
         least += max(float(low.max()) - own_high, 0.0)
         most += max(float(high.max()) - own_low, 0.0)
@@ -236,7 +241,7 @@ def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: MetaSolut
 def _value(values: NDArray[np.float64], solution: MetaSolution) -> float:
     if solution.joint is not None:
         return float((values * solution.joint).sum())
-    return float(against(values, solution, 0) @ solution.strategies[0])
+    return float(expected_payoffs(values, solution, 0) @ solution.strategies[0])
 
 
 # --------------------------------------------------------------------------------------------------------------------

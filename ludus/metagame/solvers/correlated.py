@@ -18,7 +18,7 @@ from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import USEFUL, note_of, require_memory
 from ludus.metagame.solvers.nash import solve_interior_point
 from ludus.metagame.solvers.normal_form import DeviationKind, coarse_rows, correlated_rows, joint_gains, symmetric_joint
-from ludus.metagame.solvers.simplex_program import Matrix, SimplexProgram, minimise
+from ludus.metagame.solvers.simplex_program import Matrix, SimplexProgram, minimize
 
 Selection = Literal["max_gini", "max_welfare", "min_epsilon"]
 
@@ -65,7 +65,7 @@ class CoarseCorrelated:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
         normal_form.require_complete(payoffs, self.kind)
-        mean = normal_form.symmetrised(payoffs)
+        mean = normal_form.symmetrize(payoffs)
         weights, part, note = self._answer(mean)
         joint = np.zeros(payoffs.sizes)
         joint[np.ix_(*part)] = weights.reshape([len(places) for places in part])
@@ -116,10 +116,10 @@ class CoarseCorrelated:
             # the mean of the players' payoffs, from 0: a sum would leave the scale of the other rows
             welfare = (mean / scale).mean(axis=0).ravel()
             welfare = welfare - welfare.min()
-            rows, limits = with_row(rows, -welfare), np.append(limits, -most(welfare, rows, limits))
-        best = minimise(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
+            rows, limits = with_row(rows, -welfare), np.append(limits, -maximize_linear(welfare, rows, limits))
+        best = minimize(SimplexProgram(rows, limits), tolerance=0.1 * self.tolerance)
         if best.error > 10.0 * self.tolerance:  # where limits leave no room rounding may stop it; a little room helps
-            relaxed = minimise(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
+            relaxed = minimize(SimplexProgram(rows, limits + self.tolerance), tolerance=0.1 * self.tolerance)
             best = min(best, relaxed, key=lambda optimum: optimum.error)
         weights, error = best.x, best.error
         if not error <= USEFUL:  # a vertex, which may not be the one that `select` asks for
@@ -220,7 +220,7 @@ def least_epsilon(rows: Matrix) -> tuple[float, NDArray[np.float64]]:
     return float(answer[-1]), answer[:-1]
 
 
-def most(value: NDArray[np.float64], rows: Matrix, limits: NDArray[np.float64]) -> float:
+def maximize_linear(value: NDArray[np.float64], rows: Matrix, limits: NDArray[np.float64]) -> float:
     """max of value'x over distributions x with rows x <= limits. Raises SolverError if HiGHS reports a failure."""
     return float(value @ _highs(-value, rows, limits, free=0))
 

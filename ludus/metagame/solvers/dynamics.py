@@ -32,7 +32,7 @@ def padded_uniform(sizes: Sequence[int]) -> NDArray[np.float64]:
 
 
 @inner
-def put(out: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+def assign(out: NDArray[np.float64], values: NDArray[np.float64]) -> None:
     """out[…] = values, of contiguous arrays of one shape: an assignment of arrays takes seconds to compile."""
     a, b = out.ravel(), values.ravel()
     for i in range(len(a)):
@@ -84,4 +84,4 @@ def contract(
             mix_rows(left.reshape(size, len(left) // size), strategies[other, :size], mixed)
             left = mixed
     if players == 1:
-        put(out, table)
+        assign(out, table)

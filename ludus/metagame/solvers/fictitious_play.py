@@ -37,7 +37,7 @@ def respond(values: NDArray[np.float64], scale: float, response: NDArray[np.floa
 
 
 @inner
-def gained(
+def average_gain(
     table: NDArray[np.float64],
     counts: NDArray[np.float64],
     responses: NDArray[np.float64],
@@ -95,7 +95,7 @@ def fictitious_play(
                 contract(tables[player], counts, sizes, player, values[player, :size])
             respond(values[player, :size], scale, responses[player])
         for player in range(players):
-            add(values[player, : sizes[player]], gained(tables[player], counts, responses, sizes, player))
+            add(values[player, : sizes[player]], average_gain(tables[player], counts, responses, sizes, player))
         for player in range(players):
             add(counts[player], responses[player])
 
@@ -119,7 +119,7 @@ class FictitiousPlay:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
         normal_form.require_complete(payoffs, "fictitious_play")
-        mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+        mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         counts = padded_uniform(payoffs.sizes)
         tables = own_axis_last(mean) / (normal_form.payoff_range(mean) or 1.0)  # ties are within a part of the range
         fictitious_play(tables, sizes, counts, 1.0, self.iterations)

@@ -23,7 +23,7 @@ _watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=
 
 @contextmanager
 def watched(watcher: Callable[[], None]) -> Iterator[None]:
-    """While this is open, `look` calls the watcher, which may raise to end whatever is being solved."""
+    """While this is open, `check_watcher` calls the watcher, which may raise to end whatever is being solved."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -31,7 +31,7 @@ def watched(watcher: Callable[[], None]) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def look() -> None:
+def check_watcher() -> None:
     """Let whoever waits have a look, between two iterations. What it raises must pass: a solver keeps no state."""
     if (watcher := _watcher.get()) is not None:
         watcher()

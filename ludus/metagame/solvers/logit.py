@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.limits import look
+from ludus.metagame.solvers.limits import check_watcher
 
 # --------------------------------------------------------------------------------------------------------------------
 # The principal branch of logit quantal response equilibria, followed from uniform play (Turocy 2005). With y =
@@ -98,14 +98,14 @@ class _Place:
     tangent: tuple[Vector, float]  # of length 1 as `_length` measures it, in the direction of travel
 
 
-def follow(game: QuantalResponse, rationality: float) -> tuple[list[Vector], float]:
+def follow_path(game: QuantalResponse, rationality: float) -> tuple[list[Vector], float]:
     """([groups] float64[n] the strategies, where they are an equilibrium): at `rationality`, or at a smaller one, but above `FAR`, where
     rounding ends the branch. Raises SolverError if it cannot be followed so far."""
     y = np.concatenate([np.full(n, -np.log(n)) for n in game.sizes])
     place = _Place(y, 0.0, _tangent(game, y, 0.0, None))
     step = FIRST
     for _ in range(MAX_STEPS):
-        look()
+        check_watcher()
         if rationality <= place.rationality:
             break
         ahead = _advance(game, place, step)
@@ -236,11 +236,11 @@ class Logit:
         """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where that makes no
         difference (with a note). `warm` is not used."""
         normal_form.require_complete(payoffs, "logit")
-        mean = normal_form.symmetrised(payoffs)
+        mean = normal_form.symmetrize(payoffs)
         scale = normal_form.payoff_range(mean) or 1.0
         least = mean.reshape(len(mean), -1).min(axis=1).reshape(-1, *[1] * len(mean))
         game = QuantalResponse((mean - least) / scale, payoffs.population)
-        strategies, reached = follow(game, self.rationality * scale)
+        strategies, reached = follow_path(game, self.rationality * scale)
         marginals: tuple[NDArray[np.float64], ...] = tuple(strategies[group] for group in game.group)
         note = ""
         if reached < self.rationality * scale:

@@ -17,7 +17,7 @@ from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known
-from ludus.metagame.solvers.normal_form import against, others, seat_orders, swaps
+from ludus.metagame.solvers.normal_form import expected_payoffs, opponent_distribution, seat_orders, swaps
 from ludus.metagame.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class MetaStrategy:
     Policy i of player p gains g_i = sum over a of w(a) u(i, a) - value, w(a) being how probable the others' profile a is; its variance is
     the sum of w(a)^2 s(i, a)^2 / n(i, a). To bring it to t^2 takes n(i, a) = w(a) s(i, a) sum(w s) / t^2 (Neyman 1934). One level of
     optimistic gain, found by bisection, uses the batch up. Where that takes less than half of it, z is doubled, up to 16 times.
-    min_units: before a cell has so many, its own M2 is not looked at (see `spreads`).
+    min_units: before a cell has so many, its own M2 is not looked at (see `standard_deviations`).
     """
 
     optimism: float = 1.0
@@ -230,14 +230,16 @@ class MetaStrategy:
 
     def sides(self, payoffs: Payoffs, solution: MetaSolution, errors: float) -> list[_Side]:
         """Each player's policies, their widths being so many standard errors."""
-        mean, spread = normal_form.symmetrised(payoffs), spreads(payoffs, self.min_units)
+        mean, spread = normal_form.symmetrize(payoffs), standard_deviations(payoffs, self.min_units)
         sides = []
         for p in range(payoffs.num_players):
-            weight = others(solution, p).ravel()
+            weight = opponent_distribution(solution, p).ravel()
             support = np.flatnonzero(weight > NEGLIGIBLE * weight.max())
             count, weighted = _rows(_units(payoffs), p)[:, support], _rows(spread[p], p)[:, support] * weight[support]
             width = errors * np.sqrt((weighted**2 / count).sum(axis=1))
-            sides.append(_Side(against(mean[p], solution, p), width, support, count, _Neyman(weighted, errors)))
+            sides.append(
+                _Side(expected_payoffs(mean[p], solution, p), width, support, count, _Neyman(weighted, errors))
+            )
         return sides
 
 
@@ -264,13 +266,21 @@ class UntilConfident:
         if _needed(estimated, self.tolerance / 4 / payoffs.num_players, payoffs).any():
             return _within(units, payoffs, estimated)
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.steer.min_units)
-        mean, sides = normal_form.symmetrised(payoffs), []
+        mean, sides = normal_form.symmetrize(payoffs), []
         for p in range(payoffs.num_players):
-            count, weight = _rows(_units(payoffs), p), others(solution, p).ravel()
+            count, weight = _rows(_units(payoffs), p), opponent_distribution(solution, p).ravel()
             widths = bounds.high[p] - mean[p]
             side = _Sum(_rows(widths, p) * weight * np.sqrt(count))
             everything = np.arange(count.shape[1])
-            sides.append(_Side(against(mean[p], solution, p), against(widths, solution, p), everything, count, side))
+            sides.append(
+                _Side(
+                    expected_payoffs(mean[p], solution, p),
+                    expected_payoffs(widths, solution, p),
+                    everything,
+                    count,
+                    side,
+                )
+            )
         return _within(units, payoffs, sides, least=0.9 * self.tolerance / payoffs.num_players)
 
 
@@ -286,7 +296,7 @@ class ResponseGraph:
     def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> Array:
         """See `Goal`."""
         bounds = payoff_bounds(payoffs, confidence=self.confidence, min_units=self.min_units)
-        if payoffs.num_players == 2 and normal_form.shared(payoffs):
+        if payoffs.num_players == 2 and normal_form.share_population(payoffs):
             undecided = (bounds.low[0] < bounds.high[1]) & (bounds.low[1] < bounds.high[0])
             undecided &= ~np.eye(len(undecided), dtype=np.bool_)
         else:
@@ -308,7 +318,7 @@ def _level(count: NDArray[np.int64], units: int) -> float:
     return float(levels[levels > rising][-1])
 
 
-def spreads(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
+def standard_deviations(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
     """float64[P, n_0, …]: standard deviation of one unit; 0 where nothing is uncertain.
 
     The prior is half of the utility range; once the table has `ENOUGH` units beyond the first of each cell, twice its typical deviation if
@@ -328,8 +338,8 @@ def spreads(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
             prior = min(prior, max(typical, prior / 10))
         out[p] = np.where(payoffs.count < min_units, prior, np.sqrt((payoffs.m2[p] + prior**2) / count))
     out[:, payoffs.exact] = 0.0
-    if normal_form.shared(payoffs):
-        out = normal_form.symmetrised(dataclasses.replace(payoffs, mean=out))
+    if normal_form.share_population(payoffs):
+        out = normal_form.symmetrize(dataclasses.replace(payoffs, mean=out))
         if self_play_known(payoffs):
             out[:, range(out.shape[1]), range(out.shape[1])] = 0.0
     return out
@@ -354,9 +364,9 @@ class _Side:
 
     gain: Array
     width: Array
-    seen: NDArray[np.int64]
+    profiles: NDArray[np.int64]
     count: Array
-    wanted: Callable[[Array], Array]
+    required: Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -406,9 +416,9 @@ def _needed(sides: list[_Side], excess: float, payoffs: Payoffs) -> Array:
     needed = np.zeros(payoffs.sizes)
     for p, side in enumerate(sides):
         allowed = np.maximum(side.gain.max() + excess - side.gain, 1e-12)
-        more = np.where((side.width > allowed)[:, None], np.maximum(side.wanted(allowed) - side.count, 0.0), 0.0)
+        more = np.where((side.width > allowed)[:, None], np.maximum(side.required(allowed) - side.count, 0.0), 0.0)
         rows = np.zeros((payoffs.sizes[p], needed.size // payoffs.sizes[p]))
-        rows[:, side.seen] = more
+        rows[:, side.profiles] = more
         shape = (payoffs.sizes[p], *(n for q, n in enumerate(payoffs.sizes) if q != p))
         np.maximum(needed, np.moveaxis(rows.reshape(shape), 0, p), out=needed)
     return over_orders(np.maximum, needed, payoffs.population)

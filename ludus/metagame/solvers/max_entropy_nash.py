@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.limits import look
+from ludus.metagame.solvers.limits import check_watcher
 from ludus.metagame.solvers.nash import MatrixSolution, certified_gap, solve_highs, solve_interior_point
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class MaxEntropyPoint:
     steps: int
 
 
-def most_even(
+def max_entropy_point(
     rows: NDArray[np.float64], limits: Vector, base: Vector, *, room: float, accuracy: float = 1e-12
 ) -> MaxEntropyPoint:
     """rows float64[k, n] of entries near 1, limits float64[k], base float64[n] > 0 (ones: Shannon's entropy).
@@ -85,7 +85,7 @@ def _centre(
     """The minimum of D(l) - weight sum log l, and how many Newton steps it took. goal: the first l, weight, and what gain is enough."""
     at, weight, enough = goal
     for step in range(MAX_STEPS):
-        look()
+        check_watcher()
         logits = log_base - at @ rows
         x, log_sum = _softmax(logits)
         gradient = limits - rows @ x - weight / at
@@ -163,8 +163,12 @@ class MaxEntropyNash:
         scale = float(np.ptp(matrix)) or 1.0
         scaled = (matrix - matrix.min()) / scale
         equilibrium = self._equilibrium(scaled)
-        x, note = self._most_even(scaled, equilibrium.row)
-        y, other = (x, note) if normal_form.shared(payoffs) else self._most_even(-scaled.T, equilibrium.column)
+        x, note = self._max_entropy_point(scaled, equilibrium.row)
+        y, other = (
+            (x, note)
+            if normal_form.share_population(payoffs)
+            else self._max_entropy_point(-scaled.T, equilibrium.column)
+        )
         return MetaSolution((x, y), max(certified_gap(matrix, x, y), 0.0), note=note or other)
 
     def _equilibrium(self, matrix: NDArray[np.float64]) -> MatrixSolution:
@@ -176,13 +180,15 @@ class MaxEntropyNash:
             solution = other if other.gap < solution.gap else solution
         return solution
 
-    def _most_even(self, matrix: NDArray[np.float64], known: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+    def _max_entropy_point(
+        self, matrix: NDArray[np.float64], known: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], str]:
         """(the distribution of largest entropy among those that earn, against every column, what `known` does less the tolerance; a note or
         ""). Where it is not found, `known` is the answer."""
         least = float((known @ matrix).min())
         base = 1.0 / copies(matrix) if self.share_copies else np.ones(len(matrix))
         limits = np.full(matrix.shape[1], self.tolerance - least)
-        optimum = most_even(np.ascontiguousarray(-matrix.T), limits, base, room=self.tolerance)
+        optimum = max_entropy_point(np.ascontiguousarray(-matrix.T), limits, base, slack=self.tolerance)
         if optimum.excess <= self.tolerance:
             return normal_form.distribution(optimum.x, least=LEAST), ""
         note = (

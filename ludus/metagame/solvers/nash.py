@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.limits import look
+from ludus.metagame.solvers.limits import check_watcher
 from ludus.metagame.solvers.normal_form import distribution
 
 
@@ -116,7 +116,7 @@ def _iterate(
     best = (x, y, certified_gap(a, x, y))
     iteration = 0
     while best[2] > CENTRED * target and iteration < max_iterations:
-        look()
+        check_watcher()
         step = _newton(a, point)
         if step is None:
             break
@@ -350,7 +350,7 @@ def _tableau_at(b: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArra
 def _descend(tableau: _Tableau, max_pivots: int) -> int | None:
     """Takes forgiveness from all of it to none, in place; returns the pivots made, None if they would not end."""
     for pivots in range(max_pivots + 1):
-        look()
+        check_watcher()
         (i, primal), (j, dual) = _first_to_break(tableau.right), _first_to_break(tableau.bottom)
         forgiven = max(primal, dual)
         if forgiven <= 0.0:
@@ -448,7 +448,7 @@ class Nash:
             normal_form.distribution(solution.row, least=least),
             normal_form.distribution(solution.column, least=least),
         )
-        if normal_form.shared(payoffs):
+        if normal_form.share_population(payoffs):
             row = column = normal_form.distribution(row + column)
         return MetaSolution((row, column), max(certified_gap(matrix, row, column), 0.0), warm=(row, column))
 

@@ -17,7 +17,7 @@ from ludus.metagame.solvers.correlated import LEAST, least_epsilon
 from ludus.metagame.solvers.limits import note_of
 from ludus.metagame.solvers.nash import solve_interior_point
 from ludus.metagame.solvers.normal_form import joint_gains, symmetric_joint
-from ludus.metagame.solvers.simplex_program import SimplexProgram, minimise
+from ludus.metagame.solvers.simplex_program import SimplexProgram, minimize
 
 INDIFFERENT = 1e-9  # a player's payoffs that differ by less, as a part of the largest, leave nothing to bargain about
 ROOM = 1e-8  # in units of each player's range: agreements that are better by less are none
@@ -60,7 +60,7 @@ class NashBargaining:
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
         """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
         normal_form.require_complete(payoffs, "nash_bargaining")
-        mean = normal_form.symmetrised(payoffs)
+        mean = normal_form.symmetrize(payoffs)
         flat = mean.reshape(len(mean), -1)
         spread = np.ptp(flat, axis=1, keepdims=True)
         bargains = spread[:, 0] > INDIFFERENT * np.abs(flat).max(axis=1)
@@ -86,9 +86,9 @@ class NashBargaining:
         start = self._agreement(surplus)
         # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
         product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
-        agreed = minimise(product, tolerance=0.1 * self.tolerance, start=start)
+        agreed = minimize(product, tolerance=0.1 * self.tolerance, start=start)
         earned = surplus @ agreed.x
-        optimum = minimise(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
+        optimum = minimize(SimplexProgram(-surplus, -earned), tolerance=0.1 * self.tolerance)
         error = max(agreed.error, optimum.error)
         note = note_of(error, self.tolerance, solver="nash_bargaining", of="the agreement", advice="Raise `tolerance`.")
         return normal_form.distribution(optimum.x, least=LEAST / len(optimum.x)), note

@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.limits import USEFUL, look, note_of
+from ludus.metagame.solvers.limits import USEFUL, check_watcher, note_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # Lemke and Howson's paths to equilibria of bimatrix games (1964; Nisan et al., Algorithmic Game Theory, 2007,
@@ -214,7 +214,7 @@ class NashBimatrix:
         """Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium was found."""
         normal_form.require_two_player(payoffs, "nash_bimatrix")
         normal_form.require_complete(payoffs, "nash_bimatrix")
-        mean, shared = normal_form.symmetrised(payoffs), normal_form.shared(payoffs)
+        mean, shared = normal_form.symmetrize(payoffs), normal_form.share_population(payoffs)
         row, column = (mean[0], np.eye(len(mean[0]))) if shared else (mean[0], mean[1])
         pairs = pairs_of_supports(*row.shape)
         enumerate_ = self.method == "support_enumeration" or (self.method == "auto" and pairs <= FEW_PAIRS)
@@ -248,7 +248,7 @@ class NashBimatrix:
         allowed = self.tolerance * max(normal_form.payoff_range(mean), 1e-300)
         best, most, nearest = None, -math.inf, None
         for x, y in candidates:
-            look()
+            check_watcher()
             second = normal_form.distribution(y)
             marginals = (second, second) if shared else (normal_form.distribution(x), second)
             gap = float(normal_form.deviation_gains(mean, marginals).sum())

@@ -86,7 +86,7 @@ def values_against(
     return np.asarray(table)
 
 
-def others(solution: MetaSolution, player: int) -> NDArray[np.float64]:
+def opponent_distribution(solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """float64[n_0, … without n_player]: how probable each profile of the other players is."""
     if solution.joint is not None:
         return np.asarray(solution.joint.sum(axis=player))
@@ -97,10 +97,10 @@ def others(solution: MetaSolution, player: int) -> NDArray[np.float64]:
     return np.asarray(weight)
 
 
-def against(values: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
+def expected_payoffs(values: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
     """float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution; what that
     recommends to the player is not heard."""
-    weight = others(solution, player)
+    weight = opponent_distribution(solution, player)
     rows = np.moveaxis(values, player, 0)
     return np.asarray(rows.reshape(len(rows), weight.size) @ weight.ravel())
 
@@ -128,12 +128,12 @@ def zero_sum_matrix(payoffs: Payoffs) -> NDArray[np.float64]:
     """
     mean = payoffs.mean
     matrix = (mean[0] - mean[1]) * 0.5
-    if shared(payoffs):
+    if share_population(payoffs):
         matrix = (matrix - matrix.T) * 0.5
     return np.ascontiguousarray(matrix)
 
 
-def shared(payoffs: Payoffs) -> bool:
+def share_population(payoffs: Payoffs) -> bool:
     """Whether two players draw from one population."""
     return len(set(payoffs.population)) < payoffs.num_players
 
@@ -163,7 +163,7 @@ def swaps(population: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
                 yield [tuple({other: last, last: other}.get(p, p) for p in players) for other in group[:k]]
 
 
-def symmetrised(payoffs: Payoffs) -> NDArray[np.float64]:
+def symmetrize(payoffs: Payoffs) -> NDArray[np.float64]:
     """`mean`, pooled with equal weight over all seat orders of players who share a population; unchanged if nobody does."""
     return pooled_seats(payoffs.mean, payoffs.population)
 
@@ -180,7 +180,7 @@ def pooled_seats(mean: NDArray[np.float64], population: Sequence[int]) -> NDArra
     return mean
 
 
-def pooled(marginals: Sequence[NDArray[np.float64]], population: Sequence[int]) -> Marginals:
+def pool_marginals(marginals: Sequence[NDArray[np.float64]], population: Sequence[int]) -> Marginals:
     """One marginal per population: the average over the players who share it."""
     out = []
     for which in population:
@@ -203,12 +203,12 @@ def uniform(size: int) -> NDArray[np.float64]:
     return np.full(size, 1.0 / size)
 
 
-def lifted(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSolution:
+def lift(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSolution:
     """A solution of the part of a meta-game at `places` as one of all its policies: the others have no weight. gap and warm stay those of
     the part."""
     if solution.marginals is not None:
         marginals = tuple(
-            spread(probs, places[which], size)
+            scatter(probs, places[which], size)
             for probs, which, size in zip(solution.marginals, payoffs.population, payoffs.sizes, strict=True)
         )
         return replace(solution, marginals=marginals)
@@ -217,7 +217,7 @@ def lifted(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSolu
     return replace(solution, joint=joint)
 
 
-def spread(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDArray[np.float64]:
+def scatter(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDArray[np.float64]:
     """float64[size]: `probs` at `places`, zero elsewhere."""
     out = np.zeros(size)
     out[list(places)] = probs
@@ -226,13 +226,13 @@ def spread(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDAr
 
 def nash_conv(payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]]) -> float:
     """The sum of the deviation gains in the view as it is, seats pooled where a population is shared; NaN if it has holes."""
-    return float(deviation_gains(symmetrised(payoffs), marginals).sum())
+    return float(deviation_gains(symmetrize(payoffs), marginals).sum())
 
 
 def unpadded(strategies: NDArray[np.float64], payoffs: Payoffs) -> Marginals:
     """Rows of a padded array as distributions, one and the same for players who share a population."""
     rows = tuple(distribution(strategies[player, :size]) for player, size in enumerate(payoffs.sizes))
-    return pooled(rows, payoffs.population)
+    return pool_marginals(rows, payoffs.population)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class PFSPSolver:
         normal_form.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
         each = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
-        marginals = normal_form.pooled(each, payoffs.population)
+        marginals = normal_form.pool_marginals(each, payoffs.population)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _spans(self, payoffs: Payoffs) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError
 from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
-from ludus.metagame.solvers.dynamics import SUMS, add, contract, own_axis_last, padded_uniform, put
+from ludus.metagame.solvers.dynamics import SUMS, add, assign, contract, own_axis_last, padded_uniform
 
 # --------------------------------------------------------------------------------------------------------------------
 # Projected replicator dynamics, compiled: the reference's steps, with most of the products saved. A step needs
@@ -105,9 +105,9 @@ class ReplicatorCurve(NamedTuple):
 def remember(curve: ReplicatorCurve, time: float, values: NDArray[np.float64]) -> None:
     """`values` [P, max n_p] at `time` join the curve, the earliest leave it."""
     for a in range(NODES - 1):
-        put(curve.history[a], curve.history[a + 1])
+        assign(curve.history[a], curve.history[a + 1])
         curve.nodes[a] = curve.nodes[a + 1]
-    put(curve.history[NODES - 1], values)
+    assign(curve.history[NODES - 1], values)
     curve.nodes[NODES - 1] = time
     for a in range(NODES):
         product = 1.0
@@ -132,7 +132,7 @@ def extrapolate(curve: ReplicatorCurve, time: float, out: NDArray[np.float64]) -
 
 
 @inner
-def furthest(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def max_abs_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """The greatest difference of two entries; NaN where there is one."""
     a, b, most = one.ravel(), other.ravel(), 0.0
     for i in range(len(a)):
@@ -200,15 +200,15 @@ def replicator(
         guess = block(strategies, total, values, curve, sizes, time, length, first, dt, gamma)
         products(tables, strategies, sizes, exact)
         num_products += 1
-        error = furthest(exact, guess) if length > 1 else 0.0
+        error = max_abs_difference(exact, guess) if length > 1 else 0.0
         if not error <= allowed:  # NaN included
-            put(strategies, before)
-            put(total, total_before)
+            assign(strategies, before)
+            assign(total, total_before)
             length = max(length // 4, 1)
             known = 1 if length == 1 else known
             continue
         time += length
-        put(values, exact)
+        assign(values, exact)
         remember(curve, float(time), values)
         if length > 1:
             length = min(2 * length, LONGEST) if error <= EASY * allowed else length
@@ -263,7 +263,7 @@ class ProjectedReplicatorDynamics:
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
         """
         normal_form.require_complete(payoffs, "projected_replicator_dynamics")
-        mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+        mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         iterations = self.iterations if sizes.max() > 1 else 1  # or nobody has a choice
         average, _ = replicator(
             own_axis_last(mean),

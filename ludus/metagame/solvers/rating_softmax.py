@@ -11,8 +11,8 @@ from scipy.special import softmax
 
 from ludus.core.errors import ConfigError, SolverError
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.population.ratings.bradley_terry import Likelihood, maximise
-from ludus.metagame.population.ratings.win_counts import Pairs
+from ludus.metagame.population.ratings.bradley_terry import Likelihood, maximize
+from ludus.metagame.population.ratings.win_counts import PairCounts
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 
@@ -50,7 +50,7 @@ class RatingSoftmax:
         """Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with bounds."""
         normal_form.require_complete(payoffs, "rating_softmax")
         ratings = self._elo(payoffs) if self.rating == "elo" else mean_ratings(payoffs)
-        marginals = normal_form.pooled([softmax(r / self.temperature) for r in ratings], payoffs.population)
+        marginals = normal_form.pool_marginals([softmax(r / self.temperature) for r in ratings], payoffs.population)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _elo(self, payoffs: Payoffs) -> list[NDArray[np.float64]]:
@@ -65,7 +65,7 @@ class RatingSoftmax:
             )
         rows, columns = payoffs.sizes
         share = np.clip((payoffs.mean[0] - low) / (high - low), 0.0, 1.0) * self.rounds
-        if normal_form.shared(payoffs):
+        if normal_form.share_population(payoffs):
             rating = _log_strengths(share + self.rounds - share.T)
             return [rating, rating]
         won = np.zeros((rows + columns, rows + columns))
@@ -76,13 +76,13 @@ class RatingSoftmax:
 
 def _log_strengths(won: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[n] from how often i beat j, float64[n, n]; games against itself do not count."""
-    return maximise(Likelihood(Pairs.of(won), PRIOR, davidson=False))[0]
+    return maximize(Likelihood(PairCounts.of(won), PRIOR, davidson=False))[0]
 
 
 def mean_ratings(payoffs: Payoffs) -> list[NDArray[np.float64]]:
     """[P] float64[n_p]: mean payoffs against uniformly drawn co-players, as fractions of the payoffs' range; seats of a shared
     population are pooled."""
-    mean = normal_form.symmetrised(payoffs)
+    mean = normal_form.symmetrize(payoffs)
     scale = normal_form.payoff_range(mean) or 1.0
     uniform = [normal_form.uniform(size) for size in payoffs.sizes]
     return [normal_form.values_against(mean, uniform, player) / scale for player in range(payoffs.num_players)]

@@ -85,9 +85,9 @@ def _require_iterations(iterations: int, solver: str) -> None:
 
 def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus: bool) -> MetaSolution:
     normal_form.require_complete(payoffs, solver)
-    mean, sizes = normal_form.symmetrised(payoffs), np.array(payoffs.sizes, dtype=np.int64)
+    mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
     iterations = iterations if sizes.max() > 1 else 1  # or nobody has a choice
-    in_turn = plus and not normal_form.shared(
+    in_turn = plus and not normal_form.share_population(
         payoffs
     )  # players of one population move at once, so that they stay alike
     average = regret_matching(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from ludus.metagame.solvers.limits import look
+from ludus.metagame.solvers.limits import check_watcher
 
 Vector = NDArray[np.float64]
 Matrix = Any  # float64[k, n]: an ndarray, or a SciPy sparse array where most entries are zero
@@ -85,7 +85,7 @@ class _Residuals:
     total: float
 
 
-def minimise(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector | None = None) -> Optimum:
+def minimize(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector | None = None) -> Optimum:
     """The optimum to `tolerance` in every equation, or the best point met: `error` says which. Rows are best scaled to entries near 1.
 
     start: a distribution > 0, uniform if None. With a target it must leave room in every row, so that w l begins at its target.
@@ -98,7 +98,7 @@ def minimise(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector 
     best = Optimum(x, point.l, np.inf, 0)
     with np.errstate(all="ignore"):  # a breakdown is noticed by its infinities
         for iteration in range(MAX_ITERATIONS):
-            look()
+            check_watcher()
             left = _residuals(program, point)
             error = _error(program, point, left)
             if not np.isfinite(error):

@@ -59,10 +59,10 @@ def learning(reader: Reader, **query: str) -> Learning:
         if query.get("policy"):
             which = whole(query, "population", 0, least=0, most=10**6)
             tasks = [task for task in tasks if (task.population, task.policy) == (which, query["policy"])]
-        return learned(reader, tasks)
+        return joined_curves(reader, tasks)
 
 
-def learned(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
+def joined_curves(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
     """The curves of training tasks, those of one learner as one."""
     by_learner: dict[str, list[StoredTask]] = {}
     for task in tasks:

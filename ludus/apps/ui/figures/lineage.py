@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
-from ludus.apps.ui.figures.learning_curves import Learning, learned
+from ludus.apps.ui.figures.learning_curves import Learning, joined_curves
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
 from ludus.apps.ui.figures.ranking import CountedRow, Ranked, ranking, statistics
 from ludus.core.errors import ConfigError, nearest
@@ -74,7 +74,7 @@ def lineage(reader: Reader, **query: str) -> LineageFigure:
     game = meta_game(reader)
     with reader.moment():
         ranked = ranked_by_name(reader)
-        lookup = _Met.read(reader, game)
+        lookup = _OpponentLookup.read(reader, game)
     return LineageFigure(
         [
             PopulationLineage(which, [_member(stored, ranked, lookup) for stored in members])
@@ -88,7 +88,7 @@ def ranked_by_name(reader: Reader) -> Mapping[tuple[int, str], Ranked]:
     return {(table.population, row.policy): row for table in ranking(reader) for row in table.rows}
 
 
-def _member(stored: StoredPolicy, ranked: Mapping[tuple[int, str], Ranked], lookup: _Met) -> Member:
+def _member(stored: StoredPolicy, ranked: Mapping[tuple[int, str], Ranked], lookup: _OpponentLookup) -> Member:
     record = stored.record
     row = ranked.get((record.ref.population, record.ref.policy))
     opponents, derived = lookup.of(stored)
@@ -121,7 +121,7 @@ def _likeliest(opponents: Sequence[Opponent]) -> list[Opponent]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
+class _OpponentLookup:
     """Opponents by task; and the meta-strategies that tasks without stored ones were answers to, by generation."""
 
     game: MetaGame
@@ -129,14 +129,14 @@ class _Met:
     marginals: Mapping[int, tuple[NDArray[np.float64], ...]]
 
     @staticmethod
-    def read(reader: Reader, game: MetaGame, only: StoredPolicy | None = None) -> _Met:
+    def read(reader: Reader, game: MetaGame, only: StoredPolicy | None = None) -> _OpponentLookup:
         stored: dict[str, list[Opponent]] = {}
         task = None if only is None else only.record.lineage.task
         for one in reader.opponents(task=task, least=1e-4):
             stored.setdefault(one.task, []).append(_opponent(one))
         policies = [only] if only is not None else [policy for members in game.members for policy in members]
         unknown = {p.record.lineage.generation - 1 for p in policies if p.record.lineage.task not in stored}
-        return _Met(game, stored, reader.marginals(sorted(unknown)) if unknown else {})
+        return _OpponentLookup(game, stored, reader.marginals(sorted(unknown)) if unknown else {})
 
     def of(self, policy: StoredPolicy) -> tuple[list[Opponent], bool]:
         """Whom a policy met, and whether that is derived."""
@@ -241,8 +241,8 @@ def policy(reader: Reader, **query: str) -> PolicyFigure:
     stored = game.members[population][place]
     with reader.moment():
         row = ranked_by_name(reader)[population, name]
-        opponents, derived = _Met.read(reader, game, only=stored).of(stored)
-        learning = learned(reader, reader.tasks(policy=(population, name)))
+        opponents, derived = _OpponentLookup.read(reader, game, only=stored).of(stored)
+        learning = joined_curves(reader, reader.tasks(policy=(population, name)))
         over = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
         counted = statistics(reader)
     counted_rows = [(table.names, row) for table in counted if table.population == population for row in table.rows]
@@ -332,7 +332,7 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
             ),
         )
     known = np.flatnonzero(np.isfinite(mean).ravel())
-    played = normal_form.others(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
+    played = normal_form.opponent_distribution(MetaSolution(tuple(game.marginals), np.nan), player).ravel()
     cells = np.sort(known[np.lexsort((-known, -played[known]))][:most])
     names = [game.names(other) for other in others]
     places = np.unravel_index(cells, tuple(game.sizes[other] for other in others)) if others else ()

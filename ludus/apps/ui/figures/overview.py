@@ -26,7 +26,7 @@ _RECENT = 10  # generations that the time left is judged by
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunFacts:
     """What holds from the start, as `RunInfo`, but for where it lies."""
 
     name: str
@@ -44,7 +44,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SessionEnd:
     """How the last session ended, as `RunSummary`. places: who learned where, a line each."""
 
     generations: int
@@ -83,7 +83,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class EventNote:
     """time: seconds since the epoch. level: "info", "warning" or "error"."""
 
     time: float
@@ -106,7 +106,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Can:
+class Capabilities:
     """Whether the run takes orders now; whether its policies are there to be played with; whether its game is small enough for its tree to
     be shown."""
 
@@ -116,15 +116,15 @@ class Can:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
-    info: Facts
+class OverviewPanel:
+    info: RunFacts
     state: str
-    summary: Ended | None
+    summary: SessionEnd | None
     progress: Progress
     tiles: list[Tile]
-    notes: list[Note]
+    notes: list[EventNote]
     figures: Figures
-    can: Can
+    can: Capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class RunLine:
     last_note: str
 
 
-def overview(reader: Reader, **query: str) -> Overview:
+def overview(reader: Reader, **query: str) -> OverviewPanel:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "overview")
     with reader.moment():
@@ -178,7 +178,7 @@ def overview(reader: Reader, **query: str) -> Overview:
     )
     progress = _progress(reader, info, last, summary, status)
     there = first is not None and (reader.run_dir / first.file).is_file()
-    return Overview(
+    return OverviewPanel(
         info=_facts(info),
         state=state,
         summary=None if summary is None else _ended(summary),
@@ -186,7 +186,7 @@ def overview(reader: Reader, **query: str) -> Overview:
         tiles=[_first_tile(reader, info, last), *_tiles(info, figures, progress)],
         notes=[_note(event) for event in notes],
         figures=figures,
-        can=Can(steer=status is not None, play=there, tree=there and _enumerated(last)),
+        can=Capabilities(steer=status is not None, play=there, tree=there and _enumerated(last)),
     )
 
 
@@ -245,8 +245,8 @@ def _enumerated(last: GenerationRecord | None) -> bool:
     return last is not None and last.nash_conv is not None and last.exact
 
 
-def _facts(info: RunInfo) -> Facts:
-    return Facts(
+def _facts(info: RunInfo) -> RunFacts:
+    return RunFacts(
         name=info.name,
         scenario=info.scenario,
         env=info.env,
@@ -262,8 +262,8 @@ def _facts(info: RunInfo) -> Facts:
     )
 
 
-def _ended(summary: RunSummary) -> Ended:
-    return Ended(
+def _ended(summary: RunSummary) -> SessionEnd:
+    return SessionEnd(
         generations=summary.generations,
         seconds=summary.seconds,
         episodes=summary.episodes,
@@ -345,8 +345,8 @@ def _span(seconds: float) -> str:
     return f"{minutes} min {int(seconds % 60)} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _note(event: Event) -> Note:
-    return Note(event.time, event.level, event.kind, event.text)
+def _note(event: Event) -> EventNote:
+    return EventNote(event.time, event.level, event.kind, event.text)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class WorkerDeath:
     """time: seconds since the epoch."""
 
     time: float
@@ -385,7 +385,7 @@ class Parts:
     """parts: what the driver runs, as it last heard of each; empty if it does not run. deaths: of processes and what took their place."""
 
     parts: Sequence[object]
-    deaths: list[Death]
+    deaths: list[WorkerDeath]
 
 
 def events(reader: Reader, **query: str) -> Events:
@@ -402,7 +402,7 @@ def parts(reader: Reader, **query: str) -> Parts:
     """Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "parts")
     _, status = _state(reader, reader.summary())
-    deaths = [Death(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
+    deaths = [WorkerDeath(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
     return Parts(list(getattr(status, "parts", ())), deaths)
 
 

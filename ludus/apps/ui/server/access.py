@@ -49,7 +49,7 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 
 
-class Refusal(Exception):
+class AccessDenied(Exception):
     """What the gate answers instead of a route. A value, never shown as an error."""
 
     def __init__(self, status: int, sentence: str, *, wait: float = 0.0) -> None:
@@ -229,7 +229,7 @@ _MORE: Mapping[str, str] = {
 _STRANGER = "this needs the address with its token that `ludus ui` printed where it was started: open that one"
 
 
-class Gate:
+class AccessMiddleware:
     """ASGI middleware: what is let through has its host, origin, cookie, headers and size checked, and is answered with safe headers."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -249,7 +249,7 @@ class Gate:
             self._let_in(scope)
             if scope["method"] not in SAFE:
                 receive = await _whole_body(scope, receive)
-        except Refusal as refusal:
+        except AccessDenied as refusal:
             await _refuse(refusal, send)
             return
         self._busy += 1
@@ -262,7 +262,7 @@ class Gate:
         """Raises Refusal, or puts the client's rights into the scope."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if not self._access.hosts.allow(headers.get("host", "")):
-            raise Refusal(
+            raise AccessDenied(
                 403, "this server does not answer under that host name. Use the address that `ludus ui` printed."
             )
         check_origin(scope["method"], scope["path"], headers)
@@ -270,11 +270,11 @@ class Gate:
         client = (scope.get("client") or ("", 0))[0]
         wait = self._access.known.take(client) if rights else self._access.strangers.take(client)
         if wait or self._busy >= MOST_REQUESTS + MOST_STREAMS:
-            raise Refusal(429, "too many requests at a time. Wait a moment, then try again.", wait=max(wait, 1.0))
+            raise AccessDenied(429, "too many requests at a time. Wait a moment, then try again.", wait=max(wait, 1.0))
         path = scope["path"]
         if not rights and path not in OPEN_PATHS and not path.startswith(PAGE):
             other = ", or give the password at /login" if self._access.password is not None else ""
-            raise Refusal(401, f"{_STRANGER}{other}.")
+            raise AccessDenied(401, f"{_STRANGER}{other}.")
         scope["rights"] = rights
 
 
@@ -283,15 +283,17 @@ def check_origin(method: str, path: str, headers: Mapping[str, str]) -> None:
     site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
     opened = method == "GET" and path in OPEN_PATHS and headers.get("sec-fetch-mode") == "navigate"
     if site not in ("same-origin", "none") and not opened:
-        raise Refusal(403, "another site's page asked for this, and only Ludus's own page may.")
+        raise AccessDenied(403, "another site's page asked for this, and only Ludus's own page may.")
     if origin is not None and netloc_of(origin) != headers.get("host", "").lower():
-        raise Refusal(403, "another site's page asked for this, and only Ludus's own page may.")
+        raise AccessDenied(403, "another site's page asked for this, and only Ludus's own page may.")
     if method in SAFE:
         return
     if headers.get("x-ludus") != "1":
-        raise Refusal(403, "what changes something needs the header `X-Ludus: 1`, which only Ludus's own page sends.")
+        raise AccessDenied(
+            403, "what changes something needs the header `X-Ludus: 1`, which only Ludus's own page sends."
+        )
     if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(400, "the body has to be JSON, with `Content-Type: application/json`.")
+        raise AccessDenied(400, "the body has to be JSON, with `Content-Type: application/json`.")
 
 
 def netloc_of(origin: str) -> str:
@@ -313,7 +315,7 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
     try:
         body = await asyncio.wait_for(_body(scope, receive), BODY_SECONDS)
     except TimeoutError:
-        raise Refusal(413, f"the body did not come within {BODY_SECONDS:g} seconds.") from None
+        raise AccessDenied(413, f"the body did not come within {BODY_SECONDS:g} seconds.") from None
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -324,14 +326,14 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    too_long = Refusal(413, f"the body is longer than {LONGEST_BODY:,} bytes, and nothing here needs so many.")
+    too_long = AccessDenied(413, f"the body is longer than {LONGEST_BODY:,} bytes, and nothing here needs so many.")
     if not declared.isdigit() or int(declared) > LONGEST_BODY:
         raise too_long
     body, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "the connection closed before the body had come.")
+            raise AccessDenied(400, "the connection closed before the body had come.")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > LONGEST_BODY:
@@ -353,7 +355,7 @@ def _with_headers(send: Send) -> Send:
     return wrapped
 
 
-async def _refuse(refusal: Refusal, send: Send) -> None:
+async def _refuse(refusal: AccessDenied, send: Send) -> None:
     body = json.dumps({"error": refusal.sentence}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refusal.wait:

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
 from ludus.apps.ui.server import control_routes, play_routes, replay_routes, watch_routes
-from ludus.apps.ui.server.access import Access, Gate, Password
+from ludus.apps.ui.server.access import Access, AccessMiddleware, Password
 from ludus.apps.ui.server.answer_cache import Body, respond
 from ludus.apps.ui.server.open_games import PlayRoom
 from ludus.apps.ui.server.state import State
@@ -34,7 +34,7 @@ Page = Mapping[str, tuple[str, Body]]
 """name -> (media type, content)"""
 
 
-def make_app(state: State) -> Gate:
+def make_app(state: State) -> AccessMiddleware:
     """All routes, behind the gate."""
 
     @asynccontextmanager
@@ -64,7 +64,7 @@ def make_app(state: State) -> Gate:
     app.include_router(replay_routes.router(room))
     app.include_router(watch_routes.router(state))
     app.include_router(control_routes.router(state))
-    return Gate(app, state.access)
+    return AccessMiddleware(app, state.access)
 
 
 async def _sweep(room: PlayRoom) -> None:

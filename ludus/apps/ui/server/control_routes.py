@@ -42,31 +42,33 @@ def router(state: State) -> APIRouter:
             raise HTTPException(
                 422, "`speed` belongs to `throttle`, and only to it: a share of full speed above 0 and up to 1."
             )
-        return await asyncio.to_thread(leave, state.runs.run(run), order)
+        return await asyncio.to_thread(submit_order, state.runs.run(run), order)
 
     return routes
 
 
-def leave(run: KnownRun, order: Order) -> dict[str, Any]:
+def submit_order(run: KnownRun, order: Order) -> dict[str, Any]:
     """Leaves an order for a run's driver, and waits a little for it. Raises HTTPException."""
     try:
         before = control_requests.running_status(run.folder, run.name)
     except RunError as error:
-        raise HTTPException(409, run.said(str(error))) from error
+        raise HTTPException(409, run.without_paths(str(error))) from error
     try:
         if order.session is not None and order.session != before.session:
             raise HTTPException(
                 409, "the run has begun another session since the page was loaded. Look again, then decide."
             )
-        after = control_requests.submit_and_wait(run.folder, run.name, wish_of(order, before), before, wait=WAIT)
+        after = control_requests.submit_and_wait(
+            run.folder, run.name, control_request(order, before), before, wait=WAIT
+        )
     except RunError as error:
         if order.do == "stop" and not control_requests.still_running(run.folder, before):
             return {"status": None, "taken": True}
-        raise HTTPException(409, run.said(str(error))) from error
+        raise HTTPException(409, run.without_paths(str(error))) from error
     return {"status": asdict(live_status(after or before)), "taken": after is not None}
 
 
-def wish_of(order: Order, status: Status) -> ControlRequest:
+def control_request(order: Order, status: Status) -> ControlRequest:
     """What the order says. status: what its driver did when it was given."""
     if order.do == "throttle":
         assert order.speed is not None

@@ -31,7 +31,7 @@ class KnownRun:
     name: str
     group: str | None
 
-    def said(self, message: str) -> str:
+    def without_paths(self, message: str) -> str:
         """A message about it without the places of its files."""
         for place in dict.fromkeys((str(self.folder), str(self.folder.absolute()), str(self.folder.resolve()))):
             message = message.replace(place, self.name)
@@ -95,11 +95,11 @@ def known_run(folder: Path) -> KnownRun:
     """What a run directory is known by."""
     resolved = folder.resolve()
     group = resolved.parent.name if (resolved.parent / EXPERIMENT).is_file() else None
-    name = shown(resolved.name if group is None else f"{group}/{resolved.name}")
-    return KnownRun(id_of(folder), folder, name, None if group is None else shown(group))
+    name = sendable_name(resolved.name if group is None else f"{group}/{resolved.name}")
+    return KnownRun(id_of(folder), folder, name, None if group is None else sendable_name(group))
 
 
-def shown(name: str) -> str:
+def sendable_name(name: str) -> str:
     """A folder's name as text that can be sent: it need not be UTF-8."""
     return name.encode("utf-8", "replace").decode()
 

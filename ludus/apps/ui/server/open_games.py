@@ -33,7 +33,7 @@ from ludus.core.jsonable import to_json
 from ludus.storage.run_dirs import RUNS
 
 if TYPE_CHECKING:
-    from ludus.apps.play.game_sessions import Table, Tables
+    from ludus.apps.play.game_sessions import GameSession, GameSessions
     from ludus.apps.play.run_game import RunGame
     from ludus.apps.play.trees import TreeExplorer
 
@@ -135,21 +135,21 @@ class PlayRoom:
         self.state = state
         self.open, self.replays = OpenGames(), ReplayCache()
         self.people = People(state.people or Path(RUNS) / FILE)
-        self._tables: Tables | None = None
+        self._tables: GameSessions | None = None
         self.filming = threading.Lock()
         self._waiting = 0
         state.at_end(self.close)
 
     @property
-    def tables(self) -> Tables:
+    def sessions(self) -> GameSessions:
         """Made when the first one is laid, in a thread of `play`."""
         if self._tables is None:
-            from ludus.apps.play.game_sessions import Tables
+            from ludus.apps.play.game_sessions import GameSessions
 
-            self._tables = Tables()
+            self._tables = GameSessions()
         return self._tables
 
-    def table(self, id: str) -> Table | None:
+    def session(self, id: str) -> GameSession | None:
         """None for one that there is not (any more). Loads nothing, and waits for nobody."""
         return None if self._tables is None else self._tables.get(id)
 
@@ -189,7 +189,7 @@ _STATUS: Sequence[tuple[type[LudusError], int]] = (
 def refused(error: LudusError, run: KnownRun | None = None) -> HTTPException:
     """What a request is answered that could not be granted."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return HTTPException(status, redact_paths(str(error) if run is None else run.said(str(error))))
+    return HTTPException(status, redact_paths(str(error) if run is None else run.without_paths(str(error))))
 
 
 def json_response(content: bytes | Any) -> Response:

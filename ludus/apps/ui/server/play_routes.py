@@ -18,7 +18,7 @@ from ludus.core.errors import LudusError, PlayError
 from ludus.core.jsonable import to_json
 
 if TYPE_CHECKING:
-    from ludus.apps.play.game_sessions import FinishedGame, Kept, Order, Table, Viewer
+    from ludus.apps.play.game_sessions import FinishedGame, GameSession, MoveRequest, SavedReplay, Viewer
 
 _MOST_SEATS = 64
 _MOST_MOVES = 256
@@ -34,32 +34,32 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class WishBody(_Body):
+class SeatRequestBody(_Body):
     """Who is to sit somewhere."""
 
     who: Annotated[str, Field(max_length=200)]
     name: Annotated[str, Field(max_length=40)] = ""
 
 
-class InsteadBody(_Body):
+class ReplacedTableBody(_Body):
     """A table that is closed for another one, and a seat at it."""
 
     table: Annotated[str, Field(max_length=64)]
     seat: Token
 
 
-class TableBody(_Body):
+class TableRequestBody(_Body):
     """A table that is wanted. instead: whose place it takes, where its people only change their seats."""
 
     run: Annotated[str, Field(max_length=64)]
-    seats: Annotated[list[WishBody], Field(min_length=1, max_length=_MOST_SEATS)]
+    seats: Annotated[list[SeatRequestBody], Field(min_length=1, max_length=_MOST_SEATS)]
     hints: bool = False
     seed: Annotated[int | None, Field(ge=0, lt=2**48)] = None
     rated: bool = False
-    instead: InsteadBody | None = None
+    instead: ReplacedTableBody | None = None
 
 
-class MoveBody(_Body):
+class AgentMoveBody(_Body):
     """What one agent is to do: the number of an action, or the numbers of a vector."""
 
     player: Annotated[StrictInt, Field(ge=0, lt=2**31)]
@@ -69,11 +69,11 @@ class MoveBody(_Body):
     )
 
 
-class MovesBody(_Body):
+class MoveRequestBody(_Body):
     """A seat's answer to the frame `number`."""
 
     seat: Token
-    moves: Annotated[list[MoveBody], Field(min_length=1, max_length=_MOST_MOVES)]
+    moves: Annotated[list[AgentMoveBody], Field(min_length=1, max_length=_MOST_MOVES)]
     number: Annotated[StrictInt, Field(ge=0, lt=2**31)]
 
 
@@ -112,34 +112,34 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     may_play = state.access.needs("play")
 
     @routes.post("/tables", dependencies=[may_play])
-    async def lay(body: TableBody) -> Response:
+    async def lay(body: TableRequestBody) -> Response:
         """A new table, with a token for each person's seat and one for who only watches."""
         known = state.runs.run(body.run)
         if body.instead is not None:
-            _seated(room, body.instead.table, body.instead.seat)
+            _require_seat(room, body.instead.table, body.instead.seat)
         table = await room.play(known, _lay, room, known, body)
         seats = [{"player": p, "token": table.tokens.get(p)} for p in range(len(table.wishes))]
         return json_response({"table": table.id, "seats": seats, "watch": table.watch_token})
 
     @routes.post("/tables/{table}/move", dependencies=[may_play])
-    async def move(table: str, body: MovesBody) -> Response:
+    async def move(table: str, body: MoveRequestBody) -> Response:
         """Answer what a seat has to decide."""
-        session, viewer = _found(room, table, body.seat)
+        session, viewer = _find_session(room, table, body.seat)
         await room.play(None, _move, session, viewer, body)  # even if its run has been deleted since
         return json_response(session.view(viewer))
 
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
         """Another game, with the seats as they are."""
-        session, viewer = _found(room, table, body.seat)
+        session, viewer = _find_session(room, table, body.seat)
         await room.play(None, session.again, viewer)
         return json_response(session.view(viewer))
 
     @routes.delete("/tables/{table}", dependencies=[may_play])
     async def leave(table: str, seat: Token = "") -> Response:
         """Close a table."""
-        _seated(room, table, seat)
-        await room.play(None, room.tables.remove, table)
+        _require_seat(room, table, seat)
+        await room.play(None, room.sessions.remove, table)
         return json_response({"table": table})
 
 
@@ -149,7 +149,7 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
     @routes.get("/tables/{table}")
     async def look(table: str, seat: Token = "") -> Response:
         """A table, as this seat sees it."""
-        session, viewer = _found(room, table, seat)
+        session, viewer = _find_session(room, table, seat)
         return json_response(session.view(viewer))
 
     @routes.get("/tables/{table}/live")
@@ -159,7 +159,7 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
         tokens = seat.split(",")
         if len(tokens) > _MOST_SEATS:
             raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
-        seats = [_found(room, table, token) for token in tokens]
+        seats = [_find_session(room, table, token) for token in tokens]
         ends: list[Callable[[], None]] = []
 
         def closed() -> None:
@@ -185,14 +185,14 @@ def _seats(room: PlayRoom, run: KnownRun) -> bytes:
         return to_json(game.seats)
 
 
-def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
-    from ludus.apps.play.game_sessions import Table, Wish
+def _lay(room: PlayRoom, run: KnownRun, body: TableRequestBody) -> GameSession:
+    from ludus.apps.play.game_sessions import GameSession, SeatRequest
     from ludus.apps.play.run_game import RunGame
 
-    def make(id: str) -> Table:
+    def make(id: str) -> GameSession:
         game = RunGame(run.folder, name=run.name)  # its own: policies are not made for several threads
-        requests = [Wish(who=seat.who, name=" ".join(seat.name.split())) for seat in body.seats]
-        return Table(
+        requests = [SeatRequest(who=seat.who, name=" ".join(seat.name.split())) for seat in body.seats]
+        return GameSession(
             id,
             game,
             requests,
@@ -203,12 +203,12 @@ def _lay(room: PlayRoom, run: KnownRun, body: TableBody) -> Table:
             finish=lambda finished: _finished(room, run, finished),
         )
 
-    return room.tables.add(make, instead="" if body.instead is None else body.instead.table)
+    return room.sessions.add(make, instead="" if body.instead is None else body.instead.table)
 
 
-def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
+def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> SavedReplay:
     """Keep a game's replay here, and its result for good."""
-    from ludus.apps.play.game_sessions import Kept
+    from ludus.apps.play.game_sessions import SavedReplay
     from ludus.apps.play.replays import new_id
 
     id, replay = new_id(), to_json(finished.replay)
@@ -230,13 +230,13 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> Kept:
     try:
         room.people.add(game, replay)
     except LudusError as error:
-        return Kept(id, str(error))
-    return Kept(id)
+        return SavedReplay(id, str(error))
+    return SavedReplay(id)
 
 
-def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
+def _find_session(room: PlayRoom, id: str, token: str) -> tuple[GameSession, Viewer]:
     """A table, and whose token that is. Raises HTTPException 404 and 403."""
-    session = room.table(id)
+    session = room.session(id)
     if session is None:
         raise HTTPException(404, "there is no such table (any more). Lay another one.")
     try:
@@ -245,17 +245,19 @@ def _found(room: PlayRoom, id: str, token: str) -> tuple[Table, Viewer]:
         raise HTTPException(403, str(error)) from error
 
 
-def _seated(room: PlayRoom, id: str, token: str) -> None:
-    """Raises HTTPException as `_found`, and for who only watches."""
-    _, viewer = _found(room, id, token)
+def _require_seat(room: PlayRoom, id: str, token: str) -> None:
+    """Raises HTTPException as `_find_session`, and for who only watches."""
+    _, viewer = _find_session(room, id, token)
     if viewer is None:
         raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")
 
 
-def _move(session: Table, viewer: Viewer, body: MovesBody) -> None:
-    from ludus.apps.play.game_sessions import Order
+def _move(session: GameSession, viewer: Viewer, body: MoveRequestBody) -> None:
+    from ludus.apps.play.game_sessions import MoveRequest
 
-    orders: list[Order] = [Order(player=one.player, agent=one.agent, action=one.action) for one in body.moves]
+    orders: list[MoveRequest] = [
+        MoveRequest(player=one.player, agent=one.agent, action=one.action) for one in body.moves
+    ]
     session.move(viewer, orders, body.number)
 
 

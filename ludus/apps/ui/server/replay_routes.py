@@ -99,19 +99,19 @@ def router(room: PlayRoom) -> APIRouter:
 
 
 def _listed(run: KnownRun) -> bytes:
-    from ludus.apps.play.replays import kept
+    from ludus.apps.play.replays import list_replays
 
-    return to_json(kept(run.folder))
+    return to_json(list_replays(run.folder))
 
 
 def _replay(room: PlayRoom, run: KnownRun | None, id: str) -> bytes:
     """As JSON. Raises HTTPException 404."""
-    from ludus.apps.play.replays import is_kept, read
+    from ludus.apps.play.replays import is_saved, read
 
     if _ID.fullmatch(id) is None:
         raise HTTPException(404, "there is no such replay. Go back to the list.")
     replay = room.replays.get(id, None if run is None else run.id) or room.people.replay(id)
-    if replay is None and run is not None and is_kept(run.folder, id):
+    if replay is None and run is not None and is_saved(run.folder, id):
         replay = to_json(read(run.folder, id))
     if replay is None:
         raise HTTPException(404, "there is no such replay (any more). Go back to the list, or play the game again.")
@@ -133,12 +133,12 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
 
 def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
     """The game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
-    from ludus.apps.play.replays import keep
+    from ludus.apps.play.replays import save_replay
 
     replay = room.replays.get(id, run.id)
     if replay is None:
         raise HTTPException(404, "this game is not held any more. Watch another one, and keep that.")
-    return to_json({"id": keep(run.folder, replay, id=id)})
+    return to_json({"id": save_replay(run.folder, replay, id=id)})
 
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:

@@ -49,7 +49,7 @@ _LOG = logging.getLogger("uvicorn.error")  # which a server's terminal shows
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
+class WatchedRun:
     """What was last seen of a run. counts: of each panel, how often it has changed. memory: of what was read for panels. asked_before:
     whether its page has been opened. looked, asked: on the monotonic clock."""
 
@@ -61,13 +61,13 @@ class Watched:
     live: LiveStatus | None = None
     counts: dict[str, int] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
-    asked_before: bool = False
-    looked: float = -1e9
-    asked: float = 0.0
+    page_opened: bool = False
+    checked_at: float = -1e9
+    requested_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableRun:
     """A run that the list cannot tell of. why: a sentence."""
 
     name: str
@@ -75,7 +75,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RunUpdate:
     """What a look found. panels: that changed. status: whether the driver's word did. gone: whether the run is not there any more."""
 
     panels: frozenset[str] = frozenset()
@@ -94,11 +94,11 @@ class Watcher:
         self.answers = AnswerCache()
         self.version = 1  # of the list
         self._clock = clock
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedRun] = {}
         self._viewers: dict[Stream, frozenset[str]] = {}
         self._thread = ThreadPoolExecutor(1, "watcher")
         self._looking: dict[str, asyncio.Future[None]] = {}
-        self._remembered: list[Watched] = []
+        self._remembered: list[WatchedRun] = []
         self._listed = -1e9
         self._listing: asyncio.Future[None] | None = None  # the look at the list that is under way
         self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
@@ -136,8 +136,8 @@ class Watcher:
             raise HTTPException(400, f"the panel {name} was asked with 'reader', which it does not know.")
         watched = await self._fresh(run)
         self._remember(watched)
-        if name == FIRST and not watched.asked_before:
-            watched.asked_before = True
+        if name == FIRST and not watched.page_opened:
+            watched.page_opened = True
             self._soon(self.panel(run_id, NEXT, {}))
         key = (run_id, name, tuple(sorted(query.items())), watched.counts.get(name, 0))
 
@@ -158,9 +158,9 @@ class Watcher:
             if database_stamp(run.folder) is None:
                 self._forget(run_id)
                 raise HTTPException(404, "the run has been deleted. Go back to the list of runs.") from error
-            raise HTTPException(409, run.said(str(error))) from error
+            raise HTTPException(409, run.without_paths(str(error))) from error
         except LudusError as error:
-            raise HTTPException(400, run.said(str(error))) from error
+            raise HTTPException(400, run.without_paths(str(error))) from error
 
     def _soon(self, answer: Coroutine[Any, Any, Body]) -> None:
         """Has something made that will be asked for."""
@@ -191,10 +191,10 @@ class Watcher:
         except LudusError as error:
             text = str(error)
             for run in runs:
-                text = run.said(text)
+                text = run.without_paths(text)
             raise HTTPException(400, text) from error
 
-    def _remember(self, watched: Watched) -> None:
+    def _remember(self, watched: WatchedRun) -> None:
         """Of the runs whose panels were asked for last: what was read of one with 1,000 policies takes some 100 MB."""
         if watched in self._remembered:
             self._remembered.remove(watched)
@@ -220,7 +220,7 @@ class Watcher:
     def _read_ahead(self) -> None:
         """Who looks at the list may soon look at the largest run, whose matches take a second to be pooled."""
         lines = {run_id: line for run_id, (_, line) in self._kept_lines.items()}
-        sizes = {run_id: line.policies for run_id, line in lines.items() if not isinstance(line, Unreadable)}
+        sizes = {run_id: line.policies for run_id, line in lines.items() if not isinstance(line, UnreadableRun)}
         largest = max(sizes, key=sizes.__getitem__, default="")
         if sizes.get(largest, 0) >= MANY:
             self._soon(self.panel(largest, NEXT, {}))
@@ -264,27 +264,27 @@ class Watcher:
             await self._fresh_list()
         self._forget_idle(wanted)
 
-    def _of(self, run: KnownRun) -> Watched:
-        watched = self._watched.setdefault(run.id, Watched(run))
-        watched.asked = self._clock()
+    def _of(self, run: KnownRun) -> WatchedRun:
+        watched = self._watched.setdefault(run.id, WatchedRun(run))
+        watched.requested_at = self._clock()
         return watched
 
-    async def _fresh(self, run: KnownRun) -> Watched:
+    async def _fresh(self, run: KnownRun) -> WatchedRun:
         """What is known of it, not older than a look."""
         watched = self._of(run)
-        if self._clock() - watched.looked < 0.8 * LOOK:
+        if self._clock() - watched.checked_at < 0.8 * LOOK:
             return watched
         if run.id not in self._looking:
             self._looking[run.id] = asyncio.ensure_future(self._look(watched))
         await asyncio.shield(self._looking[run.id])
         return watched
 
-    async def _look(self, watched: Watched) -> None:
+    async def _look(self, watched: WatchedRun) -> None:
         try:
             news = await asyncio.get_running_loop().run_in_executor(self._thread, look, watched)
         finally:
             del self._looking[watched.run.id]
-        watched.looked = self._clock()
+        watched.checked_at = self._clock()
         run_id = watched.run.id
         if news.gone:
             self._forget(run_id)
@@ -316,8 +316,8 @@ class Watcher:
 
     def _forget_idle(self, wanted: frozenset[str]) -> None:
         old = self._clock() - IDLE
-        self._remembered = [watched for watched in self._remembered if watched.asked >= old]
-        for run_id in [k for k, watched in self._watched.items() if watched.asked < old and k not in wanted]:
+        self._remembered = [watched for watched in self._remembered if watched.requested_at >= old]
+        for run_id in [k for k, watched in self._watched.items() if watched.requested_at < old and k not in wanted]:
             del self._watched[run_id]
             self._forget_answers(run_id)
 
@@ -364,8 +364,8 @@ class Watcher:
             )
             self._kept_lines[run.id] = (stamp, line)
         lines = [line for _, line in self._kept_lines.values()]
-        unreadable = [line for line in lines if isinstance(line, Unreadable)]
-        runs = [line for line in lines if not isinstance(line, Unreadable)]
+        unreadable = [line for line in lines if isinstance(line, UnreadableRun)]
+        runs = [line for line in lines if not isinstance(line, UnreadableRun)]
         return to_json({"version": version, "runs": runs, "unreadable": unreadable})
 
     def _line(self, run: KnownRun) -> Any:
@@ -374,25 +374,25 @@ class Watcher:
                 line = figures.run_line(reader, run.id, run.name, run.group)
             to_json(line)
         except LudusError as error:
-            return Unreadable(run.name, run.said(str(error)))
+            return UnreadableRun(run.name, run.without_paths(str(error)))
         except Exception as error:  # noqa: BLE001  one run whose database holds nonsense must not hide all others
-            return Unreadable(run.name, f"its database is damaged: {type(error).__name__} ({error}).")
+            return UnreadableRun(run.name, f"its database is damaged: {type(error).__name__} ({error}).")
         return line
 
 
-def look(watched: Watched) -> News:
+def look(watched: WatchedRun) -> RunUpdate:
     """What is new of a run since the last look, which is written down. In a thread of its own."""
     folder = watched.run.folder
     database, status = database_stamp(folder), status_stamp(folder)
     if database is None or (watched.database is not None and database[:2] != watched.database[:2]):
-        return News(gone=True)
+        return RunUpdate(gone=True)
     panels: frozenset[str] = frozenset()
     if database != watched.database:
         try:
             with Reader(folder, check=False) as reader:
                 version = figures.version(reader)
         except RunError:  # in the middle of something; the next look tells
-            return News()
+            return RunUpdate()
         panels = frozenset() if watched.version is None else figures.changed(watched.version, version)
         watched.version, watched.database = version, database
     running = is_running(folder)
@@ -403,7 +403,7 @@ def look(watched: Watched) -> News:
     if _signs(live) != _signs(watched.live):
         panels |= {"parts"}
     watched.running, watched.status, watched.live = running, status, live
-    return News(panels & frozenset(figures.PANELS), news)
+    return RunUpdate(panels & frozenset(figures.PANELS), news)
 
 
 def _signs(status: LiveStatus | None) -> list[tuple[object, ...]]:

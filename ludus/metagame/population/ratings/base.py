@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match
-from ludus.metagame.population.match_log import whole
+from ludus.metagame.population.match_log import is_whole_number
 from ludus.metagame.population.payoffs import Payoffs
 
 
@@ -57,7 +57,7 @@ class Rater(Protocol):
         ...
 
 
-def table(
+def rating_table(
     kind: str,
     unit: str,
     sizes: Sequence[int],
@@ -94,7 +94,7 @@ def require_results(payoffs: Payoffs, log: Sequence[Match], kind: str) -> None:
     for match in log:
         profile = match.profile
         if len(profile) != len(sizes) or not all(
-            whole(i) and 0 <= i < size for i, size in zip(profile, sizes, strict=True)
+            is_whole_number(i) and 0 <= i < size for i, size in zip(profile, sizes, strict=True)
         ):
             raise DataError(
                 f"{kind}: match {match.id!r} has profile {profile}, and the payoffs have {sizes} policies per player; give the log and the "

@@ -20,8 +20,8 @@ from scipy.special import ndtri
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.population.ratings.base import RatingTable, population_sizes, require_two_players, table
-from ludus.metagame.population.ratings.win_counts import Pairs, duels, pairs
+from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table, require_two_players
+from ludus.metagame.population.ratings.win_counts import PairCounts, count_pairs, pairwise_results
 
 # --------------------------------------------------------------------------------------------------------------------
 # The likelihood of paired comparisons with draws, and its maximum. Davidson (1970, JASA 65, eq. 2.3): with
@@ -66,27 +66,27 @@ class Likelihood:
     """Of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there are draws
     that are to be modelled (`davidson`)."""
 
-    pairs: Pairs
+    pairs: PairCounts
     prior: float
     davidson: bool
 
     @cached_property
-    def drawn(self) -> bool:
+    def has_draws(self) -> bool:
         """Whether the draw parameter is among the parameters."""
-        return self.davidson and bool(self.pairs.drawn.any())
+        return self.davidson and bool(self.pairs.draws.any())
 
     @cached_property
     def size(self) -> int:
-        return self.pairs.n + int(self.drawn)
+        return self.pairs.n + int(self.has_draws)
 
     @cached_property
     def _data(self) -> tuple[Index, Index, Vector, Vector, float]:
         """Of each pair that met: its first and second policy, and their games. Half of wins minus losses; number of draws that are
         modelled."""
         pairs, n = self.pairs, self.pairs.n
-        net = 0.5 * (pairs.won - pairs.lost)
+        net = 0.5 * (pairs.wins - pairs.losses)
         score = np.asarray(np.bincount(pairs.first, net, n) - np.bincount(pairs.second, net, n), dtype=np.float64)
-        return pairs.first, pairs.second, pairs.games, score, float(pairs.drawn.sum()) if self.drawn else 0.0
+        return pairs.first, pairs.second, pairs.games, score, float(pairs.draws.sum()) if self.has_draws else 0.0
 
     def value(self, at: Vector) -> float:
         """The log-likelihood with its prior; constants of the data are left out."""
@@ -97,7 +97,7 @@ class Likelihood:
         partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
         value = strength @ score - float(games @ partition)
         value -= self.prior * float((np.abs(strength) / 2 + np.log1p(np.exp(-np.abs(strength)))).sum())
-        if self.drawn:
+        if self.has_draws:
             value += (draws + self.prior) * log_draw - 2 * self.prior * np.log(2 + draw)
         return float(value)
 
@@ -115,7 +115,7 @@ class Likelihood:
         likely = 1 / (1 + np.exp(-strength))
         gradient[:n] = score - self._sums(slope, -slope) + self.prior * (0.5 - likely)
         diagonal = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
-        if not self.drawn:
+        if not self.has_draws:
             return LikelihoodCurve(self.value(at), gradient, self._symmetric((first, second), -bend, diagonal))
         share = draw * e / z
         against = draw / (2 + draw)
@@ -141,10 +141,10 @@ class Likelihood:
         return np.asarray(np.bincount(first, of_first, n) + np.bincount(second, of_second, n), dtype=np.float64)
 
     def _split(self, at: Vector) -> tuple[Vector, float]:
-        return (at[:-1], float(at[-1])) if self.drawn else (at, -np.inf)
+        return (at[:-1], float(at[-1])) if self.has_draws else (at, -np.inf)
 
 
-def maximise(
+def maximize(
     likelihood: Likelihood,
     *,
     start: Vector | None = None,
@@ -239,25 +239,25 @@ class BradleyTerry:
         """Raises DataError for other than two players, and without a prior where some set of policies never lost to the others."""
         require_two_players(payoffs, self._kind)
         sizes, (first, second) = population_sizes(payoffs), payoffs.population
-        return self.fit(pairs(duels(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
+        return self.fit(count_pairs(pairwise_results(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
 
-    def fit(self, results: Pairs, *, sizes: Sequence[int] = ()) -> RatingTable:
+    def fit(self, results: PairCounts, *, sizes: Sequence[int] = ()) -> RatingTable:
         """The same of counted results; sizes: policies per population (default: one population of all)."""
         n, kind = results.n, self._kind
         if n == 0:
-            return table(kind, "Elo points", sizes, np.empty(0))
+            return rating_table(kind, "Elo points", sizes, np.empty(0))
         sizes = tuple(sizes) or (n,)
         group = results.groups()
         counted = results if self.ties == "davidson" else _halved(results)
         likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
         if self.prior == 0:
             _require_finite(results, group, kind)
-        best, curve = maximise(likelihood)
+        best, curve = maximize(likelihood)
         low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1
         if self.intervals != "none":
             low[alone], high[alone] = -np.inf, np.inf
-        return table(
+        return rating_table(
             kind,
             "Elo points",
             sizes,
@@ -305,9 +305,9 @@ class Elo(BradleyTerry):
     ties: Literal["davidson", "half"] = "half"
 
 
-def _halved(results: Pairs) -> Pairs:
-    half = 0.5 * results.drawn
-    return replace(results, won=results.won + half, drawn=np.zeros_like(half), lost=results.lost + half)
+def _halved(results: PairCounts) -> PairCounts:
+    half = 0.5 * results.draws
+    return replace(results, won=results.wins + half, drawn=np.zeros_like(half), lost=results.losses + half)
 
 
 def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
@@ -319,7 +319,7 @@ def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
     )
 
 
-def _require_finite(results: Pairs, group: NDArray[np.int64], kind: str) -> None:
+def _require_finite(results: PairCounts, group: NDArray[np.int64], kind: str) -> None:
     """Ford's (1957) condition: within a group, there is no set of policies that never lost to, nor drew with, the others."""
     wins, draws = results.tables()
     label = connected_components(wins + draws > 0, directed=True, connection="strong")[1]
@@ -345,7 +345,7 @@ def _profile(likelihood: Likelihood, best: Vector, most: float, contrast: Vector
 
         def lack(distance: float, side: float = side) -> float:
             nonlocal at
-            at, curve = maximise(likelihood, start=at, fixed=(full, centre + side * distance), tolerance=1e-6)
+            at, curve = maximize(likelihood, start=at, fixed=(full, centre + side * distance), tolerance=1e-6)
             return Z95**2 - 2.0 * (most - curve.value)
 
         far = half

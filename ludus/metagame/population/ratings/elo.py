@@ -14,8 +14,8 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
 from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.population.ratings.base import RatingTable, population_sizes, require_two_players, table
-from ludus.metagame.population.ratings.win_counts import apart, duels, groups_of
+from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table, require_two_players
+from ludus.metagame.population.ratings.win_counts import connected_groups, group_notes, pairwise_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +41,17 @@ class OnlineElo:
         """Raises DataError for other than two players."""
         require_two_players(payoffs, "online_elo")
         sizes, (one, other) = population_sizes(payoffs), payoffs.population
-        n, results = sum(sizes), duels(log, sizes, (one, other))
-        games = results.won + results.drawn + results.lost
-        score = (results.won + 0.5 * results.drawn) / np.maximum(games, 1.0)
+        n, results = sum(sizes), pairwise_results(log, sizes, (one, other))
+        games = results.wins + results.draws + results.losses
+        score = (results.wins + 0.5 * results.draws) / np.maximum(games, 1.0)
         order = np.arange(len(games))
         if self.order == "shuffled":
             order = seeding.generator(self.seed, "online_elo").permutation(len(games))
         rating = _play(results.first[order], results.second[order], games[order], score[order], float(self.k), n)
         played = games > 0
-        group = groups_of(n, results.first[played], results.second[played])
-        notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}", *apart(group)]
-        return table("online_elo", "Elo points", sizes, rating, group=group, notes=notes)
+        group = connected_groups(n, results.first[played], results.second[played])
+        notes = [f"in the order of {'the log' if self.order == 'log' else f'shuffle {self.seed}'}", *group_notes(group)]
+        return rating_table("online_elo", "Elo points", sizes, rating, group=group, notes=notes)
 
 
 @kernel

@@ -12,9 +12,9 @@ from ludus.core.errors import ConfigError, DataError, nearest
 from ludus.core.packages import require
 from ludus.core.types import Match
 from ludus.metagame.population.payoffs import Payoffs
-from ludus.metagame.population.ratings.base import RatingTable, population_sizes, table
+from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table
 from ludus.metagame.population.ratings.bradley_terry import Z95
-from ludus.metagame.population.ratings.win_counts import apart, groups_of
+from ludus.metagame.population.ratings.win_counts import connected_groups, group_notes
 
 MODELS: Final = {
     "plackett_luce": "PlackettLuce",
@@ -68,8 +68,10 @@ class OpenSkill:
                 _update(model, skills, teams, ranks)
                 together[teams[0][0], [i for team in teams for i in team]] = 1
         mu, sigma = (np.array([getattr(s, name) for s in skills]) for name in ("mu", "sigma"))
-        group = groups_of(len(mu), *np.nonzero(together))
-        return table("openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=group, notes=apart(group))
+        group = connected_groups(len(mu), *np.nonzero(together))
+        return rating_table(
+            "openskill", "skill", sizes, mu, half_width=Z95 * sigma, group=group, notes=group_notes(group)
+        )
 
 
 def _library() -> Any:

@@ -16,7 +16,7 @@ from ludus.core.types import Match
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Duels:
+class PairwiseResults:
     """Two-player matches with win counts, in the order of the log; policies of all populations are counted through.
 
     first, second: int64[k], the policies. won, drawn, lost: float64[k], episodes by their end for the first.
@@ -24,13 +24,13 @@ class Duels:
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
-    won: NDArray[np.float64]
-    drawn: NDArray[np.float64]
-    lost: NDArray[np.float64]
+    wins: NDArray[np.float64]
+    draws: NDArray[np.float64]
+    losses: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class PairCounts:
     """Who met whom among n policies, over both seat orders; matches of a policy against itself are left out.
 
     first, second: int64[k], first < second, each pair once, in order. won, drawn, lost: float64[k], episodes by their end for the first.
@@ -39,12 +39,12 @@ class Pairs:
     n: int
     first: NDArray[np.int64]
     second: NDArray[np.int64]
-    won: NDArray[np.float64]
-    drawn: NDArray[np.float64]
-    lost: NDArray[np.float64]
+    wins: NDArray[np.float64]
+    draws: NDArray[np.float64]
+    losses: NDArray[np.float64]
 
     @classmethod
-    def of(cls, wins: NDArray[np.float64], draws: NDArray[np.float64] | None = None) -> Pairs:
+    def of(cls, wins: NDArray[np.float64], draws: NDArray[np.float64] | None = None) -> PairCounts:
         """From tables float64[n, n]: how often i beat j, and how often they drew (symmetric)."""
         draws = np.zeros_like(wins) if draws is None else draws
         first, second = np.nonzero(np.triu(wins + wins.T + draws, 1))
@@ -54,34 +54,34 @@ class Pairs:
     @property
     def games(self) -> NDArray[np.float64]:
         """float64[k]: how often they met."""
-        return self.won + self.drawn + self.lost
+        return self.wins + self.draws + self.losses
 
     def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """As `of` takes them."""
         wins, draws = np.zeros((2, self.n, self.n))
-        wins[self.first, self.second], wins[self.second, self.first] = self.won, self.lost
-        draws[self.first, self.second] = draws[self.second, self.first] = self.drawn
+        wins[self.first, self.second], wins[self.second, self.first] = self.wins, self.losses
+        draws[self.first, self.second] = draws[self.second, self.first] = self.draws
         return wins, draws
 
     def groups(self) -> NDArray[np.int64]:
         """int64[n]: a number for each set of policies that matches connect, in the order of their first members."""
-        return groups_of(self.n, self.first, self.second)
+        return connected_groups(self.n, self.first, self.second)
 
 
-def groups_of(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+def connected_groups(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[n]: connected components of n policies of which first[k] met second[k], numbered by first appearance."""
     graph = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(n, n))
     label = connected_components(graph, directed=False)[1] if n else np.empty(0)
     return np.asarray(label, dtype=np.int64)
 
 
-def apart(group: NDArray[np.int64]) -> list[str]:
-    """A note that there are several groups, where there are. group: int64[n], as of `groups_of`."""
+def group_notes(group: NDArray[np.int64]) -> list[str]:
+    """A note that there are several groups, where there are. group: int64[n], as of `connected_groups`."""
     count = int(group.max(initial=0)) + 1
     return [f"no matches connect {count} groups of policies; ratings compare only within a group"] if count > 1 else []
 
 
-class PairTally:
+class PairwiseCounter:
     """The win counts of a log that grows; every match is read once."""
 
     def __init__(self, population: Sequence[int] = (0, 0)) -> None:
@@ -109,26 +109,28 @@ class PairTally:
         self._profile, self._wins = np.concatenate([self._profile, profile]), np.concatenate([self._wins, wins])
         self._read = len(log)
 
-    def duels(self, sizes: Sequence[int]) -> Duels:
+    def results(self, sizes: Sequence[int]) -> PairwiseResults:
         """What was read, except matches without win counts. sizes: policies per population."""
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         first, second = (self._profile[:, p] + start[self._population[p]] for p in (0, 1))
-        return Duels(first, second, *self._wins[:, 0].T)
+        return PairwiseResults(first, second, *self._wins[:, 0].T)
 
 
-def duels(log: Sequence[Match], sizes: Sequence[int], population: tuple[int, int] = (0, 0)) -> Duels:
-    """As a `PairTally` that reads it at once."""
-    tally = PairTally(population)
+def pairwise_results(
+    log: Sequence[Match], sizes: Sequence[int], population: tuple[int, int] = (0, 0)
+) -> PairwiseResults:
+    """As a `PairwiseCounter` that reads it at once."""
+    tally = PairwiseCounter(population)
     tally.read(log)
-    return tally.duels(sizes)
+    return tally.results(sizes)
 
 
-def pairs(results: Duels, n: int) -> Pairs:
+def count_pairs(results: PairwiseResults, n: int) -> PairCounts:
     """How often each of n policies beat and drew with each other."""
     apart = results.first != results.second
     first, second = results.first[apart], results.second[apart]
     turned = first > second
     cell, at = np.unique(np.minimum(first, second) * n + np.maximum(first, second), return_inverse=True)
-    wins, draws, losses = (ends[apart] for ends in (results.won, results.drawn, results.lost))
+    wins, draws, losses = (ends[apart] for ends in (results.wins, results.draws, results.losses))
     ends = (np.where(turned, losses, wins), draws, np.where(turned, wins, losses))
-    return Pairs(n, cell // n, cell % n, *(np.bincount(at, end, len(cell)).astype(np.float64) for end in ends))
+    return PairCounts(n, cell // n, cell % n, *(np.bincount(at, end, len(cell)).astype(np.float64) for end in ends))
