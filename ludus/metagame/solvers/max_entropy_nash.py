@@ -51,11 +51,11 @@ class MaxEntropyPoint:
 
 
 def max_entropy_point(
-    rows: NDArray[np.float64], limits: Vector, base: Vector, *, room: float, accuracy: float = 1e-12
+    rows: NDArray[np.float64], limits: Vector, base: Vector, *, slack: float, accuracy: float = 1e-12
 ) -> MaxEntropyPoint:
     """rows float64[k, n] of entries near 1, limits float64[k], base float64[n] > 0 (ones: Shannon's entropy).
 
-    room: some x keeps every limit with about this much to spare. accuracy: of the entropy, in nats.
+    slack: some x keeps every limit with about this much to spare. accuracy: of the entropy, in nats.
     """
     k = len(limits)
     log_base = np.log(base)
@@ -63,7 +63,7 @@ def max_entropy_point(
     weight = WEIGHT
     while weight > last:
         # the limits close in on the answer together with the barrier, which must not be wider than the room inside it
-        extra, weight = (extra * SHRINK if extra > room else 0.0), max(weight * SHRINK, last)
+        extra, weight = (extra * SHRINK if extra > slack else 0.0), max(weight * SHRINK, last)
         enough = NEAR if weight > last else CENTRED
         multipliers, new_steps = _centre(rows, limits + extra, log_base, (multipliers, weight, enough))
         steps += new_steps

@@ -307,7 +307,7 @@ class Elo(BradleyTerry):
 
 def _halved(results: PairCounts) -> PairCounts:
     half = 0.5 * results.draws
-    return replace(results, won=results.wins + half, drawn=np.zeros_like(half), lost=results.losses + half)
+    return replace(results, wins=results.wins + half, draws=np.zeros_like(half), losses=results.losses + half)
 
 
 def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
