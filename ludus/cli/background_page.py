@@ -37,7 +37,7 @@ class BackgroundPage(NullObserver):
         self.link = ""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        """Starts the server, and waits for nothing."""
+        """Start the server, and wait for nothing."""
         del generation
         try:
             self._start(info.run_dir)
@@ -64,7 +64,7 @@ class BackgroundPage(NullObserver):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is still served."""
+        """Return whether it is still served."""
         return self._process is not None and self._process.poll() is None
 
     def wait_until_closed(self) -> None:
@@ -77,7 +77,7 @@ class BackgroundPage(NullObserver):
             self._process.wait()
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -108,7 +108,7 @@ def open_page(observer: Observer, *, wanted: bool) -> Iterator[tuple[Observer, B
 
 
 def child() -> None:
-    """Serves what standard input says, until that is closed: the run is over, however it ended."""
+    """Serve what standard input says, until that is closed: the run is over, however it ended."""
     os.nice(_NICE)
     sys.path.append("")  # as the command does
     facts = json.loads(sys.stdin.buffer.readline())

@@ -79,7 +79,7 @@ def _make_once(make: Make, options: argparse.Namespace) -> None:
 
 
 def _environment(id: str, assignments: list[str]) -> Environment:
-    """What a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
+    """Return what a scenario's `env` with these settings stands for; what is none of them is an option of the environment."""
     from ludus.core.config import override
     from ludus.envs.config import Environment
 
@@ -93,7 +93,7 @@ def _environment(id: str, assignments: list[str]) -> Environment:
 
 
 def _elsewhere(environment: Environment) -> Iterator[Check]:
-    """Whether one's own environment is the same game in another process, whose sets and hashes have another order."""
+    """Return whether one's own environment is the same game in another process, whose sets and hashes have another order."""
     from ludus.testing.env import Check
 
     if ":" not in environment.id or "/" in environment.id or environment.workers:

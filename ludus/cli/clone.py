@@ -113,7 +113,8 @@ def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: arg
 
 
 def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
-    """Whether to compile the game: as it was where decisions were recorded. An observation is then the number of an information state."""
+    """Return whether to compile the game: as it was where decisions were recorded. An observation is then the number of an information
+    state."""
     if not scenario.env.id.startswith("openspiel/"):
         return scenario.env.tree
     compiled = recorded.trajectories[0].observation.shape[1:] != recorded.origin.observation.shape
@@ -121,7 +122,8 @@ def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
 
 
 def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-    """What the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the same."""
+    """Return what the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the
+    same."""
     assigned = scenario.who_learns(scenario.population(env)).assigned(env)
     own = [assignment for assignment in assigned if set(assignment.seats) & set(seats)]
     if any(assignment.computed for assignment in own):

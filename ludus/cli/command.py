@@ -25,7 +25,7 @@ class Command:
     execute: Callable[[argparse.Namespace], int]
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Options and positionals in any order. Raises ConfigError; `--help` prints and raises SystemExit."""
+        """Return options and positionals in any order. Raises ConfigError; `--help` prints and raises SystemExit."""
         parser = self._parser()
         options, unknown = parser.parse_known_intermixed_args(list(argv))
         if unknown:
@@ -55,7 +55,7 @@ class Command:
 
 
 def _as_a_key(option: str, argv: list[str], near: str) -> str:
-    """What to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
+    """Return what to type for a key of a scenario that was given with dashes; "" where an option is nearer."""
     from ludus.envs.config import Environment
     from ludus.runs.scenario_files import LENGTHS  # only where something is wrong
     from ludus.runs.scenario_runtime import RuntimeChoice
@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-    """A type for options that count: 0, 1, 2 …"""
+    """Parse an option that counts: 0, 1, 2 …"""
     try:
         value = int(text)
     except ValueError:
@@ -87,7 +87,7 @@ def whole_number(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A type for options that say how long."""
+    """Parse an option in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -98,7 +98,7 @@ def seconds(text: str) -> float:
 
 
 def probability(text: str) -> float:
-    """A type for options between 0 and 1, both excluded."""
+    """Parse an option between 0 and 1, both excluded."""
     try:
         value = float(text)
     except ValueError:
@@ -109,33 +109,33 @@ def probability(text: str) -> float:
 
 
 def folder(text: str) -> Path:
-    """A type for options that say where to write."""
+    """Parse an option that names a folder."""
     if not text:
         raise argparse.ArgumentTypeError("'' was given, a folder was expected")
     return Path(text)
 
 
 def positive_number(text: str) -> int:
-    """A type for options that count: 1, 2, 3 …"""
+    """Parse an option that counts: 1, 2, 3 …"""
     if whole_number(text) == 0:
         raise argparse.ArgumentTypeError("0 was given, at least 1 was expected")
     return int(text)
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
-    """The option that shows where a run's time went."""
+    """Add the option that shows where a run's time went."""
     parser.add_argument("--profile", action="store_true", help="print a breakdown of the time by component at the end")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The option that prints the results for programs."""
+    """Add the option that prints the results for programs."""
     parser.add_argument(
         "--json", action="store_true", help="print the results as JSON; standard output has nothing else"
     )
 
 
 def add_page(parser: argparse.ArgumentParser) -> None:
-    """The option that opens the page of a run."""
+    """Add the option that opens the page of a run."""
     parser.add_argument(
         "--ui",
         action="store_true",
@@ -144,13 +144,13 @@ def add_page(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_page(options: argparse.Namespace) -> None:
-    """Raises ConfigError where the page of one run was asked for, and there are several."""
+    """Raise ConfigError where the page of one run was asked for, and there are several."""
     if options.ui:
         raise ConfigError("--ui is for one run. `ludus ui` in another terminal shows all runs of an experiment.")
 
 
 def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
-    """The option that names ratings; `parse_ratings` reads them."""
+    """Add the option that names ratings; `parse_ratings` reads them."""
     parser.add_argument(
         "--rating",
         metavar="NAME",
@@ -161,7 +161,7 @@ def add_rating(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_parallel(parser: argparse.ArgumentParser) -> None:
-    """The option that says how many runs of an experiment go on side by side."""
+    """Add the option that sets how many runs of an experiment run in parallel."""
     parser.add_argument(
         "--parallel",
         type=positive_number,
@@ -174,7 +174,7 @@ _RUNTIME = {"runtime": "kind", "workers": "workers", "mode": "mode", "device": "
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
-    """The options that say where a run's parts live."""
+    """Add the options that say where a run's parts run."""
     group = parser.add_argument_group("runtime options")
     group.add_argument(
         "--runtime",
@@ -195,18 +195,18 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device(group: argparse._ActionsContainer, *, what: str = "for the learners") -> None:
-    """The option of `add_runtime` that others have, too. what: is done there."""
+    """Add the option of `add_runtime` that other commands have, too. what: the device is for."""
     group.add_argument("--device", metavar="DEVICE", help=f"device {what}: auto (default), cpu, cuda, cuda:N")
 
 
 def runtime_overrides(options: argparse.Namespace) -> list[str]:
-    """The options of `add_runtime`, those that there are, as changes to a scenario."""
+    """Return the options of `add_runtime`, those that there are, as changes to a scenario."""
     values = {key: getattr(options, name, None) for name, key in _RUNTIME.items()}
     return [f"runtime.{key}={value}" for key, value in values.items() if value is not None]
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a scenario and change it."""
+    """Add the arguments that name a scenario and change it."""
     parser.add_argument(
         "scenario",
         metavar="PRESET|FILE.yaml|ENV",
@@ -225,13 +225,13 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
 
 
 def scenario_of(options: argparse.Namespace, *changes: str) -> Scenario:
-    """What the arguments of `add_scenario` name. changes: `key=value` that come before the user's own."""
+    """Return what the arguments of `add_scenario` name. changes: `key=value` that come before the user's own."""
     from ludus.runs.scenario_files import load_scenario
 
     return load_scenario(options.scenario, [*changes, *changes_of(options)], options.seed)
 
 
 def changes_of(options: argparse.Namespace) -> list[str]:
-    """What the arguments of `add_scenario` change, as `key=value`."""
+    """Return what the arguments of `add_scenario` change, as `key=value`."""
     chosen = [] if options.algorithm is None else [f"algorithm={options.algorithm}"]
     return [*chosen, *options.overrides]

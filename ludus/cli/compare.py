@@ -25,7 +25,7 @@ _MOST_SETTINGS = 30
 
 
 def add_comparison(parser: argparse.ArgumentParser) -> None:
-    """What `compared` reads."""
+    """Add the options that `compared` reads."""
     parser.add_argument(
         "--metric",
         metavar="NAME",
@@ -51,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def compared(options: argparse.Namespace, names: Sequence[str]) -> Comparison:
-    """The comparison that these arguments ask for."""
+    """Return the comparison that these arguments ask for."""
     from ludus.apps.ui.comparison import compare
     from ludus.apps.ui.run_metrics import read_group
 
@@ -126,7 +126,7 @@ def _row(group: GroupResult) -> tuple[str, ...]:
 
 
 def left_out(group: GroupResult) -> list[str]:
-    """Lines that say whose figures do not count, and which may not be alike."""
+    """Return lines that say whose figures do not count, and which may not be alike."""
     lines = [
         f"{group.name}: {run.name} is left out: {run.state}{f', {run.why}' if run.why else ''}"
         for run in group.left_out
@@ -200,7 +200,7 @@ def _cell(estimate: Estimate, *, digits: int | None = None) -> str:
 
 
 def _number(value: float) -> str:
-    """Four significant digits."""
+    """Return four significant digits."""
     return "-" if math.isnan(value) else f"{value:.4g}"
 
 

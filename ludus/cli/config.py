@@ -30,7 +30,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _where(scenario: Scenario) -> Iterator[str]:
-    """Where it would be learned on this machine, and why, as far as that can be said here."""
+    """Yield where it would be learned on this machine, and why, as far as that can be said here."""
     from ludus.backend.device import AUTO
     from ludus.core.errors import LudusError
     from ludus.runs.assembly import build_first_shard
@@ -51,7 +51,7 @@ def _where(scenario: Scenario) -> Iterator[str]:
 
 
 def _plays(scenario: Scenario) -> str:
-    """Where it would be played."""
+    """Return where it would be played."""
     runtime = scenario.runtime
     if runtime.kind == "inprocess":
         return "plays in this process"

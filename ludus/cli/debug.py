@@ -82,7 +82,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
-    """Commands, without comments."""
+    """Return commands, without comments."""
     texts = (part.strip() for line in lines for part in line.split(";"))
     return (text for text in texts if text and not text.startswith("#"))
 
@@ -200,7 +200,7 @@ class Session:
         word.run(*arguments)
 
     def parsed(self, text: str) -> tuple[_SessionCommand, list[str]]:
-        """A command and its arguments. Raises ConfigError for what is no command, or has too many of them or too few."""
+        """Return a command and its arguments. Raises ConfigError for what is no command, or has too many of them or too few."""
         name, _, rest = text.partition(" ")
         word = self._words.get(name) or self._short.get(name)
         if word is None:
@@ -326,7 +326,7 @@ class Session:
             write(_cut(f"  player {p}{agents}: {policy}, {mode}; returns {_number(float(returns[p]))} so far"))
 
     def _chosen(self, player: str, agent: str) -> list[Decision]:
-        """Decisions of the present step. Raises ConfigError for players and agents that are not there."""
+        """Return decisions of the present step. Raises ConfigError for players and agents that are not there."""
         debugger, step, spec = self._debugger, self._debugger.step, self._debugger.episode.spec
         if step is None:
             self._tell_end()
@@ -523,7 +523,7 @@ def _fact(name: str, text: str) -> None:
 
 
 def _observation_text(d: Decision, *, whole: bool) -> str:
-    """The observation: as the game writes it, by columns, or as numbers."""
+    """Return the observation: as the game writes it, by columns, or as numbers."""
     parts = [d.information] if d.information else []
     if d.columns:
         named = [*zip(d.columns, d.observation.reshape(-1).tolist(), strict=True)]

@@ -51,7 +51,7 @@ def _machine() -> Iterator[tuple[str, str]]:
 
 
 def _extras() -> Iterator[tuple[str, str]]:
-    """Which there are, and what brings the others."""
+    """Yield which there are, and what brings the others."""
     from ludus.core.packages import EXTRAS, is_installed, named
 
     for extra in EXTRAS:
@@ -59,7 +59,7 @@ def _extras() -> Iterator[tuple[str, str]]:
 
 
 def _versions(extra: str) -> str:
-    """The packages of an extra, with their versions."""
+    """Return the packages of an extra, with their versions."""
     from ludus.core.packages import EXTRAS
 
     names = {name for module in EXTRAS[extra] for name in _distributions().get(module, ())}
@@ -148,7 +148,7 @@ def _speed(algorithm: Algorithm, choice: DeviceChoice) -> str:
 
 
 def _env(algorithm: Algorithm) -> EnvSpec:
-    """What there is to be seen: images, or 32 numbers."""
+    """Return what there is to be seen: images, or 32 numbers."""
     import numpy as np
     from gymnasium.spaces import Box, Discrete
 

@@ -182,7 +182,7 @@ _SUBJECTS = {
 
 
 def _one_question(options: argparse.Namespace) -> None:
-    """Raises ConfigError for options that ask about different things."""
+    """Raise ConfigError for options that ask about different things."""
     subjects = [name for name in _SUBJECTS if getattr(options, name)]
     if len(subjects) > 1 and subjects != ["population", "exploit"]:
         first, second = (f"--{name} (of {_SUBJECTS[name]})" for name in subjects[:2])

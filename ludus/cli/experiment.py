@@ -131,7 +131,7 @@ def _warnings(standing: RunStanding) -> list[str]:
 
 
 def _last_line(log: Path, begun: int) -> str:
-    """What a process said last since its log had so many bytes; "" if nothing."""
+    """Return what a process said last since its log had so many bytes; "" if nothing."""
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(begun, os.fstat(file.fileno()).st_size - _TAIL))
         lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
@@ -214,7 +214,7 @@ def _can_resume(experiment: Experiment, standings: Sequence[RunStanding]) -> boo
 
 
 def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
-    """Writes the report, too. some_finished: so that there should be figures."""
+    """Write the report, too. some_finished: so that there should be figures."""
     from ludus.cli.compare import show_figures
 
     comparison = _compared(folder, some_finished=some_finished)
@@ -227,7 +227,7 @@ def _show_figures(folder: Path, *, some_finished: bool) -> Path | None:
 
 
 def _compared(folder: Path, *, some_finished: bool) -> Comparison | None:
-    """None, and a line on standard error where there should be figures, if its runs have none."""
+    """Return None, and a line on standard error where there should be figures, if its runs have none."""
     from ludus.apps.ui.comparison import compare
     from ludus.apps.ui.run_metrics import read_group
 
@@ -251,7 +251,7 @@ def _report(folder: Path, comparison: Comparison) -> Path | None:
 
 
 def _sought(folder: Path) -> str | None:
-    """What a sweep is for; None of other experiments."""
+    """Return what a sweep is for; None of other experiments."""
     if not read_experiment(folder).is_sweep:
         return None
     from ludus.apps.experiments.sweep import load_sweep
@@ -269,7 +269,7 @@ def _show_trials(comparison: Comparison) -> None:
 
 
 def status_of(standings: Sequence[RunStanding], stop: StopRequest) -> int:
-    """The exit code, and a line that says so where runs failed."""
+    """Return the exit code, and a line that says so where runs failed."""
     failed = [s for s in standings if s.has_failed]
     if stop.requested or not failed:
         return stop.status

@@ -81,7 +81,7 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _order(options: argparse.Namespace, wish: control_requests.ControlRequest) -> tuple[Status, Status]:
-    """(what the driver did before, what it does now that it has taken the order)."""
+    """Return (what the driver did before, what it does now that it has taken the order)."""
     folder = find_run(options.run, zoo=False)
     before = control_requests.running_status(folder, options.run)
     status = control_requests.submit_and_wait(folder, options.run, wish, before, wait=options.wait)
@@ -99,13 +99,13 @@ def _no_answer(options: argparse.Namespace, status: Status, what: str) -> str:
 
 
 def where(status: Status) -> str:
-    """What a run does, in a few words."""
+    """Return what a run does, in a few words."""
     share = "" if status.fraction is None else f" ({100 * status.fraction:.0f}%)"
     return f"in generation {status.generation}: {status.doing}{share}"
 
 
 def _speed(text: str) -> float:
-    """A type: 0.5, or 50%."""
+    """Parse a speed: 0.5, or 50%."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

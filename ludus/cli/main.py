@@ -78,7 +78,7 @@ COMMANDS: dict[str, Command] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code: 0 done, 2 refused (one line says why), 1 a fault of Ludus itself.
+    """Run one command line and return its exit code: 0 done, 2 refused (one line says why), 1 a fault of Ludus itself.
 
     LUDUS_DEBUG=1 shows tracebacks.
     """

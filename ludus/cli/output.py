@@ -50,7 +50,7 @@ def separate() -> None:
 
 
 def stream() -> TextIO:
-    """Standard output as commands write to it."""
+    """Return standard output as commands write to it."""
     return sys.stdout if _results is None else _results
 
 
@@ -71,8 +71,8 @@ def table(
     left: Sequence[int] = (0,),
     spare: Sequence[int] = (),
 ) -> list[str]:
-    """Columns whose index is in `left` are text, the others are numbers. A terminal that is too narrow goes without columns of `spare`,
-    the first one first, and answers which; what still does not fit is folded."""
+    """Return columns whose index is in `left` are text, the others are numbers. A terminal that is too narrow goes without columns of
+    `spare`, the first one first, and answers which; what still does not fit is folded."""
     console, rows = _console(), [columns, *rows]
     visible = _fitting(rows, spare, console.width)
     left_out = [name for k, name in enumerate(columns) if k not in visible]
@@ -133,12 +133,12 @@ _DIGITS = {"Elo points": 0, "skill": 2}  # of units; others have four
 
 
 def rating_column(name: str, low: Sequence[float]) -> str:
-    """A heading, which says whether there are intervals."""
+    """Return a heading, which says whether there are intervals."""
     return f"{name}, 95%" if any(map(math.isfinite, low)) else name
 
 
 def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
-    """A rating with its interval, where it has one."""
+    """Return a rating with its interval, where it has one."""
     if math.isnan(rating):
         return "-"
     digits = _DIGITS.get(unit, 4)
@@ -147,7 +147,7 @@ def rating_cell(unit: str, rating: float, low: float, high: float) -> str:
 
 
 def mean_cells(statistics: NamedStatistics | None, row: int) -> list[str]:
-    """The means of one row of statistics; nothing where there are none."""
+    """Return the means of one row of statistics; nothing where there are none."""
     from ludus.reporting.curves import short
 
     if statistics is None:

@@ -75,7 +75,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def seats_of(players: int, seat: int, against: Sequence[str]) -> list[str]:
-    """[P] who sits where. Raises ConfigError for another number of opponents."""
+    """Return [P] who sits where. Raises ConfigError for another number of opponents."""
     others = list(against) * (players - 1) if len(against) == 1 else list(against)
     if len(others) != players - 1:
         raise ConfigError(
@@ -178,7 +178,7 @@ def _move(session: GameSession, player: int, one: Mapping[str, Any], answer: str
 
 
 def numbers_of(labels: Sequence[str]) -> list[str]:
-    """What stands for each choice: the number that its name ends with ("column 4"), or, where not all do, its place from 1."""
+    """Return what stands for each choice: the number that its name ends with ("column 4"), or, where not all do, its place from 1."""
     last = [label.rpartition(" ")[2] for label in labels]
     named = len({*last}) == len(last) and all(word.isdecimal() for word in last)
     return last if named else [str(place) for place in range(1, len(labels) + 1)]
@@ -217,7 +217,7 @@ def _choices(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def board_lines(board: Mapping[str, Any]) -> Iterator[str]:
-    """A board's JSON as lines of text."""
+    """Yield a board's JSON as lines of text."""
     kind = board["kind"]
     if kind == "grid":
         yield from _grid_lines(board)

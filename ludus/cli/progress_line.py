@@ -23,7 +23,7 @@ class ProgressLine:
         self._next = self.begun + self._quiet
 
     def due(self) -> bool:
-        """Whether it is time to say something; then the next time is some while away."""
+        """Return whether it is time to say something; then the next time is some while away."""
         now = time.monotonic()
         if now < self._next:
             return False

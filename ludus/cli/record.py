@@ -154,7 +154,7 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """An episode that can be stepped through, as a page or JSON, and beside the run."""
+    """Return an episode that can be stepped through, as a page or JSON, and beside the run."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path: Path | None = options.out
     if options.trajectories is not None or options.episodes > 1:
@@ -224,7 +224,7 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
 
 
 def _has_boards(run_dir: Path) -> bool:
-    """Whether the run's game is drawn as a board, and has no pictures of its own."""
+    """Return whether the run's game is drawn as a board, and has no pictures of its own."""
     from ludus.storage.stored_run import open_run
 
     return open_run(run_dir).env.id.startswith("openspiel/")

@@ -153,13 +153,13 @@ def print_next_commands(result: Result) -> None:
 
 
 def _of_a_response(result: Result) -> int:
-    """Episodes that the run's own responses were trained for on average, to two digits."""
+    """Return episodes that the run's own responses were trained for on average, to two digits."""
     trained, episodes = result.summary.trained, result.summary.episodes
     return int(float(f"{episodes / trained:.1e}")) if trained and episodes >= trained else _EXPLOIT
 
 
 def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str]]:
-    """How good the last meta-strategies are, where there are opponents."""
+    """Yield how good the last meta-strategies are, where there are opponents."""
     best = _best(result)
     if last.nash_conv is None or best is None:
         yield "NashConv", f"not computed: {_why_not(result)}"
@@ -178,7 +178,7 @@ def _together(result: Result, last: GenerationRecord) -> Iterator[tuple[str, str
 
 
 def _alone(result: Result) -> Iterator[tuple[str, str]]:
-    """What policies of a single player earn, by the episodes of evaluation; without one, by the newest of training."""
+    """Yield what policies of a single player earn, by the episodes of evaluation; without one, by the newest of training."""
     payoffs, members = result.payoffs, result.populations[0]
     known = np.flatnonzero(np.isfinite(payoffs.mean[0]))
     if not len(known):
@@ -210,7 +210,7 @@ def _alone(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _best(result: Result) -> GenerationRecord | None:
-    """The generation of the least NashConv, the last one of several; None where it was not computed."""
+    """Return the generation of the least NashConv, the last one of several; None where it was not computed."""
     known = [
         record for record in result.generations if record.nash_conv is not None and math.isfinite(record.nash_conv)
     ]
@@ -254,7 +254,7 @@ def _against_random(result: Result, last: GenerationRecord) -> str | None:
 
 
 def _in_training(result: Result, last: GenerationRecord) -> str:
-    """What learners earned while they learned, whose policies were not evaluated against what they met."""
+    """Return what learners earned while they learned, whose policies were not evaluated against what they met."""
     returns = {}
     with Reader(result.run_dir, check=False) as reader:
         for population in range(len(result.populations)):
@@ -300,7 +300,7 @@ def show_profile(run_dir: Path) -> None:
 
 
 def _status(result: Result, stopped: int) -> int:
-    """The exit code; `stopped` is 0 unless a stop has another."""
+    """Return the exit code; `stopped` is 0 unless a stop has another."""
     if not result.summary.failed or stopped:
         return stopped
     sys.stderr.write(

@@ -114,7 +114,7 @@ def _find(name: str) -> Path:
 
 
 def _check_removable(name: str, folder: Path) -> None:
-    """Raises RunError unless the folder holds a run or an experiment that does not go on, and nothing else."""
+    """Raise RunError unless the folder holds a run or an experiment that does not go on, and nothing else."""
     if folder.is_symlink():
         raise RunError(f"{name!r} is a link, to {str(folder.resolve())!r}. Delete it by hand.")
     if (folder.parent / SWEEP).is_file():
@@ -151,7 +151,7 @@ def _is_experiment(folder: Path) -> bool:
 
 
 def _strange(folder: Path) -> str:
-    """Something that is there and not of Ludus, and why not; "" if there is nothing."""
+    """Return something that is there and not of Ludus, and why not; "" if there is nothing."""
     from ludus.storage.database import is_ours
 
     if _is_experiment(folder):
@@ -167,7 +167,7 @@ def _strange(folder: Path) -> str:
 
 
 def _is_aside(name: str, known: Collection[str]) -> bool:
-    """Whether a kill has left it, half written, beside the place of a known file."""
+    """Return whether a kill has left it, half written, beside the place of a known file."""
     match = _ASIDE.fullmatch(name)
     return match is not None and match["name"] in {*known, *(Path(other).stem for other in known)}
 
@@ -185,7 +185,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _ask(folders: Sequence[Path]) -> None:
-    """Raises ConfigError unless the user says yes."""
+    """Raise ConfigError unless the user says yes."""
     if not sys.stdin.isatty():
         raise ConfigError("nothing was deleted: --yes is needed where nobody can be asked.")
     for folder in folders:

@@ -53,7 +53,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _show(folder: Path) -> bool:
-    """Whether the run, or one of the experiment, goes on."""
+    """Return whether the run, or one of the experiment, goes on."""
     if (folder / EXPERIMENT).is_file():
         return _show_experiment(folder)
     pairs, goes_on = _run(folder)
@@ -62,7 +62,7 @@ def _show(folder: Path) -> bool:
 
 
 def _watch(folder: Path) -> None:
-    """Shows it again and again until nothing goes on: in place in a terminal, else when what it does has changed."""
+    """Show it again and again until nothing goes on: in place in a terminal, else when what it does has changed."""
     screen, last = stream().isatty(), ""
     while True:
         text, goes_on = _captured(folder)
@@ -78,7 +78,7 @@ def _watch(folder: Path) -> None:
 
 
 def _captured(folder: Path) -> tuple[str, bool]:
-    """What `_show` shows, as text, so that a terminal gets it in one piece."""
+    """Return what `_show` shows, as text, so that a terminal gets it in one piece."""
     screen = _Screen(is_terminal=stream().isatty())
     with redirect_stdout(screen):
         goes_on = _show(folder)
@@ -134,7 +134,7 @@ def _after(folder: Path) -> str:
 
 
 def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
-    """(what is known of it, whether it goes on)"""
+    """Return (what is known of it, whether it goes on)"""
     from ludus.reporting.progress import duration, number
     from ludus.storage.reader import Reader, run_state
 
@@ -163,12 +163,12 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
 
 
 def _warned(reader: Reader) -> list[tuple[str, str]]:
-    """The newest warnings."""
+    """Return the newest warnings."""
     return [("warning", event.text) for event in reader.last_events(limit=_WARNINGS, levels=("warning",))]
 
 
 def _counted(reader: Reader) -> list[tuple[str, str]]:
-    """What the newest policy of each population that has played counted in the newest matches, on average."""
+    """Return what the newest policy of each population that has played counted in the newest matches, on average."""
     from ludus.reporting.curves import short
 
     pairs = []
@@ -186,7 +186,7 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
 
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
-    """What a driver that lives, or was killed, has said last."""
+    """Return what a driver that lives, or was killed, has said last."""
     from ludus.reporting.progress import duration
 
     lives, here = is_running(folder), status.host == socket.gethostname()

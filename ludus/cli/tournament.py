@@ -235,7 +235,7 @@ def _show_orders(orders: RankingDecisions, episodes: int) -> None:
 
 
 def as_rows(report: TournamentReport) -> list[list[object]]:
-    """The standings as rows of CSV, with a heading; what is unknown is empty."""
+    """Return the standings as rows of CSV, with a heading; what is unknown is empty."""
     counted, fixed = (
         report.statistics,
         ("entrant", "mean", "half_width", "rating", "low", "high", "won", "drawn", "lost"),
@@ -250,7 +250,7 @@ def as_rows(report: TournamentReport) -> list[list[object]]:
 
 
 def as_json(report: TournamentReport) -> dict[str, object]:
-    """The results as JSON values; what is unknown is null."""
+    """Return the results as JSON values; what is unknown is null."""
     return {
         "env": report.env,
         "folder": None if report.folder is None else str(report.folder),
@@ -299,7 +299,7 @@ def as_json(report: TournamentReport) -> dict[str, object]:
 
 
 def _counted(statistics: NamedStatistics, row: int) -> dict[str, float | None]:
-    """The means of a row by name."""
+    """Return the means of a row by name."""
     return dict(zip(statistics.names, _numbers(statistics.mean[row].tolist()), strict=True))
 
 

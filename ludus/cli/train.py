@@ -90,7 +90,7 @@ def _train_seeds(scenario: Scenario, options: argparse.Namespace) -> int:
 
 
 def hints(scenario: Scenario, *, cores: int) -> Iterator[str]:
-    """What a user of one process, which may run on so many cores, would want to know before it starts."""
+    """Yield what a user of one process, which may run on so many cores, would want to know before it starts."""
     from ludus.policies.specs import IMAGES
 
     runtime, algorithms = scenario.runtime, (scenario.algorithm, *scenario.algorithms.values())

@@ -31,7 +31,7 @@ _SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """The options of who serves the page; `ludus ui` reads them."""
+    """Add the options of a server of the page; `ludus ui` reads them."""
     parser.add_argument(
         "--root",
         type=folder,
@@ -68,7 +68,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 
 def serving(options: argparse.Namespace) -> str:
-    """The options of `add_server` that were given, as they are typed; "" of none."""
+    """Return the options of `add_server` that were given, as they are typed; "" of none."""
     parser = argparse.ArgumentParser(add_help=False)
     add_server(parser)
     names = [
@@ -112,7 +112,8 @@ def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
 
 
 def serve_until_ctrl_c(served: Served, *, to: str = "", browser: bool = True) -> int:
-    """Says the address, opens the browser if it is to, and serves; the exit code. to: the place that is opened, such as "#/people"."""
+    """Print the address, open the browser if it is to, and serve; return the exit code. to: the place that is opened, such as
+    "#/people"."""
     most = served.state.access.most
     link = served.link(most, to)
     write(link)
@@ -180,7 +181,7 @@ def _password(options: argparse.Namespace) -> Password | None:
 
 
 def _tls(options: argparse.Namespace) -> tuple[Path, ...]:
-    """(certificate, key), or nothing. Raises ConfigError if they cannot be used."""
+    """Return (certificate, key), or nothing. Raises ConfigError if they cannot be used."""
     if options.certificate is None and options.key is None:
         return ()
     if options.certificate is None or options.key is None:
@@ -198,7 +199,7 @@ def _tls(options: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def _require_safe(host: str, *, guarded: bool) -> None:
-    """Raises ConfigError for an address that other machines reach, where nothing guards the page."""
+    """Raise ConfigError for an address that other machines reach, where nothing guards the page."""
     if is_loopback(host) or guarded:
         return
     raise ConfigError(
@@ -212,7 +213,7 @@ def _require_safe(host: str, *, guarded: bool) -> None:
 
 @contextmanager
 def opened(link: str, *, wanted: bool = True) -> Iterator[bool]:
-    """Opens a link in the browser; whether that was possible. What other users of the machine can see, the browser's arguments, names a
+    """Open a link in the browser; whether that was possible. What other users of the machine can see, the browser's arguments, names a
     file that only its owner can read and that leads there."""
     if not wanted or not _has_browser():
         yield False

@@ -68,7 +68,7 @@ def _push(options: argparse.Namespace) -> int:
 
 
 def _game(options: argparse.Namespace) -> Environment | None:
-    """What --env names. Raises ConfigError for changes to nothing; else as `load_scenario`."""
+    """Return what --env names. Raises ConfigError for changes to nothing; else as `load_scenario`."""
     if options.env is not None:
         from ludus.runs.scenario_files import load_scenario
 
@@ -108,7 +108,7 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def _is_zoo(options: argparse.Namespace) -> bool:
-    """Whether entries are to be listed. Raises ConfigError for options that belong to one entry."""
+    """Return whether entries are to be listed. Raises ConfigError for options that belong to one entry."""
     if not Path(options.entry).is_dir():
         return False
     if options.target is not None or options.replace or options.no_check_env:
@@ -144,7 +144,7 @@ def show_zoo(zoo: Path) -> None:
 
 
 def _result(manifest: Manifest) -> str:
-    """What is known of an entry, in a few words: how exploitable its mixture is, the rating of a policy that is alone, returns."""
+    """Return what is known of an entry, in a few words: how exploitable its mixture is, the rating of a policy that is alone, returns."""
     results = manifest.results
     if results.nash_conv is not None:
         return f"NashConv {'' if results.exact else '≥ '}{results.nash_conv:.4g}"

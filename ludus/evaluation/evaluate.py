@@ -85,7 +85,8 @@ def _hear(tell: Tell, *, before: int, total: int) -> ProgressCallback:
 
 
 def _exact(run: OpenRun, device: str) -> ExactEvaluator | None:
-    """Where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a bot)."""
+    """Return where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a
+    bot)."""
     if run.tree is None:
         refuse_device(device)
         return None

@@ -35,13 +35,13 @@ class RunResult:
 
 
 def facts_of(run: StoredRun, of: str = "") -> tuple[Path, str, int]:
-    """The fields of `RunResult`; of: whose exploitability is asked for, "@12" say."""
+    """Return the fields of `RunResult`; of: whose exploitability is asked for, "@12" say."""
     what = of.removeprefix("@")
     return run.folder, run.env.id, int(what) if what.isdecimal() else run.generation
 
 
 def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> None:
-    """Raises ScenarioError for other games. measure: what is of such games alone; advice: what to do instead."""
+    """Raise ScenarioError for other games. measure: what is of such games alone; advice: what to do instead."""
     if spec.num_players != 2 or not spec.zero_sum:
         raise ScenarioError(
             f"{measure} is of two-player zero-sum games; {spec.id} has {spec.num_players} player{'s' * (spec.num_players > 1)}"

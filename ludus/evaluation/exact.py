@@ -31,8 +31,8 @@ def refuse_device(device: str) -> None:
 
 
 def tree_on(tree: GameTree, device: str) -> GameTree:
-    """The tree, which computes where `device` asks (auto, cpu, cuda, cuda:N): auto takes a card, where there is one, for large trees.
-    Raises ConfigError for a card that is not there, and for what is no device."""
+    """Return the tree, which computes where `device` asks (auto, cpu, cuda, cuda:N): auto takes a card, where there is one, for large
+    trees. Raises ConfigError for a card that is not there, and for what is no device."""
     parse_device(device)
     large = tree.arrays.outcomes.weight.shape[1] >= _WORTH
     if not device.startswith("cuda") and not (device == "auto" and large and gpu_count()):
@@ -68,8 +68,8 @@ class ExactEvaluator:
                     self._stacks[player].append(self.tree.realization(player, table))
 
     def member_like(self, population: int, policy: Policy, *, mode: str) -> PolicyRef | None:
-        """The first member that plays as a policy does, in each seat of its population: with the same probabilities, to `TIE`, of whatever
-        it does. At information states that its own actions rule out the two may differ: nobody can tell. None if there is none."""
+        """Return the first member that plays as a policy does, in each seat of its population: with the same probabilities, to `TIE`, of
+        whatever it does. At information states that its own actions rule out the two may differ: nobody can tell. None if there is none."""
         refs = sorted((place, ref) for ref, place in self._index.items() if ref.population == population)
         first, count = 0, len(refs)
         seats = [p for p, which in enumerate(self.population) if which == population]
@@ -86,16 +86,16 @@ class ExactEvaluator:
         return None
 
     def plans(self, player: int) -> NDArray[np.float64]:
-        """float64[n_p, S_p]: the plans of a player's policies."""
+        """Return float64[n_p, S_p]: the plans of a player's policies."""
         return self._stacks[player].array
 
     def stack(self, player: int, refs: Sequence[PolicyRef]) -> NDArray[np.float64]:
-        """float64[k, S_p]: the plans of these policies in the seat of `player`."""
+        """Return float64[k, S_p]: the plans of these policies in the seat of `player`."""
         return self.plans(player)[[self._index[ref] for ref in refs]]
 
     def payoffs(self) -> NDArray[np.float64]:
-        """Expected returns float64[P, n_0, …] of every profile; valid until policies are added. Raises ScenarioError if one cannot be
-        tabulated."""
+        """Return expected returns float64[P, n_0, …] of every profile; valid until policies are added. Raises ScenarioError if one cannot
+        be tabulated."""
         if self._unknown:
             raise ScenarioError(
                 "exact payoffs need policies that depend on the information state alone, and one of kind "
@@ -109,12 +109,12 @@ class ExactEvaluator:
 
     @property
     def table(self) -> NDArray[np.float64]:
-        """float64[P, *known]: what is computed so far; valid until more is."""
+        """Return float64[P, *known]: what is computed so far; valid until more is."""
         return self._table[(slice(None), *map(slice, self._known))]
 
     @property
     def known(self) -> tuple[int, ...]:
-        """[P] sizes of the part of the table that is computed."""
+        """Return [P] sizes of the part of the table that is computed."""
         return self._known
 
     def restore(self, known: tuple[int, ...], table: NDArray[np.float64]) -> None:
@@ -154,7 +154,7 @@ class ExactEvaluator:
         self._known = sizes
 
     def mixed(self, solution: MetaSolution) -> list[NDArray[np.float64]]:
-        """[P] the plan of each player's meta-strategy (the marginal of a joint one)."""
+        """Return [P] the plan of each player's meta-strategy (the marginal of a joint one)."""
         return [stack.mixture(m) for stack, m in zip(self._stacks, solution.strategies, strict=True)]
 
     def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
@@ -162,7 +162,7 @@ class ExactEvaluator:
         return float(self.values(opponents.with_seat_fixed(seat, ref))[seat])
 
     def values(self, players: Mixture) -> NDArray[np.float64]:
-        """float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
+        """Return float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
         if self._unknown and any((seat, self._index[ref]) in self._unknown for seat, ref in _sampled_refs(players)):
             return np.full(self.tree.num_players, np.nan)
         plans = [np.empty(0)] * self.tree.num_players
@@ -182,8 +182,8 @@ class ExactEvaluator:
         return total
 
     def exploitability(self, solution: MetaSolution) -> Exploitability | None:
-        """What each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn). None if a
-        policy that cannot be tabulated has weight."""
+        """Return what each player's best response gains over the meta-strategies (over a joint one: without seeing what was drawn). None if
+        a policy that cannot be tabulated has weight."""
         if any(solution.strategies[player][place : place + 1].any() for player, place in self._unknown):
             return None
         if solution.marginals is not None:
@@ -198,7 +198,7 @@ class ExactEvaluator:
 
 
 def _sampled_refs(players: Mixture) -> Iterator[tuple[int, PolicyRef]]:
-    """Who may play which seat."""
+    """Yield who may play which seat."""
     for factor in players.factors:
         for entry, prob in zip(factor.entries, factor.probs, strict=True):
             if prob > 0:

@@ -48,7 +48,7 @@ class MatchRunner:
         self._rollouts, self._policy, self._seed, self._early = rollouts, policy, seed, early
 
     def returns(self, players: Mixture, episodes: int, *, block: int | str = 0) -> NDArray[np.float64]:
-        """float64[episodes, P]: of `episodes`."""
+        """Return float64[episodes, P]: of `episodes`."""
         return self.episodes(players, episodes, block=block).returns
 
     def episodes(
@@ -60,11 +60,11 @@ class MatchRunner:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """What the environment counts, by name."""
+        """Return what the environment counts, by name."""
         return self._rollouts.spec.statistics
 
     def play_planned(self, episodes: PlannedEpisodes, *, hear: ProgressCallback | None = None) -> EpisodeResults:
-        """What came of these episodes, in their order. hear: as of `episodes`."""
+        """Return what came of these episodes, in their order. hear: as of `episodes`."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         waiting: deque[Pending] = deque()
@@ -123,7 +123,7 @@ class MatchRunner:
         self._rollouts.close()
 
     def is_done(self, pending: Pending) -> bool:
-        """Whether `complete` would not wait; of a rollout manager with one host."""
+        """Return whether `complete` would not wait; of a rollout manager with one host."""
         try:
             return bool(self._rollouts.done([pending], at_least=0, timeout=0.0))
         except PartDied:  # it was stuck and has no restart left, as `complete` will say
@@ -194,12 +194,12 @@ class EarlyMatches:
                 table.pending = table.player.start(table.profile, self._episodes)
 
     def has(self, profile: MatchProfile) -> bool:
-        """Whether a match was begun. If not, it is not expected any more: who asks plays it."""
+        """Return whether a match was begun. If not, it is not expected any more: who asks plays it."""
         self._waiting.pop(profile, None)
         return profile in self._done or any(table.profile == profile for table in self._tables)
 
     def take(self, profile: MatchProfile, *, hear: ProgressCallback | None = None) -> Match | None:
-        """A match that was begun, once it is done; None if its player has died too often. hear: as in `MatchRunner.play`."""
+        """Return a match that was begun, once it is done; None if its player has died too often. hear: as in `MatchRunner.play`."""
         for table in list(self._tables):
             if table.profile == profile:
                 self._finish(table, hear)
@@ -227,12 +227,13 @@ class EarlyMatches:
 
 
 def _seed_words(profile: MatchProfile) -> list[int | str]:
-    """What the seeds of its episodes depend on: not on the order of the seats, nor on how old the weights are."""
+    """Return what the seeds of its episodes depend on: not on the order of the seats, nor on how old the weights are."""
     return [profile.block, *sorted(f"{ref.population}/{ref.policy}" for ref in profile.seats)]
 
 
 def outcomes(returns: NDArray[np.float64]) -> tuple[tuple[int, int, int], ...]:
-    """float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws. Of one player: above and at 0."""
+    """Return float64[n, P] -> per player (won, drawn, lost): the highest return alone wins, shared it draws. Of one player: above and at
+    0."""
     if returns.shape[1] == 1:
         returns = np.concatenate([returns, np.zeros_like(returns)], axis=1)
         return outcomes(returns)[:1]

@@ -48,12 +48,12 @@ from ludus.storage.stored_run import StoredRun, open_run
 
 
 def game_description(settings: Environment, other: Environment) -> str:
-    """The id; with all that matters, where another game has the same id."""
+    """Return the id; with all that matters, where another game has the same id."""
     return settings.id if name_of(settings) != name_of(other) else f"{settings.id} {identity(settings)}"
 
 
 def name_of(settings: Environment) -> str:
-    """The id; of OpenSpiel's games with all parameters written out."""
+    """Return the id; of OpenSpiel's games with all parameters written out."""
     if not settings.id.startswith("openspiel/"):
         return settings.id
     from ludus.envs.openspiel.games import load_game
@@ -64,8 +64,8 @@ def name_of(settings: Environment) -> str:
 
 
 def identity(settings: Environment, *, without: Collection[str] = NEVER_SEEN) -> str:
-    """What makes two games the same: id, options and wrappers, as JSON. without: options that do not; of games that only have to look the
-    same to players, `unseen_options`."""
+    """Return what makes two games the same: id, options and wrappers, as JSON. without: options that do not; of games that only have to
+    look the same to players, `unseen_options()`."""
     options = {name: value for name, value in settings.options.items() if name not in without}
     parts = {"id": name_of(settings), "options": options, "wrappers": list(settings.wrappers)}
     return json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True, default=str)
@@ -95,12 +95,13 @@ class PolicyQuery:
 
     @property
     def several(self) -> bool:
-        """Whether it names more than one policy of its run."""
+        """Return whether it names more than one policy of its run."""
         return self.run is not None and self.file is None and "/" not in self.what
 
     @property
     def solution(self) -> MetaSolution | None:
-        """The meta-strategies that it names; None if it names single policies. Raises ConfigError for a generation that there is not."""
+        """Return the meta-strategies that it names; None if it names single policies. Raises ConfigError for a generation that there is
+        not."""
         if self.run is None or self.file is not None:
             return None
         if self.what in ("", META):
@@ -158,8 +159,8 @@ def parse_policy_name(
     what: str = "entrant",
     forms: str = f"{FORMS}, bot:NAME or module:Class",
 ) -> PolicyQuery:
-    """What a text names. run: whose policies are named @…. what, forms: in the error. Raises ConfigError for a text that names nothing,
-    RunError for a run that cannot be read."""
+    """Return what a text names. run: whose policies are named @…. what, forms: in the error. Raises ConfigError for a text that names
+    nothing, RunError for a run that cannot be read."""
     if text in (_RANDOM, _BOT + _RANDOM):
         return PolicyQuery(text, random=True)
     if text.startswith(_BOT):
@@ -198,7 +199,7 @@ def _nothing_follows(text: str, *, what: str, forms: str) -> ConfigError:
 
 
 def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun], run: StoredRun | None) -> str | None:
-    """How RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY and a name alone, of `run`, are written; None for other texts."""
+    """Return how RUN:newest, RUN:POLICY, RUN:POPULATION/POLICY and a name alone, of `run`, are written; None for other texts."""
     name, colon, rest = text.partition(":")
     try:
         run = open_run(find_run(name)) if colon else run
@@ -215,7 +216,7 @@ def _with_at(text: str, find_run: FindRun, open_run: Callable[[Path], StoredRun]
 
 
 def require_same_game(query: PolicyQuery, settings: Environment, whose: str) -> None:
-    """Raises ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
+    """Raise ScenarioError for a policy of another game, as players see it, than that of these options. whose: they are, in the error."""
     if query.run is None:
         return
     env = query.run.env
@@ -234,15 +235,16 @@ def require_same_game(query: PolicyQuery, settings: Environment, whose: str) -> 
 def bots_of(
     queries: Sequence[PolicyQuery], spec: EnvSpec, *, wrapped: bool, deadline: float = DEADLINE
 ) -> list[NamedSeats]:
-    """Bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is raised."""
+    """Return bots, and Policies of the user's own, in every seat. wrapped, deadline: as `read_bots` takes them, which says what is
+    raised."""
     bots = read_bots([parse_bot(one.bot) for one in queries], spec, wrapped=wrapped, deadline=deadline)
     return [((SampledPolicy(named.name, named.policy),),) * spec.num_players for named in bots]
 
 
 def policies_of(query: PolicyQuery, spec: EnvSpec, *, wrapped: bool = False) -> NamedSeats:
-    """Who plays each player of a game; it must be what the run plays. wrapped: whether wrappers stand between the game and its players.
-    Raises ConfigError for a name that the run does not have, ScenarioError for another number of players, PolicyError for a file that is
-    unreadable or fits nobody; of a bot as `bots_of`."""
+    """Return who plays each player of a game; it must be what the run plays. wrapped: whether wrappers stand between the game and its
+    players. Raises ConfigError for a name that the run does not have, ScenarioError for another number of players, PolicyError for a file
+    that is unreadable or fits nobody; of a bot as `bots_of`."""
     if query.bot:
         return bots_of([query], spec, wrapped=wrapped)[0]
     if query.random:
@@ -284,7 +286,7 @@ def sampled_policies(run: StoredRun, chosen: Sequence[PolicyProbabilities]) -> N
 
 
 def policy_probabilities(query: PolicyQuery, run: StoredRun) -> list[PolicyProbabilities]:
-    """[P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
+    """Return [P] who of the run may play each player. Raises ConfigError for what it does not have, with the nearest."""
     if query.file is not None:  # inside the run's folder
         record = _recorded(run, query.file)
         if record is None:
@@ -316,7 +318,7 @@ def policy_probabilities(query: PolicyQuery, run: StoredRun) -> list[PolicyProba
 
 
 def _one(query: PolicyQuery, run: StoredRun) -> PolicyRef:
-    """The policy PLAYER/POLICY."""
+    """Return the policy PLAYER/POLICY."""
     player, slash, policy = query.what.rpartition("/")
     if slash:
         seats = run.player_names.players([player], what=repr(query.text))
@@ -358,13 +360,13 @@ class NamedPlayers:
         self._others: dict[PolicyRef, Policy] = {}  # that are not of the run
 
     def seats(self, name: str) -> NamedSeats:
-        """Who may play each player. Raises ConfigError for a name of nobody, ScenarioError for another game; else as
+        """Return who may play each player. Raises ConfigError for a name of nobody, ScenarioError for another game; else as
         `policies_of`."""
         return self._read(name)[1]
 
     def profiles(self, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """Every combination of one name per player, of those that can play it. Of none: the last meta-strategies and the newest policies,
-        crossed where that is few; else all of the one, all of the other, and each of the newest among the meta-strategies."""
+        """Return every combination of one name per player, of those that can play it. Of none: the last meta-strategies and the newest
+        policies, crossed where that is few; else all of the one, all of the other, and each of the newest among the meta-strategies."""
         choices = []
         for player, which in enumerate(self._run.population):
             known = [f"@{META}", *(f"@{self._run.name(record.ref)}" for record in self._run.members[which][-1:])]
@@ -376,8 +378,8 @@ class NamedPlayers:
         return list(dict.fromkeys([meta, newest, *alone]))
 
     def mixture(self, profile: Sequence[str]) -> Mixture:
-        """What one name per player stands for; players who are named after one joint distribution are drawn together. Raises ConfigError
-        for another number of names, or one that cannot play its player."""
+        """Return what one name per player stands for; players who are named after one joint distribution are drawn together. Raises
+        ConfigError for another number of names, or one that cannot play its player."""
         players = len(self._run.population)
         if len(profile) != players:
             raise ConfigError(
@@ -413,7 +415,7 @@ class NamedPlayers:
         return Mixture(tuple(sorted(factors, key=lambda factor: factor.seats)))
 
     def solution(self, name: str) -> MetaSolution:
-        """What a name of the run stands for, over its members. Raises ConfigError where it has nobody for a player."""
+        """Return what a name of the run stands for, over its members. Raises ConfigError where it has nobody for a player."""
         query, seats = self._read(name)
         if query.run is not self._run:
             raise ConfigError(
@@ -437,7 +439,7 @@ class NamedPlayers:
         return MetaSolution(tuple(marginals), np.nan)
 
     def is_own(self, mixture: Mixture) -> bool:
-        """Whether all are policies of the run."""
+        """Return whether all are policies of the run."""
         return not any(ref in self._others for factor in mixture.factors for entry in factor.entries for ref in entry)
 
     def policy(self, ref: PolicyRef) -> Policy:
@@ -468,7 +470,7 @@ class NamedPlayers:
         return [self._ref(query, SampledPolicy(r.policy, run.policy(r), r.mode, ref=r), player) for r in members]
 
     def _ref(self, query: PolicyQuery, sampled: SampledPolicy, player: int) -> PolicyRef:
-        """Its own if it is of the run; else a new one."""
+        """Return its own if it is of the run; else a new one."""
         if query.run is self._run and sampled.ref is not None:
             return sampled.ref
         name = f"{query.text} {sampled.name}" if query.several else query.text
@@ -478,7 +480,7 @@ class NamedPlayers:
 
 
 def _recorded(run: StoredRun | None, file: Path) -> PolicyRecord | None:
-    """What a run knows of a file in its folder."""
+    """Return what a run knows of a file in its folder."""
     if run is None:
         return None
     place = file.resolve()
@@ -489,7 +491,8 @@ _OFF = 1e-6  # that probabilities may sum to beside 1
 
 
 def incompatibility(policy: Policy, spec: EnvSpec, player: int, mode: str) -> str:
-    """Why a policy cannot play for a player: it is asked once. Empty if it can, and for a bot of a user's own, which is made elsewhere."""
+    """Return why a policy cannot play for a player: it is asked once. Empty if it can, and for a bot of a user's own, which is made
+    elsewhere."""
     agent = spec.agents_of(player)[0]
     choices = Choices.of(agent.action)
     try:
@@ -524,13 +527,13 @@ def incompatibility(policy: Policy, spec: EnvSpec, player: int, mode: str) -> st
 
 
 def _require_team(policy: Policy, *, agents: int) -> None:
-    """Raises PolicyError for a `JointPolicy` of smaller teams."""
+    """Raise PolicyError for a `JointPolicy` of smaller teams."""
     if 0 < (most := team_size_of(policy)) < agents:
         raise PolicyError(f"it plays teams of up to {most} agents, and this player has {agents}.")
 
 
 def _require_probabilities(probs: Any, legal: NDArray[np.bool_]) -> None:
-    """Raises PolicyError, saying what a policy of the user's own answered, unless it is float[n, A] of which each row is a distribution
+    """Raise PolicyError, saying what a policy of the user's own answered, unless it is float[n, A] of which each row is a distribution
     over the legal actions."""
     expected = f"an array of {list(legal.shape)} was expected, whose rows are probabilities, 0 for what is not legal"
     if not isinstance(probs, np.ndarray) or probs.shape != legal.shape or probs.dtype.kind != "f":

@@ -42,7 +42,8 @@ RATINGS: Final[dict[str, str]] = {
 
 
 def rater(name: str, **options: Any) -> Rater:
-    """The rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it lacks."""
+    """Return the rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it
+    lacks."""
     part = build_part("rating", {"kind": name, **options}, RATINGS)
     if not isinstance(part, Rater):
         raise ConfigError(
@@ -52,14 +53,14 @@ def rater(name: str, **options: Any) -> Rater:
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
-    """The ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do; DataError if a population is empty, or the
-    log names policies that the payoffs do not have."""
+    """Return the ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do; DataError if a population is empty,
+    or the log names policies that the payoffs do not have."""
     return _rated(name, rater(name, **options), payoffs, log)
 
 
 def parse_ratings(texts: Sequence[str]) -> dict[str, Rater]:
-    """What a user writes, `elo`, `elo,openskill` or `elo,prior=2,openskill`: a name, and after it the options that belong to it; each
-    rating by its own part of the text. Raises UnknownName, or ConfigError for options that are not `key=value`."""
+    """Return what a user writes, `elo`, `elo,openskill` or `elo,prior=2,openskill`: a name, and after it the options that belong to it;
+    each rating by its own part of the text. Raises UnknownName, or ConfigError for options that are not `key=value`."""
     requests: list[tuple[str, list[str]]] = []
     for text in texts:
         for k, part in enumerate(text.split(",")):
@@ -85,7 +86,8 @@ def _option(name: str, pair: str) -> tuple[str, Any]:
 
 
 def rate_all(raters: Mapping[str, Rater], payoffs: Payoffs, log: Sequence[Match]) -> dict[str, RatingTable]:
-    """What each of them says. Raises as they do; DataError for one that needs matches, where none is stored of two different policies."""
+    """Return what each of them says. Raises as they do; DataError for one that needs matches, where none is stored of two different
+    policies."""
     tables = {name: _rated(name, rater, payoffs, log) for name, rater in raters.items()}
     for name, rated in tables.items():
         n = len(rated.rating)
@@ -126,7 +128,7 @@ class MeanPayoff:
     are paid alike."""
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError for infinite payoffs."""
+        """Rate the policies. Raises DataError for infinite payoffs."""
         return _over_opponents(payoffs, "mean_payoff", worst=False)
 
 
@@ -136,7 +138,7 @@ class WorstOpponent:
     the least one is too low, the more so the fewer episodes it has; there is no interval."""
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError for infinite payoffs."""
+        """Rate the policies. Raises DataError for infinite payoffs."""
         return _over_opponents(payoffs, "worst_opponent", worst=True)
 
 
@@ -149,7 +151,7 @@ class NashAverage:
     options: dict[str, Any] = field(default_factory=dict)
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises SolverError for holes, and for games that the solver refuses."""
+        """Rate the policies. Raises SolverError for holes, and for games that the solver refuses."""
         payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
         mean = normal_form.symmetrize(payoffs)
@@ -166,7 +168,7 @@ class AlphaRankRating:
     options: dict[str, Any] = field(default_factory=dict)
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises SolverError for holes, and for games that the solver refuses."""
+        """Rate the policies. Raises SolverError for holes, and for games that the solver refuses."""
         payoffs = mirrored(payoffs)
         solution = solve(self.solver, payoffs, self.options)
         return rating_table(
@@ -175,14 +177,15 @@ class AlphaRankRating:
 
 
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> MetaSolution:
-    """What the meta-solver `name` (registered, or `module:Class`) answers. Raises UnknownName, or ConfigError for options it lacks."""
+    """Return what the meta-solver `name` (registered, or `module:Class`) answers. Raises UnknownName, or ConfigError for options it
+    lacks."""
     solver = build_part("meta-solver", {**options, "kind": name}, META_SOLVERS)
     return registry.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
 
 
 def mirrored(payoffs: Payoffs) -> Payoffs:
-    """The same where policies of one population that two players share never met themselves: over both seats that is half of the game's
-    constant sum, which need not be played. Other games are as they were."""
+    """Return the same where policies of one population that two players share never met themselves: over both seats that is half of the
+    game's constant sum, which need not be played. Other games are as they were."""
     if payoffs.num_players != 2 or not payoffs.zero_sum or not normal_form.share_population(payoffs):
         return payoffs
     known = payoffs.known
@@ -196,7 +199,8 @@ def mirrored(payoffs: Payoffs) -> Payoffs:
 
 
 def by_population(values: Sequence[NDArray[np.float64]], payoffs: Payoffs) -> NDArray[np.float64]:
-    """float64[n]: values float64[n_p] of each player, as means over the players of each population, populations one after the other."""
+    """Return float64[n]: values float64[n_p] of each player, as means over the players of each population, populations one after the
+    other."""
     out = []
     for which in range(len(population_sizes(payoffs))):
         columns = [v for v, p in zip(values, payoffs.population, strict=True) if p == which]
@@ -243,7 +247,7 @@ def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> ND
 
 
 def cell_variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
-    """float64[n_p, …]: the variance of each cell's mean, 0 where exact; infinite with a single unit."""
+    """Return float64[n_p, …]: the variance of each cell's mean, 0 where exact; infinite with a single unit."""
     count = payoffs.count.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = payoffs.m2[player] / (count * (count - 1.0))
@@ -269,7 +273,8 @@ class RunRatings(RunResult):
 
 
 def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
-    """What `ratings` (`elo`, `openskill,model=plackett_luce`, `module:Class` …) say of a run's policies. Nothing is played or written.
+    """Return what `ratings` (`elo`, `openskill,model=plackett_luce`, `module:Class` …) say of a run's policies. Nothing is played or
+    written.
 
     Raises ConfigError for an unknown rating, or none; RunError for an unreadable run; DataError or SolverError for what is stored, if it
     cannot be rated so.
@@ -302,7 +307,7 @@ def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
 
 
 def _rated_sizes(payoffs: Payoffs) -> tuple[int, ...]:
-    """Policies of each population, less the newest ones that have no payoff (a run that goes on has such)."""
+    """Return policies of each population, less the newest ones that have no payoff (a run that goes on has such)."""
     known = payoffs.known
     sizes = [0] * len(set(payoffs.population))
     for player, which in enumerate(payoffs.population):

@@ -93,7 +93,7 @@ class TrainedPolicy:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, PlayState | None]:
-        """(action, state): for one observation one action, for a batch [n, …] actions [n, …], counted from 0.
+        """Return (action, state): for one observation one action, for a batch [n, …] actions [n, …], counted from 0.
 
         observation: an array as the policy was trained on; of a game that was compiled, its tensor, or the id of the information state.
         mask: legal actions bool[A], or bool[n, A]. state: what the last call answered, None where an episode begins; without a memory and
@@ -186,14 +186,14 @@ class TrainedPolicy:
         return float(returns[0]) if len(returns) == 1 else returns
 
     def of(self, player: int) -> TrainedPolicy:
-        """The same, acting for another player. Raises PolicyError where nobody plays it."""
+        """Return the same, acting for another player. Raises PolicyError where nobody plays it."""
         return TrainedPolicy(self._seats, player=player, env=self._env)
 
     # ------------------------------------------------------------------------------------------ as a policy
 
     @property
     def policy(self) -> Policy:
-        """The policy itself. Raises PolicyError for a mixture of several."""
+        """Return the policy itself. Raises PolicyError for a mixture of several."""
         sampled = self._of(self.player)
         if len(sampled) > 1:
             raise PolicyError(f"{self!r} is a mixture of {len(sampled)} policies; name one, or use predict and play.")
@@ -259,7 +259,7 @@ class TrainedPolicy:
         return ", ".join(f"player {p}" for p, some in enumerate(self._seats) if some) or "nobody"
 
     def _rows(self, sampled: Sequence[SampledPolicy], observation: Any) -> tuple[Array, bool]:
-        """[n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
+        """Return [n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
         if isinstance(observation, Mapping):
             raise PolicyError(
                 "a mapping was given; expected an array. gymnasium.spaces.flatten(env.observation_space, observation) makes it as training "
@@ -326,7 +326,7 @@ class TrainedPolicy:
 
     @cached_property
     def _states(self) -> dict[bytes, int]:
-        """The tensors of the player's information states, and their ids."""
+        """Return the tensors of the player's information states, and their ids."""
         enumeration = self._enumeration
         ids = enumeration.ids(self.player)
         return {enumeration.observation[i].tobytes(): i for i in range(ids.start, ids.stop)}
@@ -338,7 +338,8 @@ class TrainedPolicy:
         return self._enumeration.mask[rows] if ids else None
 
     def _teams(self, policy: Policy, rows: int, *, single: bool) -> dict[str, Teams]:
-        """What it is asked with beside rows, if it plays a team together. Raises PolicyError where these are not all of whole teams."""
+        """Return what it is asked with beside rows, if it plays a team together. Raises PolicyError where these are not all of whole
+        teams."""
         size = team_size_of(policy)
         if size and len(self._of(self.player)) > 1:
             raise PolicyError(f"{self!r} is a mixture of policies that play a team together; name one, or use play.")
@@ -352,7 +353,7 @@ class TrainedPolicy:
     def _begin_state(
         self, sampled: Sequence[SampledPolicy], n: int, state: PlayState | None, episode_start: Any
     ) -> tuple[NDArray[np.int64], dict[int, Array]]:
-        """Who plays each row, and the memories, where episodes begin anew too."""
+        """Return who plays each row, and the memories, where episodes begin anew too."""
         fresh = np.ones(n, np.bool_) if state is None else np.zeros(n, np.bool_)
         if episode_start is not None:
             begun = np.atleast_1d(np.asarray(episode_start, np.bool_))
@@ -416,7 +417,7 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 @standard_settings()
 def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
-    """A policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
+    """Return a policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
 
     player: whom `predict` acts for; by default the first one that it plays without a bot. seed: of what is drawn. Raises ConfigError for a
     name of nobody, with the nearest; RunError and PolicyError for what cannot be read; PolicyError for a bot.
@@ -444,7 +445,7 @@ def _bots_among(some: Sequence[SampledPolicy]) -> list[BotPolicy]:
 
 
 def _is_bot(name: str, run: StoredRun, player: int, bot: BotPolicy) -> PolicyError:
-    """What is said where a bot is asked for as a policy."""
+    """Return what is said where a bot is asked for as a policy."""
     trained = [record.ref for record in run.members[run.population[player]] if run.trained(record)]
     head = name.rpartition("@")[0] or name
     other = f"Load one that was trained, such as {head}@{run.name(trained[-1])}" if trained else "Load another player's"

@@ -45,10 +45,10 @@ class Performance:
 def population_performance(
     payoffs: Payoffs, first: Sequence[int], second: Sequence[int], *, tolerance: float = 1e-6
 ) -> Performance:
-    """Relative population performance: the value, for player 0, of the game in which it draws from its policies `first` and player 1 from
-    its policies `second` (Balduzzi et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3). Above 0, `first` is the
-    better population. With the mixtures that earn it and its variance: a cell moves the value by what both mixtures play it (the envelope
-    theorem), and cells are taken for independent.
+    """Return relative population performance: the value, for player 0, of the game in which it draws from its policies `first` and player 1
+    from its policies `second` (Balduzzi et al. 2019, Open-ended learning in symmetric zero-sum games, definition 3). Above 0, `first` is
+    the better population. With the mixtures that earn it and its variance: a cell moves the value by what both mixtures play it (the
+    envelope theorem), and cells are taken for independent.
 
     Zero-sum, two players; seat orders are pooled where they share a population, so swapping `first` and `second` turns the sign.
     tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
@@ -81,8 +81,8 @@ def population_performance(
 
 
 def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """float64[n_0, n_1] each: the variance of the mean of player 0's returns, over both seat orders where they are pooled, and its square
-    over its degrees of freedom; 0 where exact, infinite after one episode."""
+    """Return float64[n_0, n_1] each: the variance of the mean of player 0's returns, over both seat orders where they are pooled, and its
+    square over its degrees of freedom; 0 where exact, infinite after one episode."""
     variance = cell_variance(payoffs, 0)
     spread = variance**2 / np.maximum(payoffs.count - 1.0, 1.0)
     if normal_form.share_population(payoffs):
@@ -156,7 +156,7 @@ def evaluate_cross_play(
 
 
 def _entrants(folder: Path) -> dict[str, str]:
-    """Each policy's name, by the text that names it as an entrant."""
+    """Return each policy's name, by the text that names it as an entrant."""
     run = open_run(folder)
     return {f"{folder}@{run.name(ref)}": ref.policy for ref in run.records}
 

@@ -69,7 +69,7 @@ class Entrant:
 
     @property
     def sends(self) -> tuple[object, ...]:
-        """[P] what plays each seat, to be compared with other seats of this entrant."""
+        """Return [P] what plays each seat, to be compared with other seats of this entrant."""
         return tuple(
             seat and tuple((who.name, who.mode, prob) for who, prob in zip(seat.players, seat.probs, strict=True))
             for seat in self.seats
@@ -77,7 +77,7 @@ class Entrant:
 
     @property
     def has_bots(self) -> bool:
-        """Whether a bot has to be asked, one decision at a time."""
+        """Return whether a bot has to be asked, one decision at a time."""
         players = [player for seat in self.seats if seat is not None for player in seat.players]
         return any(isinstance(player.policy, BotPolicy) for player in players)
 
@@ -92,7 +92,7 @@ class TournamentField:
 
     @property
     def able(self) -> dict[str, list[bool]]:
-        """Per entrant [P], whether it can play that seat."""
+        """Return per entrant [P], whether it can play that seat."""
         return {entrant.name: [seat is not None for seat in entrant.seats] for entrant in self.entrants}
 
     def pairings(self, camps: Mapping[str, int] | None = None) -> list[Pairing]:
@@ -102,7 +102,8 @@ class TournamentField:
 
     @property
     def game(self) -> str:
-        """What makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which seats."""
+        """Return what makes two games the same, as JSON: which players are interchangeable too, since that decides who meets in which
+        seats."""
         alike = [list(group) for group in self.spec.symmetry if len(group) > 1]
         return json.dumps({**json.loads(identity(self.settings)), **({"interchangeable": alike} if alike else {})})
 
@@ -122,8 +123,8 @@ def run_at(path: str) -> Path:
 def read_field(
     texts: Sequence[str], *, env: Environment | None, find_run: FindRun, deadline: float = DEADLINE
 ) -> TournamentField:
-    """The entrants that these texts name. env: the game, for entrants that belong to no run. deadline: seconds that a bot may take to be
-    made (10 at least).
+    """Return the entrants that these texts name. env: the game, for entrants that belong to no run. deadline: seconds that a bot may take
+    to be made (10 at least).
 
     Raises ConfigError for a text that names nothing, or that comes twice, and for entrants of different games; whatever reading runs and
     files raises; ScenarioError for a bot that cannot play the game; PolicyError for one that cannot be made.

@@ -50,7 +50,8 @@ def list_pairings(
     *,
     sends: Mapping[str, Sequence[object]] | None = None,
 ) -> list[Pairing]:
-    """All meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits somewhere.
+    """Return all meetings of as many different entrants as the game has players, or of all if there are fewer, in which each sits
+    somewhere.
 
     able: per entrant [P], whether it can play that seat. symmetry: players of one group are interchangeable, so orders that differ by
     those alone count once, where all entrants of a meeting play those seats alike. sends: per entrant [P], what it sends to that seat, to
@@ -89,7 +90,7 @@ def _same_in(
     able: Mapping[str, Sequence[bool]],
     sends: Mapping[str, Sequence[object]] | None,
 ) -> bool:
-    """Whether an entrant plays these seats alike."""
+    """Return whether an entrant plays these seats alike."""
     first = group[0]
     return all(able[name][p] for p in group) and (
         sends is None or all(sends[name][p] == sends[name][first] for p in group)
@@ -114,15 +115,15 @@ def _many(chosen: int, players: int) -> bool:
 
 
 def _assignments(chosen: int, players: int) -> list[tuple[int, ...]]:
-    """Who of `chosen` entrants sits in each seat, so that each sits somewhere."""
+    """Return who of `chosen` entrants sits in each seat, so that each sits somewhere."""
     if chosen == players:
         return list(permutations(range(players)))
     return [order for order in product(range(chosen), repeat=players) if len(set(order)) == chosen]
 
 
 def _some(chosen: int, players: int) -> list[tuple[int, ...]]:
-    """Rotations; of one seat for each, of the order in which nobody follows the same one twice: 0, 1, n - 1, 2, n - 2, … With an odd n its
-    mirror images too. (Williams 1949, designs balanced for what comes before.)"""
+    """Return rotations; of one seat for each, of the order in which nobody follows the same one twice: 0, 1, n - 1, 2, n - 2, … With an odd
+    n its mirror images too. (Williams 1949, designs balanced for what comes before.)"""
     if chosen < players:
         return [tuple((p + r) % chosen for p in range(players)) for r in range(chosen)]
     order = [(p + 1) // 2 if p % 2 else -p // 2 for p in range(players)]
@@ -131,7 +132,7 @@ def _some(chosen: int, players: int) -> list[tuple[int, ...]]:
 
 
 def _fitting(chosen: Sequence[str], able: Mapping[str, Sequence[bool]]) -> list[tuple[str, ...]]:
-    """Orders in which each of `chosen` sits, where it can, until no further one brings somebody to a seat that it has not had."""
+    """Return orders in which each of `chosen` sits, where it can, until no further one brings somebody to a seat that it has not had."""
     had: set[tuple[str, int]] = set()
     orders: list[tuple[str, ...]] = []
     while (order := _fitting_order(chosen, able, had)) is not None and not had.issuperset(zip(order, count())):
@@ -167,7 +168,7 @@ def _fitting_order(
 
 
 def _canonical(order: tuple[str, ...], alike: Sequence[Sequence[int]]) -> tuple[str, ...]:
-    """The one among the orders that differ by interchangeable players alone."""
+    """Return the one among the orders that differ by interchangeable players alone."""
     out = list(order)
     for group in alike:
         for seat, name in zip(group, sorted(order[p] for p in group), strict=True):
@@ -180,7 +181,7 @@ def _listed(seats: Sequence[int]) -> str:
 
 
 def missing_chunks(pairing: Pairing, stored: Sequence[tuple[int, int]], deals: int) -> list[Chunk]:
-    """The pieces of the first `deals` deals that are not stored. stored: (first, n) of those that are, which do not overlap."""
+    """Return the pieces of the first `deals` deals that are not stored. stored: (first, n) of those that are, which do not overlap."""
     chunks, at = [], 0
     for first, n in sorted(stored):
         if first > at:
@@ -194,12 +195,12 @@ def missing_chunks(pairing: Pairing, stored: Sequence[tuple[int, int]], deals: i
 
 
 def split_chunk(chunk: Chunk, most: int) -> list[Chunk]:
-    """The same in pieces of at most `most` episodes, or one deal."""
+    """Return the same in pieces of at most `most` episodes, or one deal."""
     n = max(1, most // len(chunk.pairing.seatings))
     end = chunk.first + chunk.n
     return [Chunk(chunk.pairing, first, min(n, end - first)) for first in range(chunk.first, end, n)]
 
 
 def episode_seeds(chunk: Chunk, seed: int) -> np.ndarray:
-    """uint64[n]: the seed of each deal; a function of the tournament's seed, the entrants' names and the number of the deal."""
+    """Return uint64[n]: the seed of each deal; a function of the tournament's seed, the entrants' names and the number of the deal."""
     return seeding.keys(seed, "tournament", chunk.pairing.id, count=chunk.first + chunk.n)[chunk.first :]

@@ -73,8 +73,8 @@ class Rounds:
         self._sums: dict[str, Moments] = {}  # of the rounds that are over
 
     def next_pieces(self, played: Iterable[PlayedChunk]) -> list[Chunk]:
-        """What to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is stored.
-        Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
+        """Return what to play now; nothing where all is decided, or the budget spent. played: what has been since the last time, or is
+        stored. Raises ConfigError where stored episodes leave too few of the budget for those who have not met."""
         for chunk in played:
             if chunk.pairing in self._pairings:
                 self._stored[chunk.pairing].append((chunk.first, chunk.n))
@@ -118,7 +118,7 @@ class Rounds:
         return PairingResult(self._pairings[id], int(total.n), total.mean, total.m2, ())
 
     def _more(self, results: Sequence[PairingResult]) -> dict[str, int]:
-        """Deals that undecided meetings are to have; empty: it is over."""
+        """Return deals that undecided meetings are to have; empty: it is over."""
         open_ = undecided_pairings(bounds_of(results, self._spec, self._confidence), self._spec)
         undecided = [result for result, is_open in zip(results, open_.tolist(), strict=True) if is_open]
         if not undecided:
@@ -135,7 +135,7 @@ class Rounds:
 def decide_ranking(
     results: Sequence[PairingResult], spec: EnvSpec, *, budget: int, confidence: float
 ) -> RankingDecisions:
-    """What is decided by all results."""
+    """Return what is decided by all results."""
     low, high = bounds_of(results, spec, confidence)
     open_pairs: list[UndecidedPair] = []
     if spec.num_players == 1:
@@ -174,7 +174,7 @@ def bounds_of(results: Sequence[PairingResult], spec: EnvSpec, confidence: float
 
 
 def undecided_pairings(bounds: Bounds, spec: EnvSpec) -> NDArray[np.bool_]:
-    """bool[meetings]: whether an order that needs the meeting is undecided."""
+    """Return bool[meetings]: whether an order that needs the meeting is undecided."""
     axis = 0 if spec.num_players == 1 else 1
     return np.asarray(overlapping(*bounds, axis=axis).any(axis=1))
 

@@ -37,19 +37,19 @@ class PairingResult:
 
     @property
     def variance(self) -> NDArray[np.float64]:
-        """float64[entrants]: of the mean."""
+        """Return float64[entrants]: of the mean."""
         if self.exact:
             return self.m2
         return self.m2 / (self.n - 1) / self.n if self.n > 1 else np.full_like(self.mean, np.nan)
 
     @property
     def half_width(self) -> NDArray[np.float64]:
-        """float64[entrants]."""
+        """Return float64[entrants]."""
         return np.sqrt(self.variance) * (0.0 if self.exact else student(self.n))
 
 
 def pool_chunks(chunks: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> list[PairingResult]:
-    """The pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
+    """Return the pieces of each meeting together; meetings without any are left out. pieces: sorted by meeting."""
     by_id = {pairing.id: pairing for pairing in pairings}
     results = []
     for id, group in groupby(chunks, key=lambda chunk: chunk.pairing):
@@ -78,8 +78,8 @@ def _pool_matches(parts: Sequence[Match]) -> Match:
 
 
 def matches_of(results: Sequence[PairingResult], place: Mapping[str, int]) -> list[Match]:
-    """What was played, all entrants being one population. A tournament has no order in time, and some raters go through the log as if it
-    had one: so each order of a meeting's seats is there in several parts, all meetings in turn, forth and back."""
+    """Return what was played, all entrants being one population. A tournament has no order in time, and some raters go through the log as
+    if it had one: so each order of a meeting's seats is there in several parts, all meetings in turn, forth and back."""
     timed: list[tuple[float, Match]] = []
     for result in results:
         for k, match in enumerate(result.matches):
@@ -103,10 +103,10 @@ def _parts(match: Match) -> list[Match]:
 
 
 def payoffs_of(results: Sequence[PairingResult], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
-    """All entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every order of
-    the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's. Who
-    did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or where
-    there are fewer entrants than players."""
+    """Return all entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every
+    order of the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's.
+    Who did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or
+    where there are fewer entrants than players."""
     n, players = len(place), spec.num_players
     if n**players * players > _MOST_CELLS or n < players:
         raise DataError(
@@ -128,7 +128,7 @@ def payoffs_of(results: Sequence[PairingResult], place: Mapping[str, int], spec:
 
 
 def nothing_known(place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
-    """The shape of `payoffs_of`, all holes, which takes no memory: for raters that read matches alone."""
+    """Return the shape of `payoffs_of`, all holes, which takes no memory: for raters that read matches alone."""
     players, shape = spec.num_players, (len(place),) * spec.num_players
     holes, zeros = np.broadcast_to(np.nan, (players, *shape)), np.broadcast_to(0.0, (players, *shape))
     count, exact = np.broadcast_to(np.int64(0), shape), np.broadcast_to(np.False_, shape)
@@ -136,7 +136,7 @@ def nothing_known(place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
 
 
 def only_wins_and_losses(results: Sequence[PairingResult], spec: EnvSpec) -> bool:
-    """Whether two players' returns are all the highest, the lowest, or half-way between, so that who won says all.
+    """Return whether two players' returns are all the highest, the lowest, or half-way between, so that who won says all.
 
     In a game of constant sum and one range a winner's return is above the middle and a loser's below it, by half of the range at most:
     the squares of these distances add up to what wins and losses alone would only if each is that far away.

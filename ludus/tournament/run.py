@@ -127,7 +127,7 @@ def run_tournament(
 
 
 def _check_orders(folder: Path, played: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> None:
-    """Raises RunError for results of other orders of seats than are played now."""
+    """Raise RunError for results of other orders of seats than are played now."""
     wanted = {pairing.id: pairing.seatings for pairing in pairings}
     for chunk in played:
         seatings = tuple(tuple(ref.policy for ref in match.seats) for match in chunk.matches)
@@ -172,8 +172,8 @@ class _Play:
         self._records: list[PlayedChunk] = []
 
     def all(self, chunks: Sequence[Chunk], *, most: int | None = None) -> list[PlayedChunk]:
-        """What they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is known
-        (None: these are all)."""
+        """Return what they brought. Those between policies are played first. most: episodes that may be asked for, these included, if it is
+        known (None: these are all)."""
         with_bots = {e.name for e in self._field.entrants if e.has_bots}
         slow = [p for p in chunks if with_bots & set(p.pairing.entrants)]
         fast = [p for p in chunks if not with_bots & set(p.pairing.entrants)]
@@ -260,7 +260,7 @@ class _Play:
 
 
 def _batches(chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
-    """Pieces that are played and stored together."""
+    """Yield pieces that are played and stored together."""
     batch: list[Chunk] = []
     episodes = 0
     for chunk in chunks:
@@ -287,7 +287,7 @@ def _played(chunk: Chunk, episodes: EpisodeResults, names: Sequence[str]) -> Pla
 
 
 def _shares(pairing: Pairing) -> NDArray[np.float64]:
-    """float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
+    """Return float64[seatings × P, entrants]: weights whose product with a deal's returns is each entrant's mean over its seats."""
     seats = np.array(pairing.seatings).ravel()
     seated = seats[:, None] == np.array(pairing.entrants)[None, :]
     shares: NDArray[np.float64] = seated / seated.sum(axis=0)
@@ -295,7 +295,7 @@ def _shares(pairing: Pairing) -> NDArray[np.float64]:
 
 
 def _key(player: EntrantPlayer) -> tuple[int, str]:
-    """The same for one policy, or bot, of several entrants."""
+    """Return the same for one policy, or bot, of several entrants."""
     return id(player.policy), player.mode
 
 
@@ -347,7 +347,7 @@ class _Sides:
         return PlannedEpisodes(refs, seats, deal, own)
 
     def _key_of(self, seed: int, order: int) -> np.uint64:
-        """What tells the orders of a deal apart."""
+        """Return what tells the orders of a deal apart."""
         while len(self._keys) <= order:
             self._keys.append(np.uint64(seeding.key(seed, "tournament order", len(self._keys))))
         return self._keys[order]
@@ -366,7 +366,7 @@ class _Sides:
 
 
 def computable(field: TournamentField) -> bool:
-    """Whether the game is a compiled tree, and what everybody does is a function of its states."""
+    """Return whether the game is a compiled tree, and what everybody does is a function of its states."""
     enumeration = field.spec.enumeration
     return enumeration is not None and all(
         who.policy.tabulate(enumeration, p, mode=who.mode) is not None
@@ -384,7 +384,7 @@ def exact_tournament(
     camps: Mapping[str, int] | None = None,
     device: str = "auto",
 ) -> TournamentReport:
-    """Expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does. device: as `tree_on` does.
+    """Return expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does. device: as `tree_on` does.
 
     Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
     raters raise.
@@ -409,7 +409,7 @@ def exact_tournament(
 
 
 def _plan(tree: GameTree, entrant: Entrant, player: int) -> NDArray[np.float64]:
-    """float64[S_p]: of the mixture that an entrant sends to this seat."""
+    """Return float64[S_p]: of the mixture that an entrant sends to this seat."""
     seat = entrant.seats[player]
     assert seat is not None
     plan = np.zeros(tree.num_sequences(player))

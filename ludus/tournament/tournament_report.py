@@ -36,7 +36,8 @@ _OF_MATCHES = {DEFAULT, "elo", "online_elo", "openskill"}  # these read no payof
 def rate(
     results: Sequence[PairingResult], place: Mapping[str, int], spec: EnvSpec, raters: Mapping[str, Rater]
 ) -> dict[str, RatingTable]:
-    """What `raters` say of the entrants, by their names. Without any: Bradley–Terry with ties, of the win counts of two-player games.
+    """Return what `raters` say of the entrants, by their names. Without any: Bradley–Terry with ties, of the win counts of two-player
+    games.
 
     place: of each entrant in the arrays. Their intervals take episodes for independent: those of one deal, whose seats are mirrored,
     differ more than that, so they are rather too wide; those of mean_payoff are of deals. Raises as the raters do.
@@ -104,7 +105,7 @@ class TournamentReport:
 
     @property
     def rating(self) -> str:
-        """The name of the first rating; empty if there is none."""
+        """Return the name of the first rating; empty if there is none."""
         return next(iter(self.ratings), "")
 
     @property
@@ -164,7 +165,7 @@ def _played(results: Sequence[PairingResult]) -> Iterator[tuple[Sequence[str], N
 
 
 def _ranked(mean: Vector, rating: Vector) -> NDArray[np.int64]:
-    """int64[n]: places from best to worst, by rating, then mean, then as they were given; what is unknown comes last."""
+    """Return int64[n]: places from best to worst, by rating, then mean, then as they were given; what is unknown comes last."""
     by = np.where(np.isnan(rating), -np.inf, rating)
     return np.lexsort((np.arange(len(mean)), -np.nan_to_num(mean, nan=-np.inf), -by))
 
@@ -178,7 +179,7 @@ def _reordered(ratings: RatingTable, best: NDArray[np.int64]) -> RatingTable:
 def _standings(
     names: Sequence[str], mean: Vector, half: Vector, wins: NDArray[np.int64], ratings: Mapping[str, RatingTable]
 ) -> tuple[EntrantStanding, ...]:
-    """All arrays in the order of the names."""
+    """Return all arrays in the order of the names."""
     unknown = np.full(len(names), np.nan)
     best = next(iter(ratings.values()), None)  # the first one
     first = (unknown,) * 3 if best is None else (best.rating, best.low, best.high)
@@ -202,7 +203,7 @@ class _Sums:
         return _interval(count, total, variance, self._sum(self._variance**2 / self._freedom))
 
     def cross(self) -> tuple[Vector, Vector]:
-        """float64[n, n]: mean of the row's entrant over its meetings with the column's, and half width."""
+        """Return float64[n, n]: mean of the row's entrant over its meetings with the column's, and half width."""
         count, total, variance, spread = (np.zeros((self._n, self._n)) for _ in range(4))
         k = self._who.shape[1]
         for a, b in ((a, b) for a in range(k) for b in range(k) if a != b):
@@ -218,14 +219,14 @@ class _Sums:
 
 
 def _interval(count: Vector, total: Vector, variance: Vector, spread: Vector) -> tuple[Vector, Vector]:
-    """A mean of so many means, whose sum and variances' sum are given, and half width of its 95% interval: Student's, with Welch's (1947)
-    degrees of freedom. spread: the sum of variance² over degrees of freedom. NaN where there is none."""
+    """Return a mean of so many means, whose sum and variances' sum are given, and half width of its 95% interval: Student's, with Welch's
+    (1947) degrees of freedom. spread: the sum of variance² over degrees of freedom. NaN where there is none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return total / count, half_width(variance, spread) / count
 
 
 def _wins(results: Sequence[PairingResult], place: Mapping[str, int]) -> NDArray[np.int64]:
-    """int64[n, 3]: episodes won, drawn and lost."""
+    """Return int64[n, 3]: episodes won, drawn and lost."""
     out = np.zeros((len(place), 3), np.int64)
     played = [match for result in results for match in result.matches if match.wins]
     if played:

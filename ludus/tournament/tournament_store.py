@@ -61,8 +61,8 @@ class PlayedChunk:
 def match_of_seating(
     pairing: Pairing, first: int, seats: tuple[str, ...], totals: Moments, wins: tuple[tuple[int, int, int], ...]
 ) -> Match:
-    """What the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places those of
-    the meeting."""
+    """Return what the deals from `first` on brought in one order of the seats, for the match log: its policies are entrants, their places
+    those of the meeting."""
     return Match(
         id=json.dumps([pairing.entrants, first, seats]),
         profile=tuple(pairing.entrants.index(name) for name in seats),
@@ -128,7 +128,7 @@ class TournamentStore:
         self._compare(known, self._entrants)
 
     def _compare(self, known: Mapping[str, str], names: Iterable[str]) -> None:
-        """Raises RunError if one of these entrants has played as something else. known: name -> SHA-256."""
+        """Raise RunError if one of these entrants has played as something else. known: name -> SHA-256."""
         for name in names:
             sha256 = self._entrants[name][0]
             if known.get(name, sha256) != sha256:
@@ -148,7 +148,7 @@ class TournamentStore:
             db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
 
     def stored(self) -> dict[str, list[tuple[int, int]]]:
-        """Meeting -> (first, n) of its pieces."""
+        """Return meeting -> (first, n) of its pieces."""
         out: dict[str, list[tuple[int, int]]] = {}
         with translated(self.path):
             for pairing, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
@@ -203,7 +203,7 @@ class TournamentStore:
         self._connection.executemany(INSERT["statistics"], counted)
 
     def played(self) -> list[PlayedChunk]:
-        """All pieces, by meeting and deal."""
+        """Return all pieces, by meeting and deal."""
         with translated(self.path):
             orders: dict[tuple[str, int], list[Match]] = {}
             counted = statistics_by_match(self._connection.execute(STATISTICS_ROWS))
@@ -218,7 +218,7 @@ class TournamentStore:
             ]
 
     def close(self) -> None:
-        """Leaves one file behind."""
+        """Leave one file behind."""
         disconnect(self._connection, self.path)
         os.close(self._lock)
 
@@ -232,8 +232,8 @@ class TournamentStore:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor whose lock others see until it is closed or the process ends. Raises RunError if another process has one. Where the
-    file system has no locks there is none: whatever two commands store counts once all the same."""
+    """Return a descriptor whose lock others see until it is closed or the process ends. Raises RunError if another process has one. Where
+    the file system has no locks there is none: whatever two commands store counts once all the same."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

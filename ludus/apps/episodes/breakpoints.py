@@ -94,15 +94,16 @@ class Breakpoint:
     _holds: _Function
 
     def holds(self, scope: StepScope) -> bool:
-        """Whether it holds in a step. What is not known (the probability of a bot's move, say) is NaN, which no comparison but != holds
-        for."""
+        """Return whether it holds in a step. What is not known (the probability of a bot's move, say) is NaN, which no comparison but !=
+        holds for."""
         if not self.of_decisions:
             return bool(self._holds(scope, None))
         return any(bool(self._holds(scope, decision)) for decision in scope.decisions)
 
 
 def parse_breakpoint(text: str, known: Known) -> Breakpoint:
-    """A condition on the steps of an episode of which this much is known. Raises ConfigError that says what is wrong, and the names."""
+    """Return a condition on the steps of an episode of which this much is known. Raises ConfigError that says what is wrong, and the
+    names."""
     if not text.strip():
         raise ConfigError(f"no condition was given; write one such as 'reward[0] > 0'. {_names()}")
     if len(text) > _LONGEST:
@@ -169,7 +170,7 @@ class _Builder:
         }
 
     def build(self, node: ast.expr) -> _Function:
-        """What a node computes."""
+        """Return what a node computes."""
         make = self._kinds.get(type(node))
         if make is None:
             raise self._wrong(f"{ast.unparse(node).replace(_RETURN, 'return')!r} is not a part of conditions")
@@ -210,7 +211,7 @@ class _Builder:
         return lambda step, _: getattr(step, name)
 
     def _checked(self, node: ast.expr) -> str:
-        """The name that a node is."""
+        """Return the name that a node is."""
         if not isinstance(node, ast.Name):
             raise self._wrong("only a name can stand before [ ]")
         name = "return" if node.id == _RETURN else node.id
@@ -227,7 +228,7 @@ class _Builder:
         return lambda step, decision: values(step)[decision.player].item() if decision else math.nan
 
     def _values(self, name: str) -> Callable[[StepScope], Array]:
-        """[P] of a name."""
+        """Return [P] of a name."""
         if name in _BY_PLAYER:
             field = "returns" if name == "return" else name
             return lambda step: np.asarray(getattr(step, field))
@@ -304,6 +305,6 @@ class _Builder:
 
 
 def _number(array: Array, k: int) -> float:
-    """Entry k of a flat array; NaN where it has fewer."""
+    """Return entry k of a flat array; NaN where it has fewer."""
     flat = np.asarray(array).reshape(-1)
     return float(flat[k]) if k < len(flat) else math.nan

@@ -77,7 +77,7 @@ class Decisions:
 
     @property
     def observation(self) -> Array:
-        """[n, *shape], what the policy saw, or int32[n] ids of information states where the environment enumerates them."""
+        """Return [n, *shape], what the policy saw, or int32[n] ids of information states where the environment enumerates them."""
         return self.stored.array
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class Decision:
 
     @property
     def action_name(self) -> str:
-        """The action's name, or its number, or numbers."""
+        """Return the action's name, or its number, or numbers."""
         if self.action.ndim == 0:
             return self.names.get(int(self.action), str(self.action.item()))
         return " ".join(f"{x:.3g}" for x in self.action.reshape(-1).tolist())
@@ -219,7 +219,7 @@ class EpisodeDebugger(ABC):
     @property
     @abstractmethod
     def over(self) -> bool:
-        """Whether the episode is known to its end, or to where it could not go on."""
+        """Return whether the episode is known to its end, or to where it could not go on."""
 
     @abstractmethod
     def reach(self, number: int) -> bool:
@@ -231,43 +231,44 @@ class EpisodeDebugger(ABC):
 
     @abstractmethod
     def answers(self, number: int, player: int) -> Answers:
-        """What the player's policy says of its decisions in a step."""
+        """Return what the player's policy says of its decisions in a step."""
 
     @abstractmethod
     def columns(self, player: int) -> tuple[str, ...]:
-        """Names of the numbers of the player's observations, where the environment gives them and no wrapper changes them; else ()."""
+        """Return names of the numbers of the player's observations, where the environment gives them and no wrapper changes them; else
+        ()."""
 
     @abstractmethod
     def information(self, number: int, player: int, row: int) -> str:
-        """What the game writes for the player who decides: its information state, say; ""."""
+        """Return what the game writes for the player who decides: its information state, say; ""."""
 
     @abstractmethod
     def action_names(self, number: int, player: int, row: int, legal: Sequence[int]) -> Mapping[int, str]:
-        """Names of a decision's legal actions, those that have some."""
+        """Return names of a decision's legal actions, those that have some."""
 
     @abstractmethod
     def picture(self, number: int) -> NDArray[np.uint8] | str:
-        """The state before step `number`, or behind the last one: an image uint8[height, width, 3], or text. Raises EnvError if there is
-        none."""
+        """Return the state before step `number`, or behind the last one: an image uint8[height, width, 3], or text. Raises EnvError if
+        there is none."""
 
     @abstractmethod
     def close(self) -> None:
         """Free what it holds."""
 
     def state(self, number: int) -> Any | None:
-        """The `pyspiel.State` before step `number`, or behind the last one; None of other games, and where it is not known."""
+        """Return the `pyspiel.State` before step `number`, or behind the last one; None of other games, and where it is not known."""
         del number
         return None
 
     def own_players(self, player: int) -> tuple[int, ...]:
-        """The environment's own players that are this one, where wrappers have put several of them together."""
+        """Return the environment's own players that are this one, where wrappers have put several of them together."""
         return (player,)
 
     # ------------------------------------------------------------------------------------------ going
 
     @property
     def step(self) -> Step | None:
-        """The one at `position`; None behind the last one."""
+        """Return the one at `position`; None behind the last one."""
         return self.episode.steps[self.position] if self.position < len(self.episode.steps) else None
 
     def go(self, number: int) -> int:
@@ -298,7 +299,7 @@ class EpisodeDebugger(ABC):
 
     @cached_property
     def known(self) -> Known:
-        """What conditions may ask for."""
+        """Return what conditions may ask for."""
         spec = self.episode.spec
         shapes = [a.observation.shape or () for a in spec.agents]
         if spec.enumeration is not None:
@@ -313,7 +314,7 @@ class EpisodeDebugger(ABC):
         )
 
     def scope(self, number: int) -> StepScope:
-        """A step, for conditions."""
+        """Return a step, for conditions."""
         step = self.episode.steps[number]
         decisions = [
             _Scope(self, step, p, row, observations)
@@ -335,7 +336,7 @@ class EpisodeDebugger(ABC):
         )
 
     def legal(self, number: int, player: int) -> NDArray[np.bool_] | None:
-        """Which actions were legal, bool[n, A]; None where they are vectors without a mask."""
+        """Return which actions were legal, bool[n, A]; None where they are vectors without a mask."""
         return self._legal(self.episode.steps[number], player)
 
     def _legal(self, step: Step, player: int) -> NDArray[np.bool_] | None:
@@ -348,7 +349,7 @@ class EpisodeDebugger(ABC):
         return None if choices is None else np.ones((len(rows), choices.width), np.bool_)
 
     def decisions(self, number: int, player: int | None = None) -> list[Decision]:
-        """All decisions of a step, or those of one player."""
+        """Return all decisions of a step, or those of one player."""
         step = self.episode.steps[number]
         players = range(len(step.due)) if player is None else [player]
         return [
@@ -389,7 +390,7 @@ class EpisodeDebugger(ABC):
             )
 
     def tensors(self, rows: Decisions) -> Array:
-        """Their observations, [n, *shape]."""
+        """Return their observations, [n, *shape]."""
         enumeration = self.episode.spec.enumeration
         return rows.observation if enumeration is None else enumeration.observation[rows.observation]
 
@@ -467,7 +468,7 @@ def _lines(debugger: EpisodeDebugger) -> Iterator[dict[str, Any]]:
 
 
 def _texts(debugger: EpisodeDebugger) -> list[str | None]:
-    """What the environment shows before each step, and in the end, where that is text."""
+    """Return what the environment shows before each step, and in the end, where that is text."""
     positions = range(len(debugger.episode.steps) + 1)
     try:
         first = debugger.picture(0)
@@ -519,7 +520,7 @@ class RecordedEpisode(EpisodeDebugger):
     """An episode that `EpisodeDebugger.save` wrote as lines of JSON. It has the text that the environment showed itself as, no images."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError for a file that is none of these, or cannot be read."""
+        """Raise ConfigError for a file that is none of these, or cannot be read."""
         super().__init__()
         try:
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -543,7 +544,7 @@ class RecordedEpisode(EpisodeDebugger):
 
     @property
     def over(self) -> bool:
-        """True."""
+        """Return true."""
         return True
 
     def reach(self, number: int) -> bool:
@@ -592,7 +593,7 @@ class RecordedEpisode(EpisodeDebugger):
 
     @cached_property
     def _states(self) -> list[Any] | None:
-        """None of another game, and where moves do not lead to what was written (through wrappers, say)."""
+        """Return None of another game, and where moves do not lead to what was written (through wrappers, say)."""
         if not self.episode.spec.id.startswith(_OPENSPIEL):
             return None
         try:
@@ -606,7 +607,7 @@ class RecordedEpisode(EpisodeDebugger):
 
 
 def _states_again(episode: Episode) -> list[Any]:
-    """The states of an OpenSpiel game before each step, and behind the last one. Raises whatever moves that do not fit raise."""
+    """Return the states of an OpenSpiel game before each step, and behind the last one. Raises whatever moves that do not fit raise."""
     from ludus.envs.openspiel.games import load_game
     from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame
 
@@ -680,7 +681,7 @@ def _rows(decisions: Sequence[Mapping[str, Any]]) -> Decisions:
 
 
 def _masks(legal: Sequence[Sequence[int] | None]) -> NDArray[np.bool_] | None:
-    """None where actions are vectors."""
+    """Return None where actions are vectors."""
     known = [some for some in legal if some is not None]
     if not known:
         return None

@@ -32,7 +32,7 @@ class BoardDrawer:
         self._image, self._pen, self._fonts = Image, ImageDraw, ImageFont
 
     def draw(self, board: Mapping[str, Any], caption: str = "") -> NDArray[np.uint8]:
-        """A board that is no picture yet, with a line of text below it."""
+        """Return a board that is no picture yet, with a line of text below it."""
         kind = board["kind"]
         if kind == "grid":
             lines, draw = [caption], self._grid

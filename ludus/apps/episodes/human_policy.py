@@ -28,7 +28,7 @@ class HumanPolicy:
 
     @property
     def ready(self) -> bool:
-        """Whether the next decision can be made."""
+        """Return whether the next decision can be made."""
         return self._answer is not None
 
     def answer(self, action: Array) -> None:
@@ -56,7 +56,7 @@ class HumanPolicy:
         return PolicyOutput(action, np.full(len(action), np.nan, np.float32))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: nobody knows what a person plays."""
+        """Return None: nobody knows what a person plays."""
         return None
 
     def weights(self) -> Weights:

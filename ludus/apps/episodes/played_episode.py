@@ -73,7 +73,7 @@ class _Bank(LocalBank):
         return act
 
     def pop_answer(self, player: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
-        """(log-probabilities, memory) of the player's last answer, once; None if it was a bot that answered."""
+        """Return (log-probabilities, memory) of the player's last answer, once; None if it was a bot that answered."""
         entry = self._answered.pop(player, None)
         return None if entry is None else entry[1:]
 
@@ -211,7 +211,7 @@ class _Replica:
         self._at = -1
 
     def show(self, watched: _StepRecorder, number: int) -> NDArray[np.uint8] | str:
-        """The state before a step. Raises EnvError if it cannot be rendered, or the same moves lead elsewhere."""
+        """Return the state before a step. Raises EnvError if it cannot be rendered, or the same moves lead elsewhere."""
         if self._at < 0 or self._at > number:
             timestep = self._played.reset(watched.seeds, episodes=1)
             self._at = 0
@@ -274,7 +274,7 @@ class _Film:
             self._images.append(picture)
 
     def show(self, number: int) -> NDArray[np.uint8] | str:
-        """The state before a step. Raises EnvError if it was not kept."""
+        """Return the state before a step. Raises EnvError if it was not kept."""
         if number < len(self._texts):
             return self._texts[number]
         if number < len(self._images):
@@ -291,8 +291,8 @@ _LADDER = 512  # uniforms by which a policy that has no table is asked for its p
 
 
 def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: str) -> Answers:
-    """What a policy says of the decisions that it made in a step. A policy without a table of probabilities (it remembers, say) is asked
-    with 512 uniforms: each answer brings the probability of its action."""
+    """Return what a policy says of the decisions that it made in a step. A policy without a table of probabilities (it remembers, say) is
+    asked with 512 uniforms: each answer brings the probability of its action."""
     if isinstance(policy, BotPolicy | HumanPolicy):
         return Answers()
     decisions = step.due[player]
@@ -324,8 +324,8 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
 
 
 def _critic_state(policy: Policy, step: Step, spec: EnvSpec, player: int) -> NDArray[np.float32] | None:
-    """float32[n, S], what a central critic sees with each decision of a player, as its learner showed it; None without a state, or where
-    the critic saw another one."""
+    """Return float32[n, S], what a central critic sees with each decision of a player, as its learner showed it; None without a state, or
+    where the critic saw another one."""
     width = int(policy.spec.config.get("state", 0))
     if step.state is None or not width:
         return None
@@ -342,7 +342,7 @@ _Rows: TypeAlias = tuple[Array, NDArray[np.bool_] | None, Array | None]
 
 
 def _probabilities(policy: Policy, rows: _Rows, actions: int, mode: str) -> NDArray[np.float64]:
-    """float64[n, A]."""
+    """Return float64[n, A]."""
     if policy.memory_shape is None and isinstance(policy, CategoricalPolicy) and policy.noise_width == 1:
         legal = full_mask(rows[1], len(rows[0]), policy.actions)
         return np.array(policy.probabilities(rows[0], legal, mode=mode)[0], np.float64)
@@ -465,7 +465,7 @@ class PlayedEpisode(EpisodeDebugger):
 
     @property
     def has_bots(self) -> bool:
-        """Whether bots may play, which have a process of their own."""
+        """Return whether bots may play, which have a process of their own."""
         return any(isinstance(self._find(ref), BotPolicy) for ref in mixture_refs(self._mixture))
 
     def reach(self, number: int) -> bool:
@@ -509,7 +509,7 @@ class PlayedEpisode(EpisodeDebugger):
 
     @property
     def open_step(self) -> Step | None:
-        """The decisions that are due now, of which nothing is known yet (action -1, or NaN); None if the episode is over."""
+        """Return the decisions that are due now, of which nothing is known yet (action -1, or NaN); None if the episode is over."""
         if self._playing is None or not self._pending:
             return None
         due = tuple(_not_made(rows) for rows in self._watched.due)
@@ -574,7 +574,7 @@ class PlayedEpisode(EpisodeDebugger):
         return {action: names[action] for action in legal if action < len(names)}
 
     def _inner_player(self, number: int, player: int, row: int) -> int:
-        """The environment's own player, where wrappers have put several of them under one."""
+        """Return the environment's own player, where wrappers have put several of them under one."""
         spec, inner = self.episode.spec, self._inner.spec
         due = (
             self._watched.due[player].slot
@@ -604,7 +604,7 @@ class PlayedEpisode(EpisodeDebugger):
 
 
 def _not_made(due: ActionRequests) -> Decisions:
-    """Decisions of which nothing is known but what is seen."""
+    """Return decisions of which nothing is known but what is seen."""
     n = len(due.slot)
     return Decisions(
         agent=due.slot.copy(),
@@ -622,7 +622,8 @@ def _not_made(due: ActionRequests) -> Decisions:
 
 
 def bots_of_run(stored: StoredRun) -> BotSettings:
-    """Where the bots of a run play, in one process at most, and how long they may take; the defaults where its scenario does not say it."""
+    """Return where the bots of a run play, in one process at most, and how long they may take; the defaults where its scenario does not say
+    it."""
     with suppress(RunError):  # a runtime of somebody's own, in a zoo
         settings: BotSettings = stored.part(
             "runtime", lambda runtime: BotSettings(**runtime.get("bots", {})), default={}

@@ -161,8 +161,8 @@ class RecordingVectorEnv(Wrapper):
 
 
 def picture_of(env: Wrapper) -> NDArray[np.uint8] | str:
-    """What a vector's first environment shows now: an image uint8[height, width, 3], or text. Raises EnvError if it cannot be rendered, or
-    shows something else."""
+    """Return what a vector's first environment shows now: an image uint8[height, width, 3], or text. Raises EnvError if it cannot be
+    rendered, or shows something else."""
     try:
         picture: object = env.render(0)
     except LudusError:
@@ -233,14 +233,14 @@ def record(
 
 
 def episode_key(seed: int, episode: int) -> int:
-    """Key of the luck of a recording's episode, counted from 0."""
+    """Return the seed key of an episode of a recording, counted from 0."""
     return seeding.key(seed, "record", episode)
 
 
 def policies_of_players(
     players: Mixture | Sequence[Policy], policy: Callable[[PolicyRef], Policy] | None
 ) -> tuple[Mixture, Callable[[PolicyRef], Policy]]:
-    """A mixture, and what finds its policies, of what `record` takes. Raises ScenarioError for a mixture without `policy`."""
+    """Return a mixture, and what finds its policies, of what `record` takes. Raises ScenarioError for a mixture without `policy`."""
     if isinstance(players, Mixture):
         if policy is None:
             raise ScenarioError("a mixture was given to be recorded without `policy`, which finds its policies.")
@@ -296,7 +296,7 @@ def check_target(path: Path, *, fps: int = 15) -> None:
 
 
 def check_kind(path: Path, *, text: bool) -> None:
-    """Raises ConfigError for images in a text file, and for text in a film."""
+    """Raise ConfigError for images in a text file, and for text in a film."""
     if not text and path.suffix.lower() == ".txt":
         raise ConfigError(f"{str(path)!r} was given for images; name a .gif or .mp4 file.")
     if text and path.suffix.lower() != ".txt":
@@ -306,7 +306,7 @@ def check_kind(path: Path, *, text: bool) -> None:
 
 
 def _one_size(frames: Frames) -> Iterator[NDArray[np.uint8]]:
-    """Even sides, as MP4 needs them, and all alike; black at the right and below where there is less."""
+    """Yield even sides, as MP4 needs them, and all alike; black at the right and below where there is less."""
     sides = np.array([frame.shape[:2] for frame in frames])
     height, width = (int(n) for n in sides.max(axis=0) + sides.max(axis=0) % 2)
     for frame in frames:
@@ -385,7 +385,7 @@ def record_run(
 
 
 def strategies_of(stored: StoredRun, policies: Sequence[str], env: VectorEnv) -> tuple[NamedPlayers, Mixture]:
-    """Who plays: one name per player, or one for all, default "@meta"; and what they stand for in `env`, in the run's wrappers;
+    """Return who plays: one name per player, or one for all, default "@meta"; and what they stand for in `env`, in the run's wrappers;
     closed where that is an error. Raises ConfigError for unknown names, with the nearest, or another number of them."""
     try:
         named = NamedPlayers(stored, env.spec)
@@ -396,14 +396,14 @@ def strategies_of(stored: StoredRun, policies: Sequence[str], env: VectorEnv) ->
         raise
 
 
-def one_environment(settings: Environment, *, shown: bool) -> VectorEnv:
-    """A vector of one environment, in this process and without wrappers. shown: able to show itself, where it can."""
+def one_environment(settings: Environment, *, rendering: bool) -> VectorEnv:
+    """Return a vector of one environment, in this process and without wrappers. rendering: able to show itself, where it can."""
     alone = settings.model_copy(update={"wrappers": (), "workers": 0, "deadline": None, "restarts": 0})
-    return alone.make(num_envs=1, **(_rendering(settings) if shown else {}))
+    return alone.make(num_envs=1, **(_rendering(settings) if rendering else {}))
 
 
 def _rendering(settings: Environment) -> dict[str, object]:
-    """The option that makes an environment able to show itself, where its family or its class has one."""
+    """Return the option that makes an environment able to show itself, where its family or its class has one."""
     family, slash, _ = settings.id.partition("/")
     if slash:
         make = adapter(family).make if family in FAMILIES else None

@@ -257,7 +257,7 @@ class Replay:
 
     @property
     def returns(self) -> tuple[float, ...]:
-        """[P] at its end."""
+        """Return [P] at its end."""
         return tuple(0.0 if value is None else value for value in self.frames[-1].returns) if self.frames else ()
 
     @property

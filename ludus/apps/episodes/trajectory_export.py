@@ -55,7 +55,7 @@ def record_run_trajectories(
     num_envs: int | None = None,
     tell: Tell | None = None,
 ) -> WrittenTrajectories:
-    """`record_trajectories` with a run's policies, in its environment.
+    """Return `record_trajectories` with a run's policies, in its environment.
 
     policies: one name per player, or one for all, such as "@0/0-12" or "RUN@best", as `ludus.evaluation.policies` takes them; default:
     "@meta", the last meta-strategy. In the file the run's are named RUN@PLAYER/POLICY. Raises ConfigError for unknown names, with the
@@ -156,7 +156,7 @@ class _Part:
 
 
 def _plan(strategies: Mixture, players: Sequence[int], *, episodes: int, seed: int) -> list[_Part]:
-    """What is played for these players. Those who all play one policy, where nobody mixes, are played for together."""
+    """Return what is played for these players. Those who all play one policy, where nobody mixes, are played for together."""
     parts = [part for player in players for part in _parts(strategies, player, episodes=episodes, seed=seed)]
     if _mixed(strategies):
         return parts
@@ -175,7 +175,8 @@ def _mixed(strategies: Mixture) -> bool:
 
 
 def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> list[_Part]:
-    """How a player's episodes are shared out: systematic sampling, so that a policy of weight w gets w · episodes, rounded up or down."""
+    """Return how a player's episodes are shared out: systematic sampling, so that a policy of weight w gets w · episodes, rounded up or
+    down."""
     if episodes < 1:
         raise ScenarioError(f"episodes={episodes} was given to be recorded; at least 1 is needed.")
     mixed = _mixed(strategies)
@@ -201,7 +202,7 @@ def _parts(strategies: Mixture, player: int, *, episodes: int, seed: int) -> lis
 
 
 def _others(strategies: Mixture, player: int, ref: PolicyRef) -> Mixture:
-    """Whom a player meets who plays `ref`: of a joint distribution, what it is then."""
+    """Return whom a player meets who plays `ref`: of a joint distribution, what it is then."""
     factors = []
     for factor in strategies.factors:
         if player not in factor.seats:

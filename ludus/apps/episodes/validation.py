@@ -14,7 +14,7 @@ _PREFIX = "data:image/png;base64,"
 
 
 def checked(replay: Any) -> Mapping[str, Any]:
-    """The same. Raises ValueError for what is no replay."""
+    """Return the same. Raises ValueError for what is no replay."""
     _need(isinstance(replay, dict) and replay.get("format") == FORMAT, f"it is no replay of format {FORMAT}")
     seats, frames = replay.get("seats"), replay.get("frames")
     _need(

@@ -69,7 +69,7 @@ class ExperimentObserver(Protocol):
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`5`: 0 to 4; `0-4`; `0,3,7`; `0-2,10`. Raises ConfigError."""
+    """Return `5`: 0 to 4; `0-4`; `0,3,7`; `0-2,10`. Raises ConfigError."""
     if text.isdecimal():
         if not 1 <= int(text) <= _MOST:
             raise ConfigError(f"{text} seeds were asked for; expected 1 to {_MOST:,}. `7-7` is the seed 7 alone.")
@@ -117,7 +117,7 @@ def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
 
 
 def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) -> Path:
-    """Made, for a new experiment. Raises RunError where there is anything in it."""
+    """Return a new, empty folder for an experiment. Raises RunError where there is anything in it."""
     folder = new_folder(scenario, run_dir, folder_name(scenario) if name is None else name)
     require_new(folder)
     require_empty(folder)
@@ -127,7 +127,7 @@ def empty_folder(scenario: Scenario, *, run_dir: Path | None, name: str | None) 
 
 
 def default_parallelism(scenario: Scenario) -> int:
-    """How many runs go on side by side: as many as have a core each; one of those that have processes of their own."""
+    """Return how many runs go on side by side: as many as have a core each; one of those that have processes of their own."""
     if scenario.runtime.kind != "inprocess":
         return 1
     return max(1, available_cpus() // scenario.runtime.threads)
@@ -145,7 +145,7 @@ def resume_experiment(
     stop: StopRequest,
     parallel: int | None = None,
 ) -> Experiment:
-    """Runs what is not done; `overrides` change every run from here on, finished ones too. parallel: processes at a time (default:
+    """Run what is not done; `overrides` change every run from here on, finished ones too. parallel: processes at a time (default:
     `default_parallelism`). Returns the experiment as it is then. Raises LudusError, before anything is changed, for what is wrong."""
     with experiment_lock(experiment.folder, stop) as look:
         experiment = read_experiment(experiment.folder)  # as nobody else can change it from here on
@@ -196,7 +196,7 @@ def needs_resume(experiment: Experiment, standing: RunStanding) -> bool:
 
 
 def scenario_of(experiment: Experiment, run: str = "") -> Scenario:
-    """What its runs have in common, or what one of them is begun with."""
+    """Return what its runs have in common, or what one of them is begun with."""
     changes = list(experiment.runs[run]) if run else []
     return parse_scenario(to_yaml(dict(experiment.scenario)), changes, source=str(experiment.folder))
 
@@ -237,7 +237,7 @@ class RunProcesses:
         self.going: dict[str, _Process] = {}
 
     def start(self, run: str) -> None:
-        """Raises RunError if the experiment's folder cannot be written."""
+        """Raise RunError if the experiment's folder cannot be written."""
         self._note(self.experiment.with_reason(run, ""))
         folder, log = self.experiment.folder / run, self.experiment.log(run)
         child = ChildProcess(RunInChild, "the experiment is")
@@ -274,7 +274,7 @@ class RunProcesses:
             self.going[name].ask(reason)
 
     def close(self) -> None:
-        """Ends what still goes on: it can be gone on with."""
+        """End what still goes on: it can be gone on with."""
         end_all(process.child for process in self.going.values())
         for process in self.going.values():
             process.close()
@@ -335,7 +335,7 @@ class RunInChild:
     """Begins a run, or goes on with it."""
 
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
-        """Why the run ended, where its folder does not say so: an error. Whatever is said goes to the file `log`."""
+        """Return why the run ended, where its folder does not say so: an error. Whatever is said goes to the file `log`."""
         self._write_to(log)
         observer = PlainProgress(sys.stderr)
         warnings.simplefilter("ignore", RunWarning)  # this process is its own, and the observer shows them

@@ -101,11 +101,11 @@ class SweptOption(Config):
 
     @property
     def first(self) -> Plain:
-        """A value that it may have."""
+        """Return a value that it may have."""
         return self.choices[0] if self.choices is not None else self.low
 
     def suggested(self, trial: Any, key: str) -> Plain:
-        """The value that Optuna's trial chooses."""
+        """Return the value that Optuna's trial chooses."""
         if self.choices is not None:
             value: Plain = trial.suggest_categorical(key, self.choices)
         elif self.is_whole:
@@ -115,7 +115,7 @@ class SweptOption(Config):
         return value
 
     def grid(self, key: str) -> list[Plain]:
-        """All its values. Raises ConfigError where there are infinitely many."""
+        """Return all its values. Raises ConfigError where there are infinitely many."""
         if self.choices is not None:
             return list(self.choices)
         assert self.low is not None
@@ -155,14 +155,15 @@ class Sweep(Config):
         return self
 
     def check(self) -> tuple[Scenario, EnvSpec]:
-        """What all trials have in common, and its game. Raises LudusError where that, or the first values of the options, cannot be run."""
+        """Return what all trials have in common, and its game. Raises LudusError where that, or the first values of the options, cannot be
+        run."""
         common = with_files(load_scenario(self.scenario, _assigned(self.changes)))
         first_of_orbit = _assigned({key: option.first for key, option in self.options.items()})
         return common, check_here(with_files(parse_scenario(common.to_yaml(), first_of_orbit)))
 
     @property
     def most(self) -> int:
-        """Trials that there are to be: of a grid no more than it has points."""
+        """Return trials that there are to be: of a grid no more than it has points."""
         if self.sampler["kind"] != "grid":
             return self.trials
         return min(self.trials, math.prod(len(option.grid(key)) for key, option in self.options.items()))
@@ -194,7 +195,7 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
 
 
 def _with(data: Mapping[str, Any], change: str) -> dict[str, Any]:
-    """What comes after `changes.` is a key of the scenario's, dots and all: what else the file changes in that part stays."""
+    """Return what comes after `changes.` is a key of the scenario's, dots and all: what else the file changes in that part stays."""
     key, equals, value = change.removeprefix("changes.").partition("=")
     changes = data.get("changes") or {}
     if not (change.startswith("changes.") and equals and isinstance(changes, Mapping)):
@@ -203,7 +204,7 @@ def _with(data: Mapping[str, Any], change: str) -> dict[str, Any]:
 
 
 def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experiment:
-    """Its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
+    """Return its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
     require_optuna()
     scenario, spec = sweep.check()
     if not (known := _metrics(scenario, spec)):
@@ -238,7 +239,7 @@ def _assigned(values: Mapping[str, Any]) -> list[str]:
 
 
 def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
-    """What runs may know, the one first that is sought unless another is asked for."""
+    """Return what runs may know, the one first that is sought unless another is asked for."""
     if len(scenario.population(spec)) == 1:  # who meets nobody is not evaluated
         return ("training_return",) if isinstance(scenario, FixedOpponents) else ("return", "training_return")
     tree, evaluation = scenario.env.enumerated(spec), scenario.evaluation
@@ -258,7 +259,7 @@ def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
 
 
 def require_optuna() -> Any:
-    """The module. Raises ConfigError where it is not installed."""
+    """Return the module. Raises ConfigError where it is not installed."""
     optuna = require("optuna", "a sweep")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -289,7 +290,7 @@ def _made(what: str, kind: Callable[..., Any], options: Mapping[str, Any]) -> An
 
 
 def study_of(folder: Path, sweep: Sweep) -> Any:
-    """The study of an experiment, made if it is not there. Raises RunError if its file cannot be used."""
+    """Return the study of an experiment, made if it is not there. Raises RunError if its file cannot be used."""
     optuna = require_optuna()
     try:
         return optuna.create_study(
@@ -346,7 +347,7 @@ def resume_sweep(
 
 
 def _budget(scenario: Scenario) -> tuple[str, float] | None:
-    """The counter that ends a response, and where; None where more than one does, or a clock."""
+    """Return the counter that ends a response, and where; None where more than one does, or a clock."""
     response = scenario.model_dump(mode="json")["response"]
     if isinstance(response, Mapping) and len(response) == 1:
         ((counter, amount),) = response.items()
@@ -356,7 +357,7 @@ def _budget(scenario: Scenario) -> tuple[str, float] | None:
 
 
 def _known(folder: Path) -> str:
-    """Half a sentence that lists what a run can be measured by."""
+    """Return half a sentence that lists what a run can be measured by."""
     (run,) = read_group(str(folder)).runs
     known = [name for name in run.values or () if math.isfinite(run.final(name))]
     return f"; it has {', '.join(known)}" if known else ""
@@ -379,16 +380,17 @@ class _Trials:
         self._num_asked = sum(trial.state != TrialState.WAITING for trial in study.get_trials(deepcopy=False))
 
     def more(self, stopping: bool) -> bool:
-        """Whether there is another one to start."""
+        """Return whether there is another one to start."""
         return not stopping and self.waiting > 0
 
     @property
     def waiting(self) -> int:
-        """How many are still to begin, or to go on."""
+        """Return how many are still to begin, or to go on."""
         return len(self._unfinished) + max(0, self._sweep.most - int(self._num_asked))
 
     def start(self) -> str:
-        """The next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an option."""
+        """Return the next one, or one that was stopped or killed; the name of its run. Raises ConfigError where Optuna refuses an
+        option."""
         number = self._unfinished[0].number if self._unfinished else len(self._study.get_trials(deepcopy=False))
         self._study.sampler = sampler_of(self._sweep, number)
         if self._unfinished:

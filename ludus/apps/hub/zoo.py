@@ -187,8 +187,8 @@ def _of_run(
 
 
 def _without_folders(scenario: str) -> str:
-    """The scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business. Those of
-    the environment stay, since it is made from them."""
+    """Return the scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business.
+    Those of the environment stay, since it is made from them."""
 
     def redacted(value: Any) -> Any:
         if isinstance(value, dict):
@@ -218,7 +218,7 @@ def _source(run: StoredRun, what: str) -> Source:
 
 
 def _training(run: StoredRun, reader: Reader) -> dict[tuple[int, str], dict[str, Any]]:
-    """Fields of `Member` that tell of the training of a policy, by population and name."""
+    """Return fields of `Member` that tell of the training of a policy, by population and name."""
     if is_entry(run.folder):
         members = read_manifest(run.folder).policies
         return {(m.population, m.policy): {"trained": m.trained, "returns": m.returns} for m in members}
@@ -312,7 +312,7 @@ def _strategy(
     chosen: Mapping[int, Sequence[PolicyRef]],
     solution: MetaSolution | None,
 ) -> MetaStrategy:
-    """Over the policies that are pushed."""
+    """Return over the policies that are pushed."""
     marginals = []
     for which, some in zip(run.population, shares, strict=True):
         probs = dict(some)
@@ -387,7 +387,7 @@ def _rows(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]]) -> Rated | None:
-    """None where what is stored cannot be rated so, as computed payoffs by Elo."""
+    """Return None where what is stored cannot be rated so, as computed payoffs by Elo."""
     try:
         ratings = rate_run(run.folder, [kind])
     except (DataError, SolverError):
@@ -413,7 +413,7 @@ def _rated(run: StoredRun, kind: str, chosen: Mapping[int, Sequence[PolicyRef]])
 
 
 def _alone(settings: Environment) -> Environment:
-    """The game itself, in this process."""
+    """Return the game itself, in this process."""
     return settings.played.of_game(None).model_copy(update={"workers": 0, "deadline": None, "restarts": 0})
 
 
@@ -451,7 +451,7 @@ def _described(settings: Environment, spec: EnvSpec, population: Sequence[int]) 
 
 @cache
 def _package(id: str) -> str:
-    """The distribution that brings an environment; "" where that is not known."""
+    """Return the distribution that brings an environment; "" where that is not known."""
     family, slash, _ = id.partition("/")
     module = FAMILIES[family].needs if slash and family in FAMILIES else id.partition(":")[0].partition(".")[0]
     return next(iter(packages_distributions().get(module, ())), "")
@@ -495,7 +495,7 @@ def pull(
 
 
 def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> tuple[str, ...]:
-    """Reads all of an entry; answers with warnings, and raises as `pull` does for what must not be used."""
+    """Read all of an entry; answer with warnings, and raise as `pull` does for what must not be used."""
     loaded = []
     for member in manifest.policies:
         read_content(folder, member)
@@ -520,7 +520,7 @@ def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> 
 
 
 def _require_same(entry: GameFacts, local: GameFacts) -> None:
-    """Raises ScenarioError, with the first thing that differs."""
+    """Raise ScenarioError, with the first thing that differs."""
     wrong = _difference(entry, local)
     if wrong:
         raise ScenarioError(
@@ -550,7 +550,7 @@ def _require_fit(loaded: Sequence[tuple[Member, Policy]], spec: EnvSpec, populat
 
 
 def _other_version(game: GameFacts) -> str:
-    """A sentence where the environment's package has another version here."""
+    """Return a sentence where the environment's package has another version here."""
     was, is_ = game.packages.get(game.package, ""), _versions(game.package).get(game.package, "")
     return f"It was pushed with {game.package} {was}, and {is_} is installed." if was and is_ and was != is_ else ""
 

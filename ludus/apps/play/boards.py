@@ -55,22 +55,22 @@ _GO_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
 
 
 def hides(game: Any) -> bool:
-    """Whether players of a `pyspiel.Game` know less than its state."""
+    """Return whether players of a `pyspiel.Game` know less than its state."""
     return bool(game.get_type().information == pyspiel.GameType.Information.IMPERFECT_INFORMATION)
 
 
 def shows_moves(game: Any) -> bool:
-    """Whether everybody sees who did what."""
+    """Return whether everybody sees who did what."""
     return not hides(game) or game.get_type().short_name in _PUBLIC_MOVES
 
 
 def is_matrix(game: Any) -> bool:
-    """Whether it is a game in normal form."""
+    """Return whether it is a game in normal form."""
     return bool(game.get_type().information == pyspiel.GameType.Information.ONE_SHOT)
 
 
 def board_of(state: Any, *, eyes: Collection[int], names: Sequence[str] = ()) -> Board:
-    """What a position looks like to these players. names: [P] how players are called."""
+    """Return what a position looks like to these players. names: [P] how players are called."""
     game = state.get_game()
     name = game.get_type().short_name
     names = names or [f"player {p}" for p in range(game.num_players())]
@@ -83,7 +83,7 @@ def board_of(state: Any, *, eyes: Collection[int], names: Sequence[str] = ()) ->
 
 
 def text_of(state: Any, *, eyes: Collection[int]) -> str:
-    """A position as the game writes it for these players."""
+    """Return a position as the game writes it for these players."""
     game = state.get_game()
     if not hides(game) or len(eyes) == game.num_players():
         return str(state)
@@ -93,7 +93,7 @@ def text_of(state: Any, *, eyes: Collection[int]) -> str:
 
 
 def seen_by(state: Any, player: int) -> str:
-    """What the game writes for one player: what it sees now, else all that it knows; "" where it writes nothing."""
+    """Return what the game writes for one player: what it sees now, else all that it knows; "" where it writes nothing."""
     kind = state.get_game().get_type()
     if kind.provides_observation_string:
         return str(state.observation_string(player))
@@ -101,7 +101,7 @@ def seen_by(state: Any, player: int) -> str:
 
 
 def extra_caption(state: Any) -> str:
-    """What a board does not show and everybody knows: of repeated games, which round it is; ""."""
+    """Return what a board does not show and everybody knows: of repeated games, which round it is; ""."""
     game = state.get_game()
     if game.get_type().short_name != "repeated_game" or state.is_terminal():
         return ""
@@ -110,7 +110,7 @@ def extra_caption(state: Any) -> str:
 
 
 def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
-    """The player's legal actions with their names and, on a grid, their cells."""
+    """Return the player's legal actions with their names and, on a grid, their cells."""
     place = _PLACES.get(state.get_game().get_type().short_name)
     legal = []
     for action in actions:
@@ -121,7 +121,8 @@ def legal_of(state: Any, player: int, actions: Sequence[int]) -> list[Legal]:
 
 
 def label_of(state: Any, player: int, action: int) -> str:
-    """What an action is called: games name actions for programs ("x3", "[P0]Bid: 2"); here are words that are read, heard and listed."""
+    """Return what an action is called: games name actions for programs ("x3", "[P0]Bid: 2"); here are words that are read, heard and
+    listed."""
     written = str(state.action_to_string(player, action))
     pattern, words = _WORDS.get(state.get_game().get_type().short_name, _AS_WRITTEN)
     match = re.fullmatch(pattern, written)
@@ -129,7 +130,7 @@ def label_of(state: Any, player: int, action: int) -> str:
 
 
 def chance_label(state: Any, action: int) -> str:
-    """What chance does: deals a card by the name that the board gives it, where it is a known game of cards."""
+    """Return what chance does: deals a card by the name that the board gives it, where it is a known game of cards."""
     card = _DEALS.get(state.get_game().get_type().short_name)
     return (
         str(state.action_to_string(pyspiel.PlayerId.CHANCE, action))
@@ -163,7 +164,7 @@ _WORDS: Mapping[str, tuple[str, Callable[..., str]]] = {
 
 
 def _last_move(state: Any, players: Collection[int]) -> tuple[int, int] | None:
-    """(player, action) of the last move that one of these players made; None if there is none."""
+    """Return (player, action) of the last move that one of these players made; None if there is none."""
     for past in reversed(state.full_history()):
         if past.player in players and past.action >= 0:
             return past.player, past.action
@@ -189,7 +190,7 @@ def _last_cells(state: Any, eyes: Collection[int]) -> list[Cell]:
 
 
 def _before(state: Any, move: tuple[int, int]) -> Any | None:
-    """The state that a move was made in."""
+    """Return the state that a move was made in."""
     history = state.full_history()
     last = max(k for k, past in enumerate(history) if (past.player, past.action) == move)
     before = state.get_game().new_initial_state()
@@ -201,7 +202,7 @@ def _before(state: Any, move: tuple[int, int]) -> Any | None:
 
 
 def _seen_rows(state: Any, eyes: Sequence[int]) -> list[list[str]]:
-    """Characters of the lines that the game writes: of all players together, or of those with eyes, the first that knows more."""
+    """Return characters of the lines that the game writes: of all players together, or of those with eyes, the first that knows more."""
     game = state.get_game()
     if not hides(game) or len(eyes) == game.num_players():
         return _characters(str(state))
@@ -382,7 +383,7 @@ _ROUNDS = re.compile(r"\[(Private|Public|Pot|Money|Ante): ?([^\]]*)\]")
 
 
 def _rank(place: int, ranks: int) -> str:
-    """The name of a rank: of few, king and what is below; of many, numbers."""
+    """Return the name of a rank: of few, king and what is below; of many, numbers."""
     return _RANKS[place - ranks] if ranks <= len(_RANKS) else str(place + 1)
 
 
@@ -394,7 +395,7 @@ _BACK = Card(hidden=True)
 
 
 def _move_lines(state: Any, names: Sequence[str]) -> list[str]:
-    """What players have done, in order. Only for games in which everybody sees that."""
+    """Return what players have done, in order. Only for games in which everybody sees that."""
     at = state.get_game().new_initial_state()
     out = []
     for past in state.full_history():
@@ -507,7 +508,7 @@ def _liars_dice(at: _Position) -> Board:
 
 
 def _goofspiel(at: _Position) -> Board:
-    """What is known to all stands in everybody's information; hands do where the game shows them."""
+    """Return what is known to all stands in everybody's information; hands do where the game shows them."""
     players, game = at.state.num_players(), at.state.get_game()
     texts = [str(at.state.information_state_string(p)) for p in (at.eyes or [0])]
     common = _lines_of(texts[0])
@@ -537,7 +538,7 @@ def _goofspiel(at: _Position) -> Board:
 
 
 def _lines_of(text: str) -> dict[str, str]:
-    """`key: value` lines."""
+    """Return `key: value` lines."""
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
 
 
@@ -556,7 +557,7 @@ def _matrix(game: Any, chosen: Sequence[int]) -> MatrixBoard:
 
 
 def _repeated(at: _Position) -> Board:
-    """Its stage, with what was done last."""
+    """Return its stage, with what was done last."""
     stage = at.state.get_game().get_parameters()["stage_game"]
     game = pyspiel.load_game(stage["name"], {key: value for key, value in stage.items() if key != "name"})
     if not is_matrix(game):

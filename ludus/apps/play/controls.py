@@ -59,8 +59,8 @@ _DIGITS = 10
 
 
 def action_names_of(env: VectorEnv) -> tuple[str, ...]:
-    """Names of the actions 0, 1, … of the first player; () where nobody knows them, and of OpenSpiel's games, which name what is legal. The
-    environment is reset."""
+    """Return names of the actions 0, 1, … of the first player; () where nobody knows them, and of OpenSpiel's games, which name what is
+    legal. The environment is reset."""
     if env.spec.id.startswith("openspiel/"):
         return ()
     env.reset(np.zeros(env.num_envs, np.uint64))  # many are made only then
@@ -74,8 +74,8 @@ def action_names_of(env: VectorEnv) -> tuple[str, ...]:
 
 
 def keys_of(id: str, names: Sequence[str], actions: int) -> Mapping[str, int] | None:
-    """Keys for an environment's actions: arrows and letters where names say what they do, else digits; None of board games, which are
-    clicked."""
+    """Return keys for an environment's actions: arrows and letters where names say what they do, else digits; None of board games, which
+    are clicked."""
     if id.startswith("openspiel/"):
         return None
     keys: dict[str, int] = {}

@@ -183,7 +183,7 @@ class GameSession:
     # ------------------------------------------------------------------------------------------ who looks
 
     def viewer(self, token: str) -> Viewer:
-        """Whose token it is. Raises PlayError for nobody's."""
+        """Return whose token it is. Raises PlayError for nobody's."""
         presented = token.encode("utf-8", "replace")  # as bytes, since text that is not ASCII cannot be compared so
         players: list[Viewer] = [p for p, own in self.tokens.items() if secrets.compare_digest(own.encode(), presented)]
         if not players and not secrets.compare_digest(self.watch_token.encode(), presented):
@@ -191,7 +191,7 @@ class GameSession:
         return players[0] if players else None
 
     def view(self, viewer: Viewer) -> Any:
-        """The table as JSON, as a seat or a watcher sees it. Never waits for a policy."""
+        """Return the table as JSON, as a seat or a watcher sees it. Never waits for a policy."""
         self.used = time.monotonic()
         return self._views[viewer]
 
@@ -210,7 +210,7 @@ class GameSession:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody listens."""
+        """Return whether anybody listens."""
         return bool(self._listeners)
 
     # ------------------------------------------------------------------------------------------ what people do
@@ -293,7 +293,7 @@ class GameSession:
 
     @property
     def has_bots(self) -> bool:
-        """Whether bots may play, which have a process of their own."""
+        """Return whether bots may play, which have a process of their own."""
         return self._episode.has_bots
 
     # ------------------------------------------------------------------------------------------ the game
@@ -327,7 +327,7 @@ class GameSession:
         return bool(self._failed) or self._episode.over
 
     def _how(self) -> str:
-        """How it ended; "" if it goes on."""
+        """Return how it ended; "" if it goes on."""
         return self._failed or redact_paths(self._view.over(len(self._episode.episode.steps)))
 
     def _count(self) -> None:
@@ -419,7 +419,7 @@ class GameSession:
         return View(self._episode, self._names(over=over), action_name=self.game.action_name, people=self._people)
 
     def _number(self, viewer: Viewer) -> int:
-        """What a viewer may count: positions, or, where moves are hidden, decisions of its own."""
+        """Return what a viewer may count: positions, or, where moves are hidden, decisions of its own."""
         steps = self._episode.episode.steps
         return len(steps) if self._view.shows_moves() or self._over() else self._view.made_by(viewer)
 
@@ -455,7 +455,7 @@ class GameSession:
         return viewer
 
     def _action(self, order: MoveRequest, player: int, agents: Sequence[int]) -> Any:
-        """What an order means, in the agent's space. Raises WrongTurnError for another's, PlayError for what is not legal."""
+        """Return what an order means, in the agent's space. Raises WrongTurnError for another's, PlayError for what is not legal."""
         if order.player != player:
             raise WrongTurnError(
                 f"a move of player {order.player} came from the seat of player {player}. Use that seat's address."
@@ -488,13 +488,13 @@ class GameSession:
 
 
 def _describe_for_players(error: Exception) -> str:
-    """What people at a table are told of it."""
+    """Return what people at a table are told of it."""
     message = str(error) if isinstance(error, LudusError) else f"{what_raised(error)}."
     return redact_paths(" ".join(message.split()))
 
 
 def check_seat_requests(requests: Sequence[SeatRequest], game: RunGame) -> None:
-    """Raises ConfigError unless there is one for each player, a person among them, and all may be named."""
+    """Raise ConfigError unless there is one for each player, a person among them, and all may be named."""
     if len(requests) != game.spec.num_players:
         raise ConfigError(f"{len(requests)} seats were given; {game.spec.id} has {game.spec.num_players} players.")
     if not any(request.who == PERSON for request in requests):
@@ -532,7 +532,7 @@ class GameSessions:
         return len(self._tables)
 
     def add(self, make: Callable[[str], GameSession], *, instead: str = "") -> GameSession:
-        """A new table. make: makes it, given its id. instead: id of a table whose place it takes, and which is closed then. Raises
+        """Return a new table. make: makes it, given its id. instead: id of a table whose place it takes, and which is closed then. Raises
         TooManySessionsError if all others are in use, and whatever `make` raises."""
         self.sweep()
         with self._lock:
@@ -582,7 +582,7 @@ class GameSessions:
         return oldest
 
     def get(self, id: str) -> GameSession | None:
-        """None for one that there is not (any more). Waits for nobody."""
+        """Return None for one that there is not (any more). Waits for nobody."""
         session = self._tables.get(id)
         return None if session is None or self._clock() - session.used > self._idle else session
 

@@ -38,7 +38,7 @@ class Advisor:
     """Gives hints to one player of a game, episode by episode."""
 
     def __init__(self, game: RunGame, player: int) -> None:
-        """Raises ScenarioError for a run without policies for this player."""
+        """Raise ScenarioError for a run without policies for this player."""
         run, self._spec, self._player = game.run, game.spec, player
         which = run.population[player]
         if which not in run.best:
@@ -62,8 +62,8 @@ class Advisor:
         self._memory: dict[PolicyRef, dict[int, NDArray[np.float32]]] = {}
 
     def advise(self, steps: Sequence[Step], now: Step, decisions: Sequence[FrameDecision]) -> list[FrameDecision]:
-        """The player's open decisions, with what the policies say of them. steps: of the episode so far; now: with the open decisions,
-        as `decisions` has them."""
+        """Return the player's open decisions, with what the policies say of them. steps: of the episode so far; now: with the open
+        decisions, as `decisions` has them."""
         for step in steps[self._steps_read :]:
             self._account(step)
             self._steps_read += 1
@@ -94,7 +94,7 @@ class Advisor:
         self._memory = memory
 
     def _gain(self, member: _Member, step: Step) -> float | None:
-        """Log-probability of the decisions that were made; None where the policy cannot say it."""
+        """Return log-probability of the decisions that were made; None where the policy cannot say it."""
         probs, rows = self._answers(member, step).probs, step.due[self._player]
         if probs is None:
             return None
@@ -102,7 +102,7 @@ class Advisor:
             return float(np.log(np.nan_to_num(probs[np.arange(len(rows)), rows.action])).sum())
 
     def _meta(self, now: Step) -> tuple[NDArray[np.float64] | None, str]:
-        """[n, A] what the meta-strategy plays, and how that was found out."""
+        """Return [n, A] what the meta-strategy plays, and how that was found out."""
         if not self._members:
             return None, "The run has no meta-strategy."
         answers = [self._answers(member, now).probs for member in self._members]
@@ -128,8 +128,8 @@ class Advisor:
         return answers_of(member.policy, self._recalled(member, step), self._spec, self._player, mode=member.ref.mode)
 
     def _recalled(self, member: _Member, step: Step) -> Step:
-        """The step as this policy would stand in it, with what it would remember; without the central state, by which a critic would tell
-        what the seat may not know."""
+        """Return the step as this policy would stand in it, with what it would remember; without the central state, by which a critic would
+        tell what the seat may not know."""
         shape = member.policy.memory_shape
         rows = step.due[self._player]
         memory = None if shape is None else self._recall(member, rows, shape)
@@ -142,7 +142,7 @@ class Advisor:
         return np.stack([held.get(agent, np.zeros(shape, np.float32)) for agent in rows.agent.tolist()])
 
     def _remembered(self, member: _Member, step: Step) -> dict[int, NDArray[np.float32]]:
-        """Agent -> what this policy would remember after the step."""
+        """Return agent -> what this policy would remember after the step."""
         held, policy = self._memory.get(member.ref, {}), member.policy
         if policy.memory_shape is None:
             return held

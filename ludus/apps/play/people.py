@@ -78,7 +78,7 @@ class People:
             )
 
     def games(self) -> list[PlayedGame]:
-        """All of them, in the order in which they ended. Raises RunError."""
+        """Return all of them, in the order in which they ended. Raises RunError."""
         if not self._has_any:
             return []
         with self._open() as connection:
@@ -106,7 +106,7 @@ class People:
             ]
 
     def replay(self, id: str) -> bytes | None:
-        """A game's, as JSON; None if there is none. Raises RunError."""
+        """Return a game's, as JSON; None if there is none. Raises RunError."""
         if not self._has_any:
             return None
         with self._open() as connection:

@@ -49,7 +49,7 @@ class ReplayLine:
 
 
 def new_id() -> str:
-    """16 random hexadecimal digits."""
+    """Return 16 random hexadecimal digits."""
     return secrets.token_hex(8)
 
 
@@ -84,13 +84,13 @@ def _saved_line(run_dir: Path, id: str, stamp: tuple[int, ...]) -> ReplayLine:
 
 
 def is_saved(run_dir: Path, id: str) -> bool:
-    """Whether a run has a replay of this id."""
+    """Return whether a run has a replay of this id."""
     path = run_dir / FOLDER / f"{id}.json"
     return _ID.fullmatch(id) is not None and path.is_file() and not path.is_symlink()
 
 
 def read(run_dir: Path, id: str) -> Mapping[str, Any]:
-    """A kept replay, as JSON. Raises RunError if there is none of this id, or it is none."""
+    """Return a kept replay, as JSON. Raises RunError if there is none of this id, or it is none."""
     path = run_dir / FOLDER / f"{id}.json"
     if not is_saved(run_dir, id):
         raise RunError(f"{run_dir.name} has no replay {id[:32]!r}.")
@@ -142,8 +142,8 @@ _PREFIX = "data:image/png;base64,"
 
 
 def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> bytes:
-    """A replay as .gif or .mp4. fps: positions a second; default: 15 of pictures, 1 of boards, which are drawn. Raises ConfigError for
-    another suffix, and a missing package."""
+    """Return a replay as .gif or .mp4. fps: positions a second; default: 15 of pictures, 1 of boards, which are drawn. Raises ConfigError
+    for another suffix, and a missing package."""
     from ludus.apps.episodes.drawing import BoardDrawer
     from ludus.apps.episodes.recording import Pictures, Recording, save
 
@@ -181,7 +181,7 @@ def _decoded(image: str) -> bytes:
 
 
 def _pixels(data: bytes) -> NDArray[np.uint8]:
-    """An image that `views.png` wrote: three chunks, no filter. Raises ConfigError for another."""
+    """Return an image that `views.png` wrote: three chunks, no filter. Raises ConfigError for another."""
     if data[:8] != b"\x89PNG\r\n\x1a\n" or data[24:26] != b"\x08\x02":
         raise ConfigError("a picture of this replay is no PNG of 8-bit colours. Play the game again.")
     width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
@@ -211,6 +211,6 @@ def title_of(replay: Mapping[str, Any]) -> str:
 
 
 def safe_name(replay: Mapping[str, Any]) -> str:
-    """A file's name for a download."""
+    """Return a file's name for a download."""
     text = "-".join([str(replay.get("game", "game")), *(str(seat.get("name", "")) for seat in replay["seats"])])
     return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-")[:80] or "replay"

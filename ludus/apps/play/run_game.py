@@ -67,7 +67,7 @@ class Seats:
 
 
 def check_name(who: str) -> None:
-    """Raises ConfigError for what a page may not name."""
+    """Raise ConfigError for what a page may not name."""
     if who != PERSON and _KNOWN.fullmatch(who) is None:
         raise ConfigError(
             f"{who[:80]!r} was given for a seat; {PERSON}, @meta, @best, @strongest, @newest, @GENERATION, @PLAYER/POLICY, random or "
@@ -90,17 +90,17 @@ class RunGame:
         played.close()
         self.named = NamedPlayers(self.run, self.spec)
 
-    def _make(self, shown: bool = False) -> VectorEnv:
-        return one_environment(self._settings, rendering=shown)
+    def _make(self, rendering: bool = False) -> VectorEnv:
+        return one_environment(self._settings, rendering=rendering)
 
     @property
     def family(self) -> str:
-        """What stands before the / of its id; "" where nothing does."""
+        """Return what stands before the / of its id; "" where nothing does."""
         return self.spec.id.partition("/")[0] if "/" in self.spec.id else ""
 
     @cached_property
     def _choices(self) -> tuple[str, ...]:
-        """Names of the first player's actions; () where there are none."""
+        """Return names of the first player's actions; () where there are none."""
         env = self._make()
         try:
             return action_names_of(env)
@@ -114,14 +114,14 @@ class RunGame:
         return keys_of(self.spec.id, self._choices, int(space.n)) if isinstance(space, Discrete) else None
 
     def action_name(self, action: int, label: str) -> str:
-        """What an action is called, where the environment has no name for it."""
+        """Return what an action is called, where the environment has no name for it."""
         return self._choices[action] if label == str(action) and action < len(self._choices) else label
 
     # ------------------------------------------------------------------------------------------ who can play
 
     @cached_property
     def seats(self) -> Seats:
-        """Who can sit where."""
+        """Return who can sit where."""
         players = range(self.spec.num_players)
         agents = [self.spec.agents_of(p) for p in players]
         names = [
@@ -178,7 +178,7 @@ class RunGame:
     def episode(
         self, who: Sequence[str], *, seed: int, people: Mapping[int, HumanPolicy] | None = None, steps: int = MOST_STEPS
     ) -> PlayedEpisode:
-        """An episode of this profile, [P] names; one that is shorter is for all. people: who answers for the seats that are named
+        """Return an episode of this profile, [P] names; one that is shorter is for all. people: who answers for the seats that are named
         "person". It waits for them. Raises as `NamedPlayers.mixture`, and ConfigError for a person whom nobody answers for."""
         people = people or {}
         players = range(self.spec.num_players)

@@ -79,7 +79,7 @@ def ratings_of(games: Sequence[PlayedGame]) -> dict[_Entrant, Any]:
 
 
 def entrants_of(game: PlayedGame) -> list[_Entrant]:
-    """Who sat where."""
+    """Return who sat where."""
     return [("person", seat.name) if seat.person else ("policy", game.game, game.run, seat.name) for seat in game.seats]
 
 

@@ -110,7 +110,7 @@ def analyze(tree: GameTree, tables: Sequence[NDArray[np.float64]]) -> Analysis:
 
 
 def _legal_actions(tree: GameTree) -> NDArray[np.int32]:
-    """int32[I, A]: the k-th legal action of each information state, -1 behind the last."""
+    """Return int32[I, A]: the k-th legal action of each information state, -1 behind the last."""
     rank = tree.arrays.rank
     legal = np.full(rank.shape, -1, np.int32)
     rows, columns = np.nonzero(rank >= 0)
@@ -173,7 +173,7 @@ def _up(
 def _regrets(
     player: Players, info: Ints, child: Ints, degree: Ints, legal: Ints, reach: Floats, value: Floats, regret: Floats
 ) -> None:
-    """Adds up counterfactual regrets, which are zeros."""
+    """Add up counterfactual regrets, which are zeros."""
     for x in range(len(player)):
         p = player[x]
         if p >= 0:
@@ -206,7 +206,7 @@ class TreeExplorer:
         self._note = _JOINT if joint else ""
 
     def look(self, path: str) -> NodeView:
-        """The node at a path. Raises ConfigError for one that there is not."""
+        """Return the node at a path. Raises ConfigError for one that there is not."""
         at, state, joint = 0, self._root.clone(), list[int]()
         steps = [PathStep(node="", label="start")]
         done = list[int]()
@@ -264,7 +264,7 @@ class TreeExplorer:
         )
 
     def _choices(self, at: int, state: Any) -> Mapping[int, tuple[int, str]]:
-        """What can follow a node, in the order of its children: action -> (place, label)."""
+        """Return what can follow a node, in the order of its children: action -> (place, label)."""
         player = int(self._tree.arrays.nodes.player[at])
         if player == TERMINAL:
             return {}
@@ -275,7 +275,7 @@ class TreeExplorer:
         return {action: (k, label_of(state, player, action)) for k, action in enumerate(legal)}
 
     def _after(self, state: Any, joint: list[int], action: int) -> tuple[Any, list[int]]:
-        """The state, and what players have chosen of a simultaneous move so far, after an action."""
+        """Return the state, and what players have chosen of a simultaneous move so far, after an action."""
         if not state.is_simultaneous_node():
             return state.child(action), []
         movers = [p for p in range(self._tree.num_players) if state.legal_actions(p)]
@@ -305,8 +305,8 @@ def _actions(path: str) -> list[int]:
 
 
 def tables_of(game: RunGame, who: Sequence[str]) -> list[NDArray[np.float64]]:
-    """[P] float64[I_p, A]: what each player plays in every information state; mixtures as the behaviour that does the same (Kuhn 1953).
-    Raises ScenarioError for a policy that has no table, such as a bot; ConfigError for names that are wrong or cannot play there."""
+    """Return [P] float64[I_p, A]: what each player plays in every information state; mixtures as the behaviour that does the same (Kuhn
+    1953). Raises ScenarioError for a policy that has no table, such as a bot; ConfigError for names that are wrong or cannot play there."""
     tree, players = game.tree, game.spec.num_players
     assert tree is not None
     if len(who) != players:

@@ -105,7 +105,7 @@ _PICTURE_BYTES = 24 * 2**20  # of a replay's pictures, as text
 
 
 def hides_state(spec: EnvSpec, state: Any | None) -> bool:
-    """Whether a seat may see less than the whole. state: a `pyspiel.State` of the game, where it is one of OpenSpiel's."""
+    """Return whether a seat may see less than the whole. state: a `pyspiel.State` of the game, where it is one of OpenSpiel's."""
     if state is not None:
         from ludus.apps.play.boards import hides
 
@@ -116,7 +116,7 @@ def hides_state(spec: EnvSpec, state: Any | None) -> bool:
 
 
 def takes_whole(space: gymnasium.Space[Any]) -> bool:
-    """Whether an action of numbers is one of whole numbers."""
+    """Return whether an action of numbers is one of whole numbers."""
     return space.dtype is not None and np.dtype(space.dtype).kind in "iub"
 
 
@@ -143,11 +143,11 @@ class View:
         return self._debugger.episode.spec
 
     def hides(self) -> bool:
-        """Whether a seat may see less than the whole."""
+        """Return whether a seat may see less than the whole."""
         return hides_state(self.spec, self._debugger.state(0))
 
     def shows_moves(self) -> bool:
-        """Whether everybody sees who did what."""
+        """Return whether everybody sees who did what."""
         state = self._debugger.state(0)
         if state is None:
             return not self.hides()
@@ -156,7 +156,7 @@ class View:
         return shows_moves(state.get_game())
 
     def board_seats(self) -> list[BoardSeat]:
-        """The players whom boards show, where wrappers have given them other numbers or put several under one; else []."""
+        """Return the players whom boards show, where wrappers have given them other numbers or put several under one; else []."""
         seats = self._own_seats()
         same = all(seat.player == p and seat.agent == 0 for p, seat in enumerate(seats))
         return [] if same or self._debugger.state(0) is None else seats
@@ -185,7 +185,8 @@ class View:
         )
 
     def frame_for(self, number: int, eyes: Collection[int], due: Sequence[Decision] = ()) -> Frame:
-        """The newest position, `number`, of a game that is not over, as these players see it. due: decisions of theirs that are open."""
+        """Return the newest position, `number`, of a game that is not over, as these players see it. due: decisions of theirs that are
+        open."""
         returns, paid, moves = self._returns(number), self._paid(number), self.moves_before(number)
         if self.hides():
             returns, paid = ([value if p in eyes else None for p, value in enumerate(some)] for some in (returns, paid))
@@ -239,7 +240,7 @@ class View:
         return [] if step is None else [p for p, rows in enumerate(step.due) if len(rows)]
 
     def moves_before(self, number: int) -> list[Move]:
-        """What led to a position."""
+        """Return what led to a position."""
         for before in range(len(self._moves) - 1, number):
             decisions = self._debugger.decisions(before)
             moves = [Move(player=one.player, agent=one.agent, label=self._label(before, one)) for one in decisions]
@@ -255,8 +256,8 @@ class View:
         return 0 if player is None else sum(len(step.due[player]) > 0 for step in steps)
 
     def moves_known(self, viewer: int | None, *, over: bool) -> tuple[list[KnownMove], int]:
-        """The moves so far that somebody may know of, in order, the newest of them; and how many came before those. Frames are numbered as
-        their viewer counts them: of hidden moves its own ones only, until the game is over and the last frame shows all."""
+        """Return the moves so far that somebody may know of, in order, the newest of them; and how many came before those. Frames are
+        numbered as their viewer counts them: of hidden moves its own ones only, until the game is over and the last frame shows all."""
         last = len(self._debugger.episode.steps)
         self.moves_before(last)
         moves = self._all_moves
@@ -271,7 +272,7 @@ class View:
         return moves[-_MOVES:], max(0, len(moves) - _MOVES)
 
     def _own_moves(self, number: int, eyes: Collection[int]) -> list[Move]:
-        """The last one of each of these players."""
+        """Return the last one of each of these players."""
         moves = []
         for player in eyes:
             last = next((k for k in range(number, 0, -1) if len(self._debugger.episode.steps[k - 1].due[player])), 0)
@@ -279,7 +280,7 @@ class View:
         return moves
 
     def _label(self, number: int, one: Decision) -> str:
-        """What was decided."""
+        """Return what was decided."""
         state = self._debugger.state(number)
         if one.legal is None:
             return one.action_name
@@ -290,12 +291,12 @@ class View:
         return label_of(state, self._own(one), int(one.action))
 
     def _own(self, one: Decision) -> int:
-        """The environment's own player that decides."""
+        """Return the environment's own player that decides."""
         own = self._debugger.own_players(one.player)
         return own[min(one.agent, len(own) - 1)]
 
     def _text(self, number: int) -> str:
-        """What a board does not say."""
+        """Return what a board does not say."""
         state = self._debugger.state(number)
         if state is None:
             return ""
@@ -312,7 +313,7 @@ class View:
         return steps[number - 1].paid.tolist() if number else [0.0] * self.spec.num_players
 
     def over(self, number: int) -> str:
-        """How the episode ended at a position; "" if it goes on there."""
+        """Return how the episode ended at a position; "" if it goes on there."""
         steps = self._debugger.episode.steps
         if number < len(steps) or not self._debugger.over:
             return ""
@@ -324,7 +325,7 @@ class View:
         return None if counted is None else ReplayStatistics(names=self.spec.statistics, values=counted.tolist())
 
     def decision(self, number: int, one: Decision) -> FrameDecision:
-        """A decision at a position. One with action -1 has not been made."""
+        """Return a decision at a position. One with action -1 has not been made."""
         legal = self._legal(number, one)
         actions = [each.action for each in legal]
         discrete = one.legal is not None
@@ -420,7 +421,7 @@ def _unknown(action: Array) -> bool:
 
 
 def _observed(decisions: Sequence[Decision]) -> Board:
-    """What the seat that decides observes."""
+    """Return what the seat that decides observes."""
     if not decisions:
         return TextBoard(
             text="This game hides something from its players: what a seat sees is shown when it is its turn."
@@ -431,7 +432,7 @@ def _observed(decisions: Sequence[Decision]) -> Board:
 
 
 def _observation(one: Decision) -> str:
-    """What a decision observes, as text."""
+    """Return what a decision observes, as text."""
     if one.information:
         return one.information
     head = f"What {one.name} observes:"
@@ -445,8 +446,8 @@ def _observation(one: Decision) -> str:
 
 
 def _planes(obs: Array) -> str | None:
-    """An observation [rows, columns, planes] of zeros and ones, as games on boards have it, as a grid: a cell holds the number of its first
-    plane that is set, from 1, or a letter. None of others."""
+    """Return an observation [rows, columns, planes] of zeros and ones, as games on boards have it, as a grid: a cell holds the number of
+    its first plane that is set, from 1, or a letter. None of others."""
     if obs.ndim != 3 or max(obs.shape) > _MOST_SIDE or not np.isin(obs, (0, 1)).all():
         return None
     first = np.where(obs.any(axis=2), np.argmax(obs != 0, axis=2) + 1, 0)
@@ -454,8 +455,8 @@ def _planes(obs: Array) -> str | None:
 
 
 def _as_picture(obs: Array) -> NDArray[np.uint8] | None:
-    """An observation that is an image, channels last or first, as uint8[height, width, 3]; of frames behind one another the last one; None
-    of other observations."""
+    """Return an observation that is an image, channels last or first, as uint8[height, width, 3]; of frames behind one another the last
+    one; None of other observations."""
     if obs.dtype != np.uint8 or obs.ndim not in (2, 3) or min(sorted(obs.shape)[-2:]) < _LEAST_SIDE:
         return None
     image = obs[..., None] if obs.ndim == 2 else obs if obs.shape[2] < _LEAST_SIDE else np.moveaxis(obs, 0, 2)
@@ -464,7 +465,7 @@ def _as_picture(obs: Array) -> NDArray[np.uint8] | None:
 
 
 def picture_board(image: NDArray[np.uint8]) -> FrameBoard:
-    """An image uint8[height, width, 3], as PNG."""
+    """Return an image uint8[height, width, 3], as PNG."""
     height, width, _ = image.shape
     return FrameBoard(
         image=f"data:image/png;base64,{base64.b64encode(png(image)).decode()}", width=width, height=height
@@ -472,7 +473,7 @@ def picture_board(image: NDArray[np.uint8]) -> FrameBoard:
 
 
 def png(image: NDArray[np.uint8]) -> bytes:
-    """An image uint8[height, width, 3] as the bytes of a PNG file: no more of the format is needed than its three chunks."""
+    """Return an image uint8[height, width, 3] as the bytes of a PNG file: no more of the format is needed than its three chunks."""
     height, width, _ = image.shape
     lines = np.zeros((height, 1 + 3 * width), np.uint8)  # the first byte of each: no filter
     lines[:, 1:] = image.reshape(height, -1)

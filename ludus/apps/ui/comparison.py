@@ -83,7 +83,7 @@ def aggregate(
 
 
 def resampled(scores: Sequence[Array], samples: int, seed: int) -> Array:
-    """[samples, runs] as many runs of each environment again, drawn from its own with replacement."""
+    """Return [samples, runs] as many runs of each environment again, drawn from its own with replacement."""
     rng = np.random.default_rng(seed)
     return np.concatenate([row[rng.integers(len(row), size=(samples, len(row)))] for row in scores], axis=1)
 
@@ -91,7 +91,7 @@ def resampled(scores: Sequence[Array], samples: int, seed: int) -> Array:
 def probability_of_improvement(
     a: Sequence[Array], b: Sequence[Array], *, samples: int = SAMPLES, seed: int = 0
 ) -> Estimate:
-    """How probable it is that a run of `a` has a higher score than one of `b`; ties count as half. The mean over environments of
+    """Return how probable it is that a run of `a` has a higher score than one of `b`; ties count as half. The mean over environments of
     Mann and Whitney's U over the number of pairs (Agarwal et al. 2021, section 4.3)."""
     pairs = list(zip(a, b, strict=True))
     above_of = [(first[:, None] > second) + 0.5 * (first[:, None] == second) for first, second in pairs]
@@ -179,7 +179,7 @@ class GroupResult:
 
     @property
     def runs(self) -> str:
-        """How many count, of how many."""
+        """Return how many count, of how many."""
         total = len(self.counted) + len(self.left_out)
         return str(total) if not self.left_out else f"{len(self.counted)} of {total}"
 
@@ -204,7 +204,7 @@ class Comparison:
 
     @property
     def curve_title(self) -> str:
-        """What the curves over what was spent are of."""
+        """Return what the curves over what was spent are of."""
         learns = any(run.learning is not None for group in self.groups for run in group.counted)
         return (
             f"{self.measure.title} of the newest 100 episodes"
@@ -270,7 +270,7 @@ def compare(groups: Sequence[Group], *, metric: str | None = None, baselines: It
 
 
 def _published(groups: Sequence[Group], measure: Measure) -> Iterable[Baseline]:
-    """The baselines of experiments that are of this measure, each once. Raises ConfigError for two of one name."""
+    """Return the baselines of experiments that are of this measure, each once. Raises ConfigError for two of one name."""
     by_name: dict[str, tuple[Baseline, str]] = {}
     for group in (group for group in groups if group.metric in ("", measure.name)):
         for name, numbers in group.baselines.items():
@@ -408,7 +408,7 @@ def _curve(
     environments: Sequence[str],
     scale: Mapping[str, Callable[[float], float]],
 ) -> EfficiencyCurve | None:
-    """Up to what every run has spent; a run's value is the one that it had last. None where nothing was spent."""
+    """Return up to what every run has spent; a run's value is the one that it had last. None where nothing was spent."""
     series = {id(run): run.series(measure.name, axis) for run in runs}
     first, last = max(x[0] for x, _ in series.values()), min(x[-1] for x, _ in series.values())
     if last <= first:
@@ -428,13 +428,13 @@ def _curve(
 
 
 def at(curve: EfficiencyCurve, spent: float) -> Estimate:
-    """The last one before so much was spent; NaN where nothing was known yet."""
+    """Return the last one before so much was spent; NaN where nothing was known yet."""
     known = int(np.searchsorted(curve.x, spent, side="right"))
     return curve.estimates[known - 1] if known else Estimate(math.nan)
 
 
 def common_budget(comparison: Comparison, axis: str) -> float | None:
-    """What every group has spent along an axis; None where one has not."""
+    """Return what every group has spent along an axis; None where one has not."""
     if any(axis not in group.curves for group in comparison.groups):
         return None
     return min(float(group.curves[axis].x[-1]) for group in comparison.groups)
@@ -445,7 +445,7 @@ def common_budget(comparison: Comparison, axis: str) -> float | None:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """All of it, in plain values; None where a figure is not known."""
+    """Return all of it, in plain values; None where a figure is not known."""
     return {
         "metric": comparison.measure.name,
         "title": comparison.title,
@@ -524,14 +524,15 @@ def _interval(estimate: Estimate) -> dict[str, float | None]:
 
 
 def write_comparison(comparison: Comparison, target: Path) -> Path:
-    """Writes the page (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
+    """Write the page (aside, then renamed) and return its path. Raises RunError if it cannot be written."""
     data = to_json(as_json(comparison))
     names = ", ".join(group.name for group in comparison.groups)
     return write_snapshot(target, Snapshot("comparison", names, {"compare": data}))
 
 
 def page_of(names: Sequence[str]) -> Path:
-    """Where the page of a comparison is written: in the folder of an experiment that is compared alone, else a new file in ./runs."""
+    """Return where the page of a comparison is written: in the folder of an experiment that is compared alone, else a new file in
+    ./runs."""
     if len(names) == 1 and (folder := find_experiment(names[0])) is not None:
         return folder / REPORT
     stem = f"comparison-{datetime.now():%Y%m%d-%H%M%S}"

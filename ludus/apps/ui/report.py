@@ -42,7 +42,7 @@ Query = Mapping[str, str]
 
 
 def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
-    """Writes `report.html` (aside, then renamed) into a run's directory, from its database, and returns its path. Works while the run goes
+    """Write `report.html` (aside, then renamed) into a run's directory, from its database, and return its path. Works while the run goes
     on. run_dir: that directory, or the run's name below ./runs. out: another file to write, for a run that lies where nothing can be
     written.
 
@@ -55,7 +55,7 @@ def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
 
 
 def collect(reader: Reader) -> Snapshot:
-    """Everything that the report shows. Raises RunError if the database is damaged."""
+    """Return everything that the report shows. Raises RunError if the database is damaged."""
     queries: list[tuple[str, Query]] = [*((name, {}) for name in _PANELS), ("events", {"limit": str(MAX_EVENTS)})]
     panels = {panel_key(name, query): to_json(PANELS[name](reader, **query)) for name, query in queries}
     panels |= {panel_key("payoffs", query): to_json(table) for query, table in _payoffs(reader)}
@@ -65,7 +65,7 @@ def collect(reader: Reader) -> Snapshot:
 
 
 def panel_key(name: str, query: Query) -> str:
-    """A panel as the page asks for it in a snapshot (`source.js`)."""
+    """Return a panel as the page asks for it in a snapshot (`source.js`)."""
     arguments = "&".join(f"{key}={value}" for key, value in sorted(query.items()))
     return f"{name}?{arguments}" if arguments else name
 
@@ -98,7 +98,7 @@ def _policies(reader: Reader) -> dict[str, bytes]:
 
 
 def _payoffs(reader: Reader) -> Iterator[tuple[Query, PayoffTable]]:
-    """The first table as the page asks for it, and those of the other players as far as there is room."""
+    """Yield the first table as the page asks for it, and those of the other players as far as there is room."""
     first = _newest(reader, {})
     yield {}, first
     cells = len(first.rows) * len(first.columns)

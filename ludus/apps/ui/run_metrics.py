@@ -74,7 +74,7 @@ def _win_rate(records: Sequence[GenerationRecord], reader: Reader) -> Array:
 def _of_mixtures(
     records: Sequence[GenerationRecord], reader: Reader, value: Callable[[int, tuple[int, ...]], float]
 ) -> Array:
-    """What the players' meta-strategies come to against the first policies, which play at random: the mean over players."""
+    """Return what the players' meta-strategies come to against the first policies, which play at random: the mean over players."""
     first_of_orbit = [stored.record for stored in reader.policies() if stored.record.index == 0]
     known = len(first_of_orbit) == len(set(reader.info().population)) and all(
         first.spec.kind == "random" for first in first_of_orbit
@@ -147,11 +147,11 @@ class ComparedRun:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any episode of its one learner has ended, so that there is a return of it."""
+        """Return whether any episode of its one learner has ended, so that there is a return of it."""
         return self.learning is not None and bool(np.isfinite(newest_returns(self.learning)).any())
 
     def series(self, measure: str, axis: str) -> tuple[Array, Array]:
-        """(spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
+        """Return (spent, value) where the value is known: after each generation; of a return, while a single learner trains."""
         if measure in OF_LEARNERS and axis in _COUNTED and self.learning is not None:
             value = newest_returns(self.learning)
             known = np.isfinite(value)
@@ -180,7 +180,8 @@ class Group:
 
 
 def read_group(text: str) -> Group:
-    """What a user means by a path, or by a name below ./runs. Raises RunError if it is neither run, experiment nor a folder of runs."""
+    """Return what a user means by a path, or by a name below ./runs. Raises RunError if it is neither run, experiment nor a folder of
+    runs."""
     if (folder := find_experiment(text)) is not None:
         experiment = read_experiment(folder)
         runs = []
@@ -267,7 +268,7 @@ _OF_ONE_RUN = ("name", "seed")
 
 
 def _differing(values: Sequence[Any], name: str) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Down to where values are no mappings, or mappings of another kind."""
+    """Yield down to where values are no mappings, or mappings of another kind."""
     if all(value == values[0] for value in values):
         return
     if not all(isinstance(value, Mapping) for value in values):
@@ -292,8 +293,8 @@ def _distinct(values: Sequence[Any]) -> tuple[Any, ...]:
 def intermediate_values(
     folder: Path, measure: Measure, *, budget: tuple[str, float] | None = None
 ) -> list[tuple[int, float]]:
-    """(step, value) of a run that may be going on, where the value is known: a step is a generation. budget: the counter that ends each
-    training, and where; with it a return is that of the learner while it trains, and a step a twentieth of a training."""
+    """Return (step, value) of a run that may be going on, where the value is known: a step is a generation. budget: the counter that ends
+    each training, and where; with it a return is that of the learner while it trains, and a step a twentieth of a training."""
     if not (folder / FILE).is_file():
         return []
     try:
@@ -335,7 +336,7 @@ def newest_returns(curve: Curve, *, episodes: int = 100) -> Array:
 
 
 def _learning(reader: Reader) -> Curve | None:
-    """How a run's tasks went, one after the other; None where any were trained side by side."""
+    """Return how a run's tasks went, one after the other; None where any were trained side by side."""
     curves = reader.curves()
     one_each = len({stored.generation for stored in curves}) == len(curves)
     return joined(stored.curve for stored in curves) if curves and one_each else None

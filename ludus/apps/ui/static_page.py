@@ -67,7 +67,7 @@ class Snapshot:
 
 
 def render(snapshot: Snapshot) -> str:
-    """The whole file."""
+    """Return the whole file."""
     page = _text("index.html")
     imports = {f"ludus/{name}": _address(_text(name)) for name in _modules(snapshot.kind)}
     inside = {
@@ -94,7 +94,7 @@ def render(snapshot: Snapshot) -> str:
 
 
 def write(target: Path, snapshot: Snapshot) -> Path:
-    """Writes the file (aside, then renamed) and returns its path. Raises RunError if it cannot be written."""
+    """Write the file (aside, then renamed) and return its path. Raises RunError if it cannot be written."""
     page = render(snapshot)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -123,7 +123,7 @@ def _data(snapshot: Snapshot) -> str:
 
 
 def _inline(text: str) -> str:
-    """JSON in a script element: no text of a run may end the element."""
+    """Return JSON in a script element: no text of a run may end the element."""
     return text.replace("<", "\\u003c")
 
 
@@ -140,12 +140,12 @@ def _modules(kind: Kind) -> list[str]:
 
 
 def imported(text: str) -> Iterable[str]:
-    """The modules of the page that one imports when it is loaded."""
+    """Return the modules of the page that one imports when it is loaded."""
     return _STATIC.findall(text)
 
 
 def _address(text: str) -> str:
-    """A module as a data: address. A relative import means nothing there, so its imports go by names of the import map."""
+    """Return a module as a data: address. A relative import means nothing there, so its imports go by names of the import map."""
     named = _IMPORT.sub(r'\1"ludus/\2"', text)
     return f"data:text/javascript;charset=utf-8,{quote(named, safe=_IN_ADDRESS)}"
 

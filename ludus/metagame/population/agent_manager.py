@@ -55,7 +55,7 @@ class AgentManager:
 
     @property
     def populations(self) -> tuple[tuple[PolicyRef, ...], ...]:
-        """The members of each population, oldest first."""
+        """Return the members of each population, oldest first."""
         return tuple(tuple(record.ref for record in members) for members in self._members)
 
     def add(
@@ -99,7 +99,7 @@ class AgentManager:
         self._weights[record.ref] = weights
 
     def record_of(self, ref: PolicyRef) -> PolicyRecord:
-        """Where a member stands, its spec and its lineage. Any mode, and version None (a member has one version), are understood."""
+        """Return where a member stands, its spec and its lineage. Any mode, and version None (a member has one version), are understood."""
         record = self._records.get(_plain(ref))
         if record is None:
             known = [r.policy for r in self._records if r.population == ref.population]
@@ -109,7 +109,7 @@ class AgentManager:
         return record
 
     def weights_of(self, ref: PolicyRef) -> tuple[PolicySpec, Weights]:
-        """What rebuilds a member: its spec, and its weights as read-only arrays."""
+        """Return what rebuilds a member: its spec, and its weights as read-only arrays."""
         record = self.record_of(ref)
         return record.spec, self._weights[record.ref]
 
@@ -198,12 +198,12 @@ class AgentManager:
             self._recorder.payoffs_recorded(profiles, mean)
 
     def view(self) -> View:
-        """What schedulers see now; later changes do not show in it."""
+        """Return what schedulers see now; later changes do not show in it."""
         initial = tuple(sum(not record.lineage.task for record in members) for members in self._members)
         return View(self.populations, self.table.view(), initial)
 
     def elo(self) -> tuple[dict[str, float], ...]:
-        """Per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were
+        """Return per population, policy -> maximum-likelihood Elo from the episodes won, drawn and lost in matches; empty where none were
         played (payoffs may be exact), and for other than two players."""
         if self.table.num_players != 2:
             return ()
@@ -221,7 +221,7 @@ class AgentManager:
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
-        """Members, log and exact payoffs; weights only if there is no store to read them back from."""
+        """Return members, log and exact payoffs; weights only if there is no store to read them back from."""
         state: dict[str, object] = {
             "members": [[pack_record(record) for record in members] for members in self._members],
             "table": self.table.state_dict(),
@@ -231,7 +231,7 @@ class AgentManager:
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Replaces everything; the recorder is told nothing. Raises RunError if the store has lost weights."""
+        """Replace everything; the recorder is told nothing. Raises RunError if the store has lost weights."""
         members = [[unpack_record(i, packed) for i, packed in enumerate(some)] for some in state["members"]]
         if len(members) != len(self._members):
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
@@ -248,5 +248,5 @@ class AgentManager:
 
 
 def _plain(ref: PolicyRef) -> PolicyRef:
-    """The key of a member: whatever mode, and the version None too (a member has one version)."""
+    """Return the key of a member: whatever mode, and the version None too (a member has one version)."""
     return PolicyRef(ref.population, ref.policy, ref.version or 0)

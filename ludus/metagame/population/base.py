@@ -47,27 +47,27 @@ class View:
     initial: tuple[int, ...] = ()
 
     def first(self, population: int) -> int:
-        """The place of the first policy that was trained: those before it were there from the start. Place 0 plays at random, the others
-        were given (`ludus.schedulers.config.Opponent`)."""
+        """Return the place of the first policy that was trained: those before it were there from the start. Place 0 plays at random, the
+        others were given (`ludus.schedulers.config.Opponent`)."""
         return self.initial[population] if self.initial else 1
 
     def place(self, ref: PolicyRef) -> int:
-        """Where a policy is in its population, in whatever mode. Raises ValueError for one that is no member."""
+        """Return where a policy is in its population, in whatever mode. Raises ValueError for one that is no member."""
         return [member.policy for member in self.populations[ref.population]].index(ref.policy)
 
 
 def seats_in(population: Sequence[int], which: int) -> tuple[int, ...]:
-    """The players of one population. population: [P] index of each player's."""
+    """Return the players of one population. population: [P] index of each player's."""
     return tuple(p for p, one in enumerate(population) if one == which)
 
 
 def seats_of(population: Sequence[int]) -> list[tuple[int, ...]]:
-    """The players of each population. population: [P] index of each player's."""
+    """Return the players of each population. population: [P] index of each player's."""
     return [seats_in(population, which) for which in sorted(set(population))]
 
 
 def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:
-    """[P] index of each player's population: interchangeable players share one, unless `share` is False. Raises EnvError if the
+    """Return [P] index of each player's population: interchangeable players share one, unless `share` is False. Raises EnvError if the
     environment's `symmetry` is no partition of its players."""
     if not share:
         return tuple(range(env.num_players))

@@ -37,7 +37,7 @@ def moments(samples: NDArray[np.float64]) -> Moments:
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """The moments of both samples together (Chan, Golub and LeVeque 1983, eq. 2.1)."""
+    """Return the moments of both samples together (Chan, Golub and LeVeque 1983, eq. 2.1)."""
     if a.n == 0 or b.n == 0:
         return b if a.n == 0 else a
     n = a.n + b.n
@@ -46,7 +46,7 @@ def merge(a: Moments, b: Moments) -> Moments:
 
 
 def decayed(a: Moments, factor: float) -> Moments:
-    """The same sample with every weight multiplied by `factor`."""
+    """Return the same sample with every weight multiplied by `factor`."""
     return Moments(a.n * factor, a.mean, a.m2 * factor)
 
 
@@ -86,8 +86,8 @@ def merge_statistics(parts: Iterable[NamedStatistics | None]) -> NamedStatistics
 def statistics_by_policy(
     counted: Iterable[tuple[Sequence[Hashable], NamedStatistics | None]], policies: Sequence[Hashable]
 ) -> NamedStatistics | None:
-    """Who played each player in a match, and its statistics -> [len(policies), S] over all matches and seats, in their order; None if there
-    are none. Raises DataError as `merge_statistics`."""
+    """Return who played each player in a match, and its statistics -> [len(policies), S] over all matches and seats, in their order; None
+    if there are none. Raises DataError as `merge_statistics`."""
     parts: dict[Hashable, list[NamedStatistics]] = {}
     for seats, statistics in counted:
         if statistics is not None:
@@ -109,7 +109,7 @@ def statistics_by_policy(
 
 
 def is_whole_number(value: Any) -> bool:
-    """Whether it is a whole number, of Python's or of NumPy's."""
+    """Return whether it is a whole number, of Python's or of NumPy's."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -123,7 +123,7 @@ def win_rate(returns: NDArray[np.float64], seat: NDArray[np.int8]) -> float:
 
 
 def same_match(a: Match, b: Match) -> bool:
-    """Whether two records say the same, to the bit."""
+    """Return whether two records say the same, to the bit."""
     scalars = all(
         getattr(a, f.name) == getattr(b, f.name)
         for f in dataclasses.fields(Match)
@@ -141,7 +141,7 @@ def _same_statistics(a: NamedStatistics | None, b: NamedStatistics | None) -> bo
 
 
 def frozen_match(match: Match) -> Match:
-    """The same in plain numbers, with arrays of its own that cannot be written."""
+    """Return the same in plain numbers, with arrays of its own that cannot be written."""
     mean, m2 = _frozen(match.mean, np.float64), _frozen(match.m2, np.float64)
     counted = match.statistics
     if counted is not None:
@@ -167,7 +167,7 @@ def _frozen(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
 
 
 def wins_are_consistent(wins: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether counts of won, drawn and lost episodes can be those of one match: at most one player wins an episode."""
+    """Return whether counts of won, drawn and lost episodes can be those of one match: at most one player wins an episode."""
     episodes = {sum(counts) for counts in wins}
     if len(episodes) > 1 or min(map(min, wins)) < 0 or sum(won for won, _, _ in wins) > max(episodes):
         return False
@@ -220,7 +220,7 @@ def rules_of(utility_range: Sequence[tuple[float, float]], population: Sequence[
 
 
 def check_match(match: Match, sizes: Sequence[int], rules: MatchRules) -> None:
-    """Raises DataError, with the match's id, if it is malformed, NaN, out of range, or contradicts itself."""
+    """Raise DataError, with the match's id, if it is malformed, NaN, out of range, or contradicts itself."""
     _check_profile(match, sizes)
     _check_seats(match, rules.population)
     _check_counts(match, rules.players)
@@ -240,7 +240,7 @@ def check_match(match: Match, sizes: Sequence[int], rules: MatchRules) -> None:
 
 
 def as_block(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[P] of one cell as a block float64[P, 1, …]."""
+    """Return float64[P] of one cell as a block float64[P, 1, …]."""
     cell: NDArray[np.float64] = np.asarray(mean, np.float64).reshape(len(mean), *([1] * len(mean)))
     return cell
 
@@ -253,7 +253,7 @@ def check_range(
     *,
     tolerance: float = EXACT_TOLERANCE,
 ) -> None:
-    """Raises DataError, naming the profile, if a value of the block float64[P, k_0, …] from `first` on is NaN or out of range."""
+    """Raise DataError, naming the profile, if a value of the block float64[P, k_0, …] from `first` on is NaN or out of range."""
     for player, (low, high) in enumerate(rules.utility_range):
         spare = _spare(low, high, tolerance)
         own = values[player]
@@ -274,7 +274,7 @@ def _spare(low: float, high: float, tolerance: float) -> float:
 def check_total(
     values: NDArray[np.float64], first: Sequence[int], rules: MatchRules, total: float, tolerance: float = SUM_TOLERANCE
 ) -> None:
-    """Raises DataError, naming the profile, if payoffs of the block float64[P, k_0, …] from `first` on do not sum to `total`."""
+    """Raise DataError, naming the profile, if payoffs of the block float64[P, k_0, …] from `first` on do not sum to `total`."""
     sums = values.sum(axis=0)
     width = max(high - low for low, high in rules.utility_range)
     scale = max(1.0, width if np.isfinite(width) else float(np.abs(values).max(initial=0.0)))
@@ -291,7 +291,7 @@ def check_total(
 def check_equal(
     old: NDArray[np.float64], new: NDArray[np.float64], known: NDArray[np.bool_], first: Sequence[int]
 ) -> None:
-    """Raises DataError, naming the profile, if two blocks float64[P, k_0, …] of exact payoffs differ where `known` bool[k_0, …]."""
+    """Raise DataError, naming the profile, if two blocks float64[P, k_0, …] of exact payoffs differ where `known` bool[k_0, …]."""
     wrong = (np.abs(new - old) > EXACT_TOLERANCE * max(1.0, float(np.abs(new).max()))).any(axis=0) & known
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
@@ -401,17 +401,17 @@ def _check_statistics(match: Match, counted: NamedStatistics, players: int) -> N
 
 
 def pack_ref(ref: PolicyRef) -> list[Any]:
-    """[population, policy, version, mode]."""
+    """Return [population, policy, version, mode]."""
     return [ref.population, ref.policy, ref.version, ref.mode]
 
 
 def unpack_ref(packed: Sequence[Any]) -> PolicyRef:
-    """What `pack_ref` packed."""
+    """Return what `pack_ref` packed."""
     return PolicyRef(*packed)
 
 
 def pack_record(record: PolicyRecord) -> State:
-    """Everything but its index, which its place in a list says."""
+    """Return everything but its index, which its place in a list says."""
     lineage = record.lineage
     return {
         "ref": pack_ref(record.ref),
@@ -425,15 +425,15 @@ def pack_record(record: PolicyRecord) -> State:
 
 
 def unpack_record(index: int, state: Mapping[str, Any]) -> PolicyRecord:
-    """What `pack_record` packed."""
+    """Return what `pack_record` packed."""
     parent = None if state["parent"] is None else unpack_ref(state["parent"])
     lineage = Lineage(state["task"], state["generation"], parent, state["start"])
     return PolicyRecord(unpack_ref(state["ref"]), index, PolicySpec(state["kind"], state["config"]), lineage)
 
 
 def pack_matches(matches: Sequence[Match], players: int) -> State:
-    """Columns over the k matches; wins are -1 where there are none. statistics: by their names, columns over those matches that have such,
-    whose places are "match"."""
+    """Return columns over the k matches; wins are -1 where there are none. statistics: by their names, columns over those matches that have
+    such, whose places are "match"."""
     k = len(matches)
     place: dict[PolicyRef, int] = {}  # of each policy that has played, among "refs"
     seats = [[place.setdefault(seat, len(place)) for seat in m.seats] for m in matches]
@@ -479,7 +479,7 @@ def _unpack_statistics(packed: Sequence[Mapping[str, Any]]) -> dict[int, NamedSt
 
 
 def unpack_matches(state: Mapping[str, Any]) -> list[Match]:
-    """What `pack_matches` packed; checkpoints of databases up to version 4 have no statistics."""
+    """Return what `pack_matches` packed; checkpoints of databases up to version 4 have no statistics."""
     counted = _unpack_statistics(state.get("statistics", ()))
     refs = [unpack_ref(packed) for packed in state["refs"]]
     rows = zip(state["profile"].tolist(), state["seats"].tolist(), state["wins"].tolist(), strict=True)

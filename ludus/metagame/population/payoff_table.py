@@ -57,7 +57,7 @@ def crop(values: NDArray[np.float64], first: Corner, start: Corner, stop: Corner
 
 
 def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner, Corner]]:
-    """Disjoint boxes that make up start … stop without 0 … inner.
+    """Yield disjoint boxes that make up start … stop without 0 … inner.
 
     One box per axis: the cells that lie beyond `inner` on it, and not on earlier axes.
     """
@@ -122,7 +122,7 @@ class CellArrays:
     def share(
         self, sizes: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-        """Read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
+        """Return read-only mean, count, m2, exact of the first `sizes` cells; later writes leave them as they are."""
         region = tuple(slice(0, size) for size in sizes)
         mean, m2, exact = self.mean[(slice(None), *region)], self.m2[(slice(None), *region)], self.exact[region]
         count = (
@@ -138,7 +138,7 @@ class CellArrays:
         return Moments(float(self.weight[profile]), self.mean[at].copy(), self.m2[at].copy())
 
     def exact_only(self, sizes: tuple[int, ...], weight: type[np.int64 | np.float64]) -> CellArrays:
-        """A copy with the exact cells alone."""
+        """Return a copy with the exact cells alone."""
         out = CellArrays(self.players, 1, weight)
         out.reserve(sizes)
         region = block_slices((0,) * self.players, sizes)
@@ -231,24 +231,24 @@ class PayoffTable:
 
     @property
     def population_sizes(self) -> tuple[int, ...]:
-        """Policies per population."""
+        """Return policies per population."""
         return tuple(self._sizes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Policies per player: the lengths of the table's axes."""
+        """Return policies per player: the lengths of the table's axes."""
         return tuple(self._sizes[p] for p in self.population)
 
     @property
     def log(self) -> tuple[Match, ...]:
-        """Every match, in the order of recording."""
+        """Return every match, in the order of recording."""
         return tuple(self._log)
 
     def __contains__(self, match_id: object) -> bool:
         return match_id in self._ids
 
     def matches_of(self, profile: tuple[int, ...]) -> int:
-        """How many matches of a profile the log has."""
+        """Return how many matches of a profile the log has."""
         return self._matches[profile]
 
     # ------------------------------------------------------------------------------------------ growing
@@ -299,7 +299,7 @@ class PayoffTable:
         return np.concatenate([empty.astype(np.int64), *profiles]), np.concatenate([empty, *means])
 
     def check(self, matches: Iterable[Match], values: NDArray[np.float64]) -> None:
-        """Raises DataError if `record` of these matches and then `record_exact` of this block would, and changes nothing."""
+        """Raise DataError if `record` of these matches and then `record_exact` of this block would, and changes nothing."""
         new, total = self._checked(matches)
         self._checked_block(values, None, total)
         for match in new:
@@ -310,7 +310,8 @@ class PayoffTable:
     # ------------------------------------------------------------------------------------------ views
 
     def view(self, kind: PayoffKind = "all", *, decay: float = 0.99) -> Payoffs:
-        """What is known now, in read-only arrays that later recording does not change. A pure function of the log and the exact cells.
+        """Return what is known now, in read-only arrays that later recording does not change. A pure function of the log and the exact
+        cells.
 
         "all": every match. "latest": matches in which every policy had the newest version that the log knows of it. "decayed": each
         later match of a profile multiplies the weights of its earlier ones by `decay` (as AlphaStar's payoff matrix does); counts are
@@ -344,7 +345,7 @@ class PayoffTable:
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
-        """The log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
+        """Return the log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
         exact = self._cells.exact_only(self.sizes, np.int64)
         return {
             "sizes": list(self._sizes),
@@ -354,7 +355,7 @@ class PayoffTable:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Replaces everything; the views are equal to the bit, since the log is replayed in its order."""
+        """Replace everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
         self._matches.clear()
         self._cells, self._whole = CellArrays(self.num_players, 1), tuple(int(n) for n in state["whole"])
@@ -393,7 +394,8 @@ class PayoffTable:
     def _checked_block(
         self, values: NDArray[np.float64], start: Sequence[int] | None, total: float | None
     ) -> tuple[Corner, list[tuple[Corner, Corner]], float | None]:
-        """The first profile of a block, the boxes of it that lie beyond the part that is all exact, and what exact payoffs sum to then."""
+        """Return the first profile of a block, the boxes of it that lie beyond the part that is all exact, and what exact payoffs sum to
+        then."""
         first = tuple(int(i) for i in start) if start is not None else (0,) * self.num_players
         if values.ndim != self.num_players + 1 or len(values) != self.num_players or len(first) != self.num_players:
             raise DataError(
@@ -436,7 +438,7 @@ class PayoffTable:
         return total
 
     def _total_of(self, values: NDArray[np.float64], total: float | None) -> float | None:
-        """`total`; if that is None, what the exact payoffs float64[P, …] sum to in a zero-sum game, by the first of them."""
+        """Return `total`; if that is None, what the exact payoffs float64[P, …] sum to in a zero-sum game, by the first of them."""
         if total is not None or not self.zero_sum or self.num_players < 2 or values.size == 0:
             return total
         return float(values.reshape(self.num_players, -1)[:, 0].sum())

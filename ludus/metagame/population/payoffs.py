@@ -75,21 +75,21 @@ class Payoffs:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """[P] policies per player."""
+        """Return [P] policies per player."""
         return tuple(int(n) for n in self.mean.shape[1:])
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """bool[n_0, …]: the profiles that are exact or were played. The others are holes."""
+        """Return bool[n_0, …]: the profiles that are exact or were played. The others are holes."""
         return self.exact | (self.count > 0)
 
     @property
     def everyone(self) -> Places:
-        """All policies."""
+        """Return all policies."""
         return {which: range(size) for which, size in zip(self.population, self.sizes, strict=True)}
 
     def part(self, places: Places) -> Payoffs:
-        """The meta-game of these policies alone."""
+        """Return the meta-game of these policies alone."""
         cells = np.ix_(*(places[which] for which in self.population))
         every: tuple[Any, ...] = (slice(None), *cells)
         return replace(self, mean=self.mean[every], count=self.count[cells], m2=self.m2[every], exact=self.exact[cells])

@@ -34,8 +34,8 @@ MAX_STATES = 12_000  # 1.2 GB
 def stationary(
     source: NDArray[np.int64], target: NDArray[np.int64], rate: NDArray[np.float64], states: int
 ) -> NDArray[np.float64] | None:
-    """float64[states]: the stationary distribution of the chain with these transitions; None if it has several, or if its rates are too
-    far apart for floating point to tell.
+    """Return float64[states]: the stationary distribution of the chain with these transitions; None if it has several, or if its rates are
+    too far apart for floating point to tell.
 
     source, target int64[E], rate float64[E] >= 0: at most one transition per ordered pair of different states; rates may have any
     common scale. States outside the one recurrent class get 0. Raises SolverError if that class has more than 12,000 states.
@@ -70,7 +70,7 @@ def stationary(
 
 
 def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """float64[n]: the stationary distribution of the irreducible chain with transition rates float64[n, n], which are overwritten.
+    """Return float64[n]: the stationary distribution of the irreducible chain with transition rates float64[n, n], which are overwritten.
 
     The diagonal does not matter. None if rates are so far apart that products of them underflow.
     """
@@ -92,7 +92,7 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
 
 @kernel
 def _eliminate_rows(rates: NDArray[np.float64], first: int, last: int) -> bool:
-    """Finishes rows first:last. A row's entries left of the diagonal become the factors by which earlier rows were added to it."""
+    """Finish rows first:last. A row's entries left of the diagonal become the factors by which earlier rows were added to it."""
     n = len(rates)
     for i in range(first, last):
         for k in range(first, i):
@@ -111,7 +111,7 @@ def _eliminate_rows(rates: NDArray[np.float64], first: int, last: int) -> bool:
 
 @kernel
 def _eliminate_columns(rates: NDArray[np.float64], first: int, last: int) -> None:
-    """Turns columns first:last of the rows below into factors."""
+    """Turn columns first:last of the rows below into factors."""
     for i in range(last, len(rates)):
         for k in range(first, last):
             factor = rates[i, k] / rates[k, k]
@@ -151,12 +151,12 @@ class Mutations:
     states: int
 
     def stationary(self, rate: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """float64[states], where the mutant of each move takes over with probability `rate`; None if that is not unique."""
+        """Return float64[states], where the mutant of each move takes over with probability `rate`; None if that is not unique."""
         return stationary(self.source, self.target, rate, self.states)
 
 
 def multi_population(mean: NDArray[np.float64]) -> Mutations:
-    """A population per player; states are the profiles of mean float64[P, n_0, …] in C order (ibid., section 2.4.1)."""
+    """Return a population per player; states are the profiles of mean float64[P, n_0, …] in C order (ibid., section 2.4.1)."""
     sizes = mean.shape[1:]
     profiles = int(np.prod(sizes))
     moves = float(profiles) * sum(size - 1 for size in sizes)
@@ -187,7 +187,7 @@ def single_population(payoff: NDArray[np.float64]) -> Mutations:
 
 
 def fixation(strength: NDArray[np.float64], population_size: int) -> NDArray[np.float64]:
-    """Probability that a mutant with the advantage u = alpha (f_mutant - f_resident) takes over m residents (ibid., eq. 5):
+    """Return probability that a mutant with the advantage u = alpha (f_mutant - f_resident) takes over m residents (ibid., eq. 5):
 
     (1 - exp(-u)) / (1 - exp(-m u)), and 1 / m for u = 0. Written so that neither sign of u overflows.
     """
@@ -202,8 +202,8 @@ def fixation(strength: NDArray[np.float64], population_size: int) -> NDArray[np.
 
 
 def response(gain: NDArray[np.float64], epsilon: float, *, tie: float) -> NDArray[np.float64]:
-    """The limit of infinite alpha, noise epsilon: 1 - epsilon for a mutant that earns more, 1/2 for an equal, epsilon for a worse one
-    (Rowland et al. 2019, section 2; the limit of `fixation` with m residents has 1 / m instead of 1/2 for equals)."""
+    """Return the limit of infinite alpha, noise epsilon: 1 - epsilon for a mutant that earns more, 1/2 for an equal, epsilon for a worse
+    one (Rowland et al. 2019, section 2; the limit of `fixation` with m residents has 1 / m instead of 1/2 for equals)."""
     return np.where(np.abs(gain) <= tie, 0.5, np.where(gain > 0.0, 1.0 - epsilon, epsilon))
 
 
@@ -265,8 +265,9 @@ class AlphaRank:
             raise ConfigError("alpha_rank: a single population has no joint answer; use model: multi_population.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN, a single-population model of anything but two players of one population, an alpha that
-        splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for holes or NaN, a single-population model of anything but two players of one
+        population, an alpha that splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is
+        not used."""
         normal_form.require_complete(payoffs, "alpha_rank")
         mean = normal_form.symmetrize(payoffs)
         if self._single(payoffs):
@@ -292,7 +293,7 @@ class AlphaRank:
         return fits and self.answer == "marginals" and self.model != "multi_population"
 
     def _ranked(self, moves: Mutations, scale: float) -> NDArray[np.float64]:
-        """The stationary distribution over the states of `moves`."""
+        """Return the stationary distribution over the states of `moves`."""
         tie = TIE * scale
         if self.alpha == "infinite":
             distribution = moves.stationary(response(moves.gain, self.epsilon, tie=tie))
@@ -313,7 +314,8 @@ class AlphaRank:
         return moves.stationary(fixation(alpha * moves.gain, self.population_size))
 
     def _swept(self, moves: Mutations, alpha: float, scale: float) -> NDArray[np.float64]:
-        """The answer at the first alpha at which it has settled. Below alpha = 1 / range, where all strategies look alike, none has."""
+        """Return the answer at the first alpha at which it has settled. Below alpha = 1 / range, where all strategies look alike, none
+        has."""
         last, factor = self._finite(moves, alpha), 10.0
         while last is None:  # the start was too strong
             alpha /= 2.0

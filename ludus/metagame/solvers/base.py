@@ -24,5 +24,5 @@ class MetaSolver(Protocol):
     needs: ClassVar[frozenset[str]]
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError if the payoffs have holes, NaN, or lack what the solver needs."""
+        """Solve the meta-game. Raises SolverError if the payoffs have holes, NaN, or lack what the solver needs."""
         ...

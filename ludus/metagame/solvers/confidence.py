@@ -43,7 +43,7 @@ EULER = 0.5772156649015329
 
 
 def student(n: int, *, confidence: float = 0.95) -> float:
-    """How many standard errors the mean of n independent units may be off, to either side (Student's t)."""
+    """Return how many standard errors the mean of n independent units may be off, to either side (Student's t)."""
     return float(stdtrit(n - 1, (1.0 + confidence) / 2.0))
 
 
@@ -88,7 +88,7 @@ def sub_bernoulli(n: NDArray[np.int64], mean: Array, *, alpha: float) -> tuple[A
 
 
 def _lower_edge(total: Array, units: Array, floor: Array) -> Array:
-    """The m below total / units at which the likelihood total log m + (units - total) log(1 - m) falls to `floor`.
+    """Return the m below total / units at which the likelihood total log m + (units - total) log(1 - m) falls to `floor`.
 
     Newton in log-odds, in which it is concave: from below it comes up to the root and never passes it, so an early end only widens. It
     starts from the larger of two bounds, Pinsker's and that of total log m alone.
@@ -107,7 +107,8 @@ def _lower_edge(total: Array, units: Array, floor: Array) -> Array:
 
 
 def empirical_bernstein(n: NDArray[np.int64], m2: Array, *, alpha: float) -> Array:
-    """The radius of the interval around the mean of n values in [0, 1] whose squared deviations from it sum to M2; infinite for n = 0."""
+    """Return the radius of the interval around the mean of n values in [0, 1] whose squared deviations from it sum to M2; infinite for n =
+    0."""
     units = np.asarray(n, dtype=np.float64)
     deviations = _past_deviations(units, m2)
     sums = _radii(alpha)[np.minimum(np.searchsorted(GRID, deviations), len(GRID) - 1)]
@@ -115,7 +116,7 @@ def empirical_bernstein(n: NDArray[np.int64], m2: Array, *, alpha: float) -> Arr
 
 
 def _past_deviations(n: Array, m2: Array) -> Array:
-    """The most that V, the sum of (X_i - mean of X_1 … X_{i-1})^2, can be; 1/2 stands for the mean of none.
+    """Return the most that V, the sum of (X_i - mean of X_1 … X_{i-1})^2, can be; 1/2 stands for the mean of none.
 
     The i-th unit adds d_i = (i-1)/i (X_i - mean)^2 <= (i-1)/i to M2 and d_i + d_i/(i-1) to V. The sum of d_i/(i-1) is largest if M2 was
     reached as early as possible: after m units with m - H_m = M2, H_m the harmonic number. Then it is H_m - 1.
@@ -129,7 +130,7 @@ def _past_deviations(n: Array, m2: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def _radii(alpha: float) -> Array:
-    """float64[len(GRID)]: the s at which the mixture of exp(l s - psi(l) V) over RATES reaches 2 / alpha (for one of two sides)."""
+    """Return float64[len(GRID)]: the s at which the mixture of exp(l s - psi(l) V) over RATES reaches 2 / alpha (for one of two sides)."""
     cost = (-np.log1p(-RATES) - RATES) * GRID[:, None]
     goal = np.log(2.0 / alpha) + np.log(len(RATES))
     s = ((goal + cost) / RATES).min(
@@ -165,7 +166,8 @@ class PayoffBounds:
 
 
 def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int = MIN_UNITS) -> PayoffBounds:
-    """Simultaneous confidence sequences (union bound over the sampled payoffs); holes have the whole utility range, exact cells no width.
+    """Return simultaneous confidence sequences (union bound over the sampled payoffs); holes have the whole utility range, exact cells no
+    width.
 
     Counts must be of independent units (see `ludus.metagame.solvers.match_selection`) of policies that do not change. For players who
     share a population,
@@ -200,26 +202,26 @@ def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int 
 
 
 def _mirrored_ranges(payoffs: Payoffs) -> bool:
-    """Whether two players' utility ranges are each other's, mirrored."""
+    """Return whether two players' utility ranges are each other's, mirrored."""
     (a, b), (c, d) = payoffs.utility_range
     return bool(np.isclose(b - a, d - c))
 
 
 def self_play_known(payoffs: Payoffs) -> bool:
-    """Whether a policy's payoff against itself needs no play: two players of one population share a constant sum equally."""
+    """Return whether a policy's payoff against itself needs no play: two players of one population share a constant sum equally."""
     return payoffs.num_players == 2 and payoffs.zero_sum and normal_form.share_population(payoffs)
 
 
 def constant_sum(payoffs: Payoffs) -> float:
-    """What the payoffs of a profile sum to where `zero_sum` says that it is a constant; 0 if nothing was played."""
+    """Return what the payoffs of a profile sum to where `zero_sum` says that it is a constant; 0 if nothing was played."""
     total = payoffs.mean.sum(axis=0)
     known = np.isfinite(total)
     return float(total[known].mean()) if known.any() else 0.0
 
 
 def nash_conv_bounds(bounds: PayoffBounds, payoffs: Payoffs, solution: MetaSolution) -> tuple[float, float]:
-    """(least, most): what the solution's NashConv in the meta-game can be within the bounds. The solution may have been chosen by the same
-    matches, since the bounds hold for all payoffs at once."""
+    """Return (least, most): what the solution's NashConv in the meta-game can be within the bounds. The solution may have been chosen by
+    the same matches, since the bounds hold for all payoffs at once."""
     if payoffs.zero_sum and payoffs.num_players == 2:  # values cancel; only the constant is left
         best = [
             [float(expected_payoffs(ends[p], solution, p).max()) for p in (0, 1)] for ends in (bounds.low, bounds.high)

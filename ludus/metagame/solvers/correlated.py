@@ -63,7 +63,7 @@ class CoarseCorrelated:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
         normal_form.require_complete(payoffs, self.kind)
         mean = normal_form.symmetrize(payoffs)
         weights, part, note = self._answer(mean)
@@ -73,7 +73,7 @@ class CoarseCorrelated:
         return MetaSolution(None, float(joint_gains(mean, joint, self.kind).sum()), joint=joint, note=note)
 
     def _answer(self, mean: NDArray[np.float64]) -> tuple[NDArray[np.float64], Sequence[NDArray[np.int64]], str]:
-        """(weights of the profiles of a part, [P] the places of the strategies in it, a note or "")."""
+        """Return (weights of the profiles of a part, [P] the places of the strategies in it, a note or "")."""
         part: Sequence[NDArray[np.int64]] = [np.arange(size) for size in mean.shape[1:]]
         if self.kind == "ce" and self.select != "min_epsilon" and not self.epsilon:
             played = zero_sum_supports(mean)
@@ -91,7 +91,7 @@ class CoarseCorrelated:
         return weights, part, note
 
     def _memory(self, sizes: Sequence[int], played: Sequence[int]) -> float:
-        """Bytes for these policies, of whom `played` have weight; measured."""
+        """Return bytes for these policies, of whom `played` have weight; measured."""
         profiles = math.prod(played)
         if self.kind == "cce":
             return 8.0 * (3.5 * sum(sizes) * profiles + 2.5 * min(sum(sizes), profiles) ** 2)
@@ -102,7 +102,7 @@ class CoarseCorrelated:
     def _selected(
         self, mean: NDArray[np.float64], part: Sequence[NDArray[np.int64]], scale: float
     ) -> tuple[NDArray[np.float64], str]:
-        """(float64[profiles of `part`], a note or "")."""
+        """Return (float64[profiles of `part`], a note or "")."""
         rows: Matrix = (coarse_rows if self.kind == "cce" else correlated_rows)(mean / scale)
         if rows.shape[1] > math.prod(map(len, part)):
             columns = np.arange(rows.shape[1]).reshape(mean.shape[1:])[np.ix_(*part)].ravel()
@@ -207,13 +207,13 @@ def only_equilibrium(
 
 
 def _bordered(played: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The equations of the strategy, and the value, for which every row of `played` is worth the same."""
+    """Return the equations of the strategy, and the value, for which every row of `played` is worth the same."""
     ones = np.ones((len(played), 1))
     return np.block([[played, -ones], [ones.T, np.zeros((1, 1))]])
 
 
 def least_epsilon(rows: Matrix) -> tuple[float, NDArray[np.float64]]:
-    """(value, x): the least max (rows x) over distributions x. Raises SolverError if HiGHS reports a failure."""
+    """Return (value, x): the least max (rows x) over distributions x. Raises SolverError if HiGHS reports a failure."""
     k, n = rows.shape
     ones = np.full((k, 1), -1.0)
     answer = _highs(np.r_[np.zeros(n), 1.0], with_column(rows, ones), np.zeros(k), free=1)
@@ -248,7 +248,7 @@ def _highs(cost: NDArray[np.float64], rows: Matrix, limits: NDArray[np.float64],
 
 
 def with_row(rows: Matrix, row: NDArray[np.float64]) -> Matrix:
-    """`rows` and one more."""
+    """Return `rows` and one more."""
     if isinstance(rows, np.ndarray):
         return np.vstack([rows, row])
     from scipy.sparse import csr_array, vstack
@@ -257,7 +257,7 @@ def with_row(rows: Matrix, row: NDArray[np.float64]) -> Matrix:
 
 
 def with_column(rows: Matrix, column: NDArray[np.float64]) -> Matrix:
-    """`rows` and one more column."""
+    """Return `rows` and one more column."""
     if isinstance(rows, np.ndarray):
         return np.hstack([rows, column])
     from scipy.sparse import csr_array, hstack

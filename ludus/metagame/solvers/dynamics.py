@@ -19,12 +19,12 @@ SUMS = {"reassoc", "contract", "nsz"}
 
 
 def own_axis_last(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[P, n_0, …] -> `tables` float64[P, N]."""
+    """Return float64[P, n_0, …] -> `tables` float64[P, N]."""
     return np.stack([np.moveaxis(table, player, -1).ravel() for player, table in enumerate(mean)])
 
 
 def padded_uniform(sizes: Sequence[int]) -> NDArray[np.float64]:
-    """float64[P, max n_p]: uniform strategies, zero beyond each population's size."""
+    """Return float64[P, max n_p]: uniform strategies, zero beyond each population's size."""
     out = np.zeros((len(sizes), max(sizes)))
     for player, size in enumerate(sizes):
         out[player, :size] = 1.0 / size

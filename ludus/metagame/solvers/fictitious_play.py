@@ -44,7 +44,7 @@ def average_gain(
     sizes: NDArray[np.int64],
     player: int,
 ) -> NDArray[np.float64]:
-    """float64[n_player]: what the player's sums of payoffs gain when `responses` are added to the others' `counts`.
+    """Return float64[n_player]: what the player's sums of payoffs gain when `responses` are added to the others' `counts`.
 
     The sums are multilinear in the counts, so the gain telescopes: T(c+r, c'+r') - T(c, c') = T(r, c') + T(c+r, r'). Each term holds
     one response, which is mostly a single strategy: it selects a slice of the tensor before anything is multiplied.
@@ -117,7 +117,7 @@ class FictitiousPlay:
             raise ConfigError(f"fictitious_play: iterations is {self.iterations}, expected at least 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
         normal_form.require_complete(payoffs, "fictitious_play")
         mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         counts = padded_uniform(payoffs.sizes)

@@ -20,7 +20,7 @@ class Uniform:
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError if a population is empty."""
+        """Solve the meta-game. Raises SolverError if a population is empty."""
         normal_form.require_populated(payoffs, "uniform")
         marginals = tuple(normal_form.uniform(size) for size in payoffs.sizes)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
@@ -33,7 +33,7 @@ class Last:
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError if a population is empty."""
+        """Solve the meta-game. Raises SolverError if a population is empty."""
         normal_form.require_populated(payoffs, "last")
         marginals = tuple(np.eye(1, size, size - 1)[0] for size in payoffs.sizes)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
@@ -55,7 +55,7 @@ class LastK:
             raise ConfigError(f"last_k: k is {self.k}, expected at least 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError if a population is empty."""
+        """Solve the meta-game. Raises SolverError if a population is empty."""
         normal_form.require_populated(payoffs, "last_k")
         marginals = []
         for size in payoffs.sizes:

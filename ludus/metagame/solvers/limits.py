@@ -32,7 +32,7 @@ def watched(watcher: Callable[[], None]) -> Iterator[None]:
 
 
 def check_watcher() -> None:
-    """Let whoever waits have a look, between two iterations. What it raises must pass: a solver keeps no state."""
+    """Let the watcher have a look, between two iterations. What it raises must pass: a solver keeps no state."""
     if (watcher := _watcher.get()) is not None:
         watcher()
 
@@ -57,7 +57,7 @@ def require_memory(needed: float, *, solver: str, what: str, advice: str) -> Non
 
 
 def note_of(error: float, tolerance: float, *, solver: str, advice: str, of: str = "an equilibrium") -> str:
-    """What to say of an answer that has missed its tolerance.
+    """Return what to say of an answer that has missed its tolerance.
 
     Args:
         error: By how much conditions are missed, as a part of the payoffs' range.

@@ -58,11 +58,11 @@ class QuantalResponse:
         return [slice(int(a), int(b)) for a, b in zip(self.start[:-1], self.start[1:], strict=True)]
 
     def strategies(self, y: Vector) -> list[Vector]:
-        """Per group, of sum 1."""
+        """Return per group, of sum 1."""
         return [np.exp(y[s] - logsumexp(y[s])) for s in self.slices()]
 
     def evaluate(self, y: Vector, rationality: float) -> tuple[Vector, NDArray[np.float64], Vector]:
-        """(F float64[n], dF/dy float64[n, n], dF/dλ float64[n])"""
+        """Return (F float64[n], dF/dy float64[n, n], dF/dλ float64[n])"""
         probs = np.exp(y)
         slices = self.slices()
         value, by_y, by_rationality = y.copy(), np.eye(len(y)), np.empty_like(y)
@@ -80,7 +80,8 @@ class QuantalResponse:
         return value, by_y, by_rationality
 
     def _pairs(self, player: int, probs: Sequence[Vector]) -> list[tuple[int, NDArray[np.float64]]]:
-        """(other, float64[n_player, n_other]): the payoff of each own strategy against each of the other's, the rest as they play."""
+        """Return (other, float64[n_player, n_other]): the payoff of each own strategy against each of the other's, the rest as they
+        play."""
         out = []
         for other in range(len(self.mean)):
             if other != player:
@@ -99,8 +100,8 @@ class _Place:
 
 
 def follow_path(game: QuantalResponse, rationality: float) -> tuple[list[Vector], float]:
-    """([groups] float64[n] the strategies, where they are an equilibrium): at `rationality`, or at a smaller one, but above `FAR`, where
-    rounding ends the branch. Raises SolverError if it cannot be followed so far."""
+    """Return ([groups] float64[n] the strategies, where they are an equilibrium): at `rationality`, or at a smaller one, but above `FAR`,
+    where rounding ends the branch. Raises SolverError if it cannot be followed so far."""
     y = np.concatenate([np.full(n, -np.log(n)) for n in game.sizes])
     place = _Place(y, 0.0, _tangent(game, y, 0.0, None))
     step = FIRST
@@ -129,7 +130,7 @@ def follow_path(game: QuantalResponse, rationality: float) -> tuple[list[Vector]
 
 
 def _advance(game: QuantalResponse, place: _Place, step: float) -> _Place | None:
-    """The point `step` further along the curve; None if Newton's method does not find it, or the curve turns much on the way."""
+    """Return the point `step` further along the curve; None if Newton's method does not find it, or the curve turns much on the way."""
     dy, dr = place.tangent
     y, rationality = place.y + step * dy, place.rationality + step * dr
     if y.max() > HIGHEST or rationality < 0.0:
@@ -145,7 +146,7 @@ def _advance(game: QuantalResponse, place: _Place, step: float) -> _Place | None
 
 
 def _between(place: _Place, ahead: _Place, rationality: float) -> tuple[Vector, float]:
-    """A first guess at `rationality` on the line from one place to the next."""
+    """Return a first guess at `rationality` on the line from one place to the next."""
     share = (rationality - place.rationality) / (ahead.rationality - place.rationality)
     return place.y + share * (ahead.y - place.y), rationality
 
@@ -161,7 +162,7 @@ def _weights(y: Vector, rationality: float) -> tuple[Vector, float]:
 
 
 def _tangent(game: QuantalResponse, y: Vector, rationality: float, last: _Place | None) -> tuple[Vector, float]:
-    """The direction in which F stays 0: towards larger λ at first, then the one that turns less than a right angle."""
+    """Return the direction in which F stays 0: towards larger λ at first, then the one that turns less than a right angle."""
     _, by_y, by_rationality = game.evaluate(y, rationality)
     over_y, over_r = _weights(y, rationality)
     old_y, old_r = last.tangent if last else (np.zeros_like(y), 1.0)
@@ -233,8 +234,8 @@ class Logit:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where that makes no
-        difference (with a note). `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where
+        that makes no difference (with a note). `warm` is not used."""
         normal_form.require_complete(payoffs, "logit")
         mean = normal_form.symmetrize(payoffs)
         scale = normal_form.payoff_range(mean) or 1.0

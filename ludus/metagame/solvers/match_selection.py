@@ -32,7 +32,7 @@ RIDGE = 2.0
 
 
 def impute_missing(payoffs: Payoffs) -> Payoffs:
-    """The same view with a guess in every hole, which counts as one unit without spread. Played and exact cells stay as they are.
+    """Return the same view with a guess in every hole, which counts as one unit without spread. Played and exact cells stay as they are.
 
     Least squares with a ridge over the played profiles, each with equal weight, by sweeps over the players; clipped to the utility range.
     """
@@ -48,7 +48,7 @@ def impute_missing(payoffs: Payoffs) -> Payoffs:
 
 
 def _additive(values: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """float64[n_0, …]: overall mean plus one effect for each axis' index, fitted where `known`."""
+    """Return float64[n_0, …]: overall mean plus one effect for each axis' index, fitted where `known`."""
     axes = range(values.ndim)
     middle = float(values[known].mean()) if known.any() else 0.0
     rest = np.where(known, values - middle, 0.0)
@@ -67,7 +67,7 @@ def _additive(values: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[
 
 
 def _together(known: NDArray[np.bool_], a: int, b: int) -> NDArray[np.float64]:
-    """float64[n_a, n_b]: in how many known profiles index i of axis a meets index j of axis b."""
+    """Return float64[n_a, n_b]: in how many known profiles index i of axis a meets index j of axis b."""
     counts = known.sum(axis=tuple(axis for axis in range(known.ndim) if axis not in (a, b)), dtype=np.float64)
     return np.asarray(counts if a < b else counts.T)
 
@@ -84,19 +84,19 @@ PolicyProfile = tuple[int, ...]
 
 
 def mirrored(profile: Sequence[int], population: Sequence[int]) -> tuple[PolicyProfile, ...]:
-    """The profiles of one block, the given one first, each once."""
+    """Return the profiles of one block, the given one first, each once."""
     return tuple(dict.fromkeys(tuple(profile[q] for q in order) for order in seat_orders(population)))
 
 
 def over_orders(reduce: np.ufunc, values: NDArray[Any], population: Sequence[int]) -> NDArray[Any]:
-    """[n_0, …]: for each profile, what `reduce` (np.maximum or np.minimum) makes of the values [n_0, …] of its block's profiles."""
+    """Return [n_0, …]: for each profile, what `reduce` (np.maximum or np.minimum) makes of the values [n_0, …] of its block's profiles."""
     for orders in swaps(population):
         values = reduce.reduce([values, *(values.transpose(order) for order in orders)])
     return np.asarray(values)
 
 
 def first_of_orbit(sizes: Sequence[int], population: Sequence[int]) -> NDArray[np.bool_]:
-    """bool[n_0, …]: True for one profile of each block, the first in the table."""
+    """Return bool[n_0, …]: True for one profile of each block, the first in the table."""
     index = np.arange(int(np.prod(sizes, dtype=np.int64))).reshape(sizes)
     return np.asarray(over_orders(np.minimum, index, population) == index)
 
@@ -121,15 +121,14 @@ class Goal(Protocol):
     """What the matches are for."""
 
     def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> NDArray[np.float64]:
-        """float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down); zeros
-        where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`impute_missing`), one that
-        decides does
-        not take guesses for results."""
+        """Return float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down);
+        zeros where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`impute_missing`), one that
+        decides does not take guesses for results."""
         ...
 
 
 def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: int, at_least: int = 1) -> CellSelection:
-    """The cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
+    """Return the cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
 
     solution: of the same view, with holes `impute_missing`. Largest remainders are rounded up, as far as `units` goes. Raises ConfigError
     for
@@ -150,7 +149,7 @@ def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: i
 def first_cells(
     payoffs: Payoffs, *, profiles: int | None, rng: np.random.Generator, at_least: int = 1
 ) -> CellSelection:
-    """Random holes, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in all).
+    """Return random holes, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in all).
 
     Solvers need a payoff in every cell and `impute_missing` guesses the others, for which each policy must have met some.
     """
@@ -229,7 +228,7 @@ class MetaStrategy:
         return demand
 
     def sides(self, payoffs: Payoffs, solution: MetaSolution, errors: float) -> list[_Side]:
-        """Each player's policies, their widths being so many standard errors."""
+        """Return each player's policies, their widths being so many standard errors."""
         mean, spread = normal_form.symmetrize(payoffs), standard_deviations(payoffs, self.min_units)
         sides = []
         for p in range(payoffs.num_players):
@@ -310,7 +309,7 @@ class ResponseGraph:
 
 
 def _level(count: NDArray[np.int64], units: int) -> float:
-    """What all of these counts that are below it are raised to by so many units."""
+    """Return what all of these counts that are below it are raised to by so many units."""
     if not len(count):
         return 0.0
     rising = np.sort(count).astype(np.float64)
@@ -319,7 +318,7 @@ def _level(count: NDArray[np.int64], units: int) -> float:
 
 
 def standard_deviations(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]:
-    """float64[P, n_0, …]: standard deviation of one unit; 0 where nothing is uncertain.
+    """Return float64[P, n_0, …]: standard deviation of one unit; 0 where nothing is uncertain.
 
     The prior is half of the utility range; once the table has `ENOUGH` units beyond the first of each cell, twice its typical deviation if
     that is smaller (a poker hand can cost 13, and rarely does), but at least a tenth. It stands until a cell has `min_units` units; then M2
@@ -346,7 +345,7 @@ def standard_deviations(payoffs: Payoffs, min_units: int) -> NDArray[np.float64]
 
 
 def overlapping(low: NDArray[np.float64], high: NDArray[np.float64], *, axis: int) -> NDArray[np.bool_]:
-    """bool, as `low`: whether an interval overlaps any other along the axis. Equal intervals without width count as decided."""
+    """Return bool, as `low`: whether an interval overlaps any other along the axis. Equal intervals without width count as decided."""
     order = np.argsort(low, axis=axis, kind="stable")
     starts, ends = (np.moveaxis(np.take_along_axis(a, order, axis), axis, 0) for a in (low, high))
     overlaps = np.zeros(starts.shape, dtype=np.bool_)
@@ -389,7 +388,7 @@ class _Sum:
 
 
 def _within(units: int, payoffs: Payoffs, sides: list[_Side], *, least: float = 0.0) -> Array:
-    """The demand of the smallest excess, but `least`, that takes at most so many units.
+    """Return the demand of the smallest excess, but `least`, that takes at most so many units.
 
     More where a little less excess jumps from less than half of them to more than all: a policy whose units are not where they are wanted
     now needs many before its width falls at all.
@@ -412,7 +411,7 @@ def _within(units: int, payoffs: Payoffs, sides: list[_Side], *, least: float = 
 
 
 def _needed(sides: list[_Side], excess: float, payoffs: Payoffs) -> Array:
-    """float64[n_0, …]: more units, so that no gain plus its width is above the player's best gain by more than `excess`."""
+    """Return float64[n_0, …]: more units, so that no gain plus its width is above the player's best gain by more than `excess`."""
     needed = np.zeros(payoffs.sizes)
     for p, side in enumerate(sides):
         allowed = np.maximum(side.gain.max() + excess - side.gain, 1e-12)
@@ -425,12 +424,12 @@ def _needed(sides: list[_Side], excess: float, payoffs: Payoffs) -> Array:
 
 
 def _units(payoffs: Payoffs) -> Array:
-    """float64[n_0, …]: units of each cell, at least 1; of pooled seat orders the fewest."""
+    """Return float64[n_0, …]: units of each cell, at least 1; of pooled seat orders the fewest."""
     return over_orders(np.minimum, np.maximum(payoffs.count, 1), payoffs.population).astype(np.float64)
 
 
 def _rows(values: Array, player: int) -> Array:
-    """float64[n_player, rest]."""
+    """Return float64[n_player, rest]."""
     return np.moveaxis(values, player, 0).reshape(values.shape[player], -1)
 
 
@@ -497,7 +496,7 @@ class AdaptiveEvaluation:
         self._warm: Any = None
 
     def next_cells(self, payoffs: Payoffs) -> CellSelection | None:
-        """What to play next, given the results of everything that was ordered before; None when it has ended."""
+        """Return what to play next, given the results of everything that was ordered before; None when it has ended."""
         if self.reason is not None:
             return None
         rng = seeding.generator(self.seed, "adaptive start", self.step)
@@ -522,7 +521,7 @@ class AdaptiveEvaluation:
         return None
 
     def next_profiles(self, payoffs: Payoffs) -> tuple[tuple[int, ...], ...]:
-        """The same as a list of profiles; empty when it has ended. They are whole blocks, every seat order of each; one that gets k
+        """Return the same as a list of profiles; empty when it has ended. They are whole blocks, every seat order of each; one that gets k
         portions is listed k times."""
         cells = self.next_cells(payoffs)
         if cells is None:

@@ -72,7 +72,7 @@ def max_entropy_point(
 
 
 def _softmax(logits: Vector) -> tuple[Vector, float]:
-    """(softmax, log of the sum of exponentials)."""
+    """Return (softmax, log of the sum of exponentials)."""
     top = float(logits.max())
     weights = np.exp(logits - top)
     total = float(weights.sum())
@@ -82,7 +82,8 @@ def _softmax(logits: Vector) -> tuple[Vector, float]:
 def _centre(
     rows: NDArray[np.float64], limits: Vector, log_base: Vector, goal: tuple[Vector, float, float]
 ) -> tuple[Vector, int]:
-    """The minimum of D(l) - weight sum log l, and how many Newton steps it took. goal: the first l, weight, and what gain is enough."""
+    """Return the minimum of D(l) - weight sum log l, and how many Newton steps it took. goal: the first l, weight, and what gain is
+    enough."""
     at, weight, enough = goal
     for step in range(MAX_STEPS):
         check_watcher()
@@ -156,7 +157,8 @@ class MaxEntropyNash:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum. `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum. `warm` is not
+        used."""
         normal_form.require_two_player_zero_sum(payoffs, "max_entropy_nash")
         normal_form.require_complete(payoffs, "max_entropy_nash")
         matrix = normal_form.zero_sum_matrix(payoffs)
@@ -183,8 +185,8 @@ class MaxEntropyNash:
     def _max_entropy_point(
         self, matrix: NDArray[np.float64], known: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], str]:
-        """(the distribution of largest entropy among those that earn, against every column, what `known` does less the tolerance; a note or
-        ""). Where it is not found, `known` is the answer."""
+        """Return (the distribution of largest entropy among those that earn, against every column, what `known` does less the tolerance; a
+        note or ""). Where it is not found, `known` is the answer."""
         least = float((known @ matrix).min())
         base = 1.0 / copies(matrix) if self.share_copies else np.ones(len(matrix))
         limits = np.full(matrix.shape[1], self.tolerance - least)
@@ -199,6 +201,6 @@ class MaxEntropyNash:
 
 
 def copies(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
-    """int64[n]: how many rows of `matrix` are equal to each, itself included."""
+    """Return int64[n]: how many rows of `matrix` are equal to each, itself included."""
     _, group, count = np.unique(matrix, axis=0, return_inverse=True, return_counts=True)
     return np.asarray(count[group.ravel()], dtype=np.int64)

@@ -111,7 +111,7 @@ def solve_interior_point(
 def _iterate(
     a: NDArray[np.float64], x: Vector, y: Vector, target: float, scale: float, max_iterations: int
 ) -> MatrixSolution:
-    """The method on payoffs scaled to [0, 1]."""
+    """Return the method on payoffs scaled to [0, 1]."""
     point = _start(a, x, y)
     best = (x, y, certified_gap(a, x, y))
     iteration = 0
@@ -166,7 +166,7 @@ class _Factor:
     corner: tuple[float, float, float]  # e'De - (A'De)'M^-1 A'De, (A'De)'M^-1 e, e'M^-1 e
 
     def solve(self, rx: Vector, ry: Vector) -> tuple[Vector, Vector, Vector, Vector]:
-        """(dx, dy, ds, dz) with s dx + x ds = rx, z dy + y dz = ry, the equalities kept."""
+        """Return (dx, dy, ds, dz) with s dx + x ds = rx, z dy + y dz = ry, the equalities kept."""
         a, p = self.a, self.point
         g = rx / p.s
         h, _ = dpotrs(self.chol, ry / p.y - g @ a, lower=1)
@@ -181,7 +181,7 @@ class _Factor:
 
 
 def _factor(a: NDArray[np.float64], p: _Point) -> _Factor | None:
-    """None if the normal matrix is not positive definite to working precision, regularised or not."""
+    """Return None if the normal matrix is not positive definite to working precision, regularised or not."""
     d = p.x / p.s
     rooted = (a * np.sqrt(d)[:, None]).T  # Fortran order, as BLAS wants it
     normal = dsyrk(1.0, rooted, lower=1)
@@ -237,7 +237,7 @@ def _move(p: _Point, dx: Vector, dy: Vector, ds: Vector, dz: Vector) -> _Point:
 
 
 def _reach(value: Vector, change: Vector) -> float:
-    """The largest step t with value + t change >= 0."""
+    """Return the largest step t with value + t change >= 0."""
     worst = float((change / value).min())
     return -1.0 / worst if worst < 0.0 else np.inf
 
@@ -322,7 +322,7 @@ def _surplus(weights: Vector, losses: Vector) -> Vector:
 
 
 def _tableau_at(b: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> _Tableau | None:
-    """The tableau of payoffs b > 1 at the basis of `rows` and `columns`; None if it is singular or far from optimal."""
+    """Return the tableau of payoffs b > 1 at the basis of `rows` and `columns`; None if it is singular or far from optimal."""
     (m, n), k = b.shape, len(rows)
     other_rows, other_columns = np.delete(np.arange(m), rows), np.delete(np.arange(n), columns)
     try:
@@ -348,7 +348,7 @@ def _tableau_at(b: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArra
 
 
 def _descend(tableau: _Tableau, max_pivots: int) -> int | None:
-    """Takes forgiveness from all of it to none, in place; returns the pivots made, None if they would not end."""
+    """Take forgiveness from all of it to none, in place; return the pivots made, None if they would not end."""
     for pivots in range(max_pivots + 1):
         check_watcher()
         (i, primal), (j, dual) = _first_to_break(tableau.right), _first_to_break(tableau.bottom)
@@ -368,14 +368,14 @@ def _descend(tableau: _Tableau, max_pivots: int) -> int | None:
 
 
 def _first_to_break(values: NDArray[np.float64]) -> tuple[int, float]:
-    """Which of values[0] + f values[1] >= 0 breaks first as f falls, and at what f."""
+    """Return which of values[0] + f values[1] >= 0 breaks first as f falls, and at what f."""
     at = np.where(values[1] > TINY, -values[0] / values[1], -np.inf)
     worst = int(at.argmax())
     return worst, float(at[worst])
 
 
 def _smallest_ratio(values: Vector, slopes: Vector) -> int:
-    """The index of the least values / slopes over slopes > 0; -1 if there is none."""
+    """Return the index of the least values / slopes over slopes > 0; -1 if there is none."""
     ratios = np.where(slopes > TINY, np.maximum(values, 0.0) / slopes, np.inf)
     best = int(ratios.argmin())
     return best if np.isfinite(ratios[best]) else -1
@@ -434,7 +434,7 @@ class Nash:
             raise ConfigError(f"nash: slack is {self.slack}, expected 0 (exact) to below 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
+        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
         normal_form.require_two_player_zero_sum(payoffs, "nash")
         normal_form.require_complete(payoffs, "nash")
         matrix = normal_form.zero_sum_matrix(payoffs)
@@ -455,7 +455,7 @@ class Nash:
     def _allowed(
         self, matrix: NDArray[np.float64], last: tuple[NDArray[np.float64], NDArray[np.float64]] | None
     ) -> float:
-        """The gap to reach, in payoffs."""
+        """Return the gap to reach, in payoffs."""
         allowed = self.tolerance * float(matrix.max() - matrix.min())
         if last is None or self.slack == 0.0:
             return allowed
@@ -491,7 +491,7 @@ def solve_matrix(
 
 
 def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """The last strategies, padded with zeros for new policies; None if they cannot belong to this game."""
+    """Return the last strategies, padded with zeros for new policies; None if they cannot belong to this game."""
     if not isinstance(warm, tuple | list) or len(warm) != 2:
         return None
     sides = []
@@ -504,7 +504,8 @@ def _fitting(warm: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], ND
 
 
 def _stands(matrix: NDArray[np.float64], warm: Any, last: tuple[NDArray[np.float64], ...], allowed: float) -> bool:
-    """Whether `last` is as good a solution as before policies were added: nobody gains more by them than by those that there were."""
+    """Return whether `last` is as good a solution as before policies were added: nobody gains more by them than by those that there
+    were."""
     rows, columns = (len(strategy) for strategy in warm)
     grown = (rows, columns) != matrix.shape
     gap = certified_gap(matrix, *last)

@@ -58,7 +58,8 @@ class NashBargaining:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is
+        not used."""
         normal_form.require_complete(payoffs, "nash_bargaining")
         mean = normal_form.symmetrize(payoffs)
         flat = mean.reshape(len(mean), -1)
@@ -70,7 +71,7 @@ class NashBargaining:
         return MetaSolution(None, float(joint_gains(mean, joint, "cce").sum()), joint=joint, note=note)
 
     def _disagreement(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[P]"""
+        """Return float64[P]"""
         if self.disagreement == "minimum":
             return np.asarray(mean.reshape(len(mean), -1).min(axis=1))
         if self.disagreement == "maximin":
@@ -82,7 +83,7 @@ class NashBargaining:
         return np.array(self.disagreement, dtype=np.float64)
 
     def _joint(self, surplus: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
-        """(float64[profiles], a note or ""), from each bargainer's surplus float64[p, profiles] in units of its own range."""
+        """Return (float64[profiles], a note or ""), from each bargainer's surplus float64[p, profiles] in units of its own range."""
         start = self._agreement(surplus)
         # the multipliers of these rows end at 1 / surplus, the gradient of the sum of logarithms
         product = SimplexProgram(-surplus, np.zeros(len(surplus)), even=False, target=1.0)
@@ -94,7 +95,7 @@ class NashBargaining:
         return normal_form.distribution(optimum.x, least=LEAST / len(optimum.x)), note
 
     def _agreement(self, surplus: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[profiles] > 0: a distribution that is better for everybody than to disagree."""
+        """Return float64[profiles] > 0: a distribution that is better for everybody than to disagree."""
         uniform = normal_form.uniform(surplus.shape[1])
         if not len(surplus):
             return uniform
@@ -110,7 +111,7 @@ class NashBargaining:
 
 
 def security(mean: NDArray[np.float64], player: int) -> float:
-    """What the player can guarantee itself by a mixed strategy, whatever the others do together."""
+    """Return what the player can guarantee itself by a mixed strategy, whatever the others do together."""
     table = np.moveaxis(mean[player], player, 0)
     matrix = np.ascontiguousarray(table.reshape(len(table), -1))
     scale = float(np.ptp(matrix)) or 1.0

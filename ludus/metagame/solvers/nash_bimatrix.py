@@ -51,7 +51,7 @@ def paths(row: Matrix, column: Matrix, *, max_pivots: int) -> Iterator[Pair]:
 
 
 def _unit(payoffs: Matrix) -> Matrix:
-    """Payoffs moved and scaled to [1, 2], which leaves the equilibria where they are."""
+    """Return payoffs moved and scaled to [1, 2], which leaves the equilibria where they are."""
     low, spread = float(payoffs.min()), float(np.ptp(payoffs))
     return np.asarray((payoffs - low) / (spread or 1.0) + 1.0)
 
@@ -65,7 +65,7 @@ class _Tableau:
         self.basis = list(slacks)
 
     def enter(self, label: int) -> int:
-        """Makes a variable basic; returns the label that leaves, -1 if there is none."""
+        """Make a variable basic; return the label that leaves, -1 if there is none."""
         body = self._body
         rows = np.flatnonzero(body[:, label] > TINY)
         # the lexicographic rule: the least ratio after perturbing the right-hand side by powers of an infinitely small number
@@ -85,7 +85,7 @@ class _Tableau:
         return leaving
 
     def strategy(self, labels: range) -> NDArray[np.float64]:
-        """The values of the variables `labels`, divided by their sum."""
+        """Return the values of the variables `labels`, divided by their sum."""
         values = np.zeros(len(labels))
         for i, label in enumerate(self.basis):
             if label in labels:
@@ -123,7 +123,7 @@ SINGULAR = 1e-13
 
 
 def equilibria(row: Matrix, column: Matrix) -> Iterator[Pair]:
-    """(x float64[m], y float64[n]) of the game with payoffs float64[m, n], of supports of equal size, small ones first."""
+    """Yield (x float64[m], y float64[n]) of the game with payoffs float64[m, n], of supports of equal size, small ones first."""
     row, column = _scaled(row), _scaled(column)
     m, n = row.shape
     for size in range(1, min(m, n) + 1):
@@ -140,8 +140,8 @@ def equilibria(row: Matrix, column: Matrix) -> Iterator[Pair]:
 
 
 def _indifferent(tables: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
-    """(weights [K, s], value [K]) with tables[k] @ weights[k] = value[k] in every row, of sum 1; NaN where that has no single solution.
-    tables: float64[K, s, s]."""
+    """Return (weights [K, s], value [K]) with tables[k] @ weights[k] = value[k] in every row, of sum 1; NaN where that has no single
+    solution. tables: float64[K, s, s]."""
     count, size, _ = tables.shape
     bordered = np.zeros((count, size + 1, size + 1))
     bordered[:, :size, :size] = tables
@@ -164,7 +164,7 @@ def _spread(weights: NDArray[np.float64], support: NDArray[np.int64], size: int)
 
 
 def _scaled(payoff: Matrix) -> Matrix:
-    """Between 0 and 1."""
+    """Return between 0 and 1."""
     spread = float(np.ptp(payoff))
     return np.asarray((payoff - payoff.min()) / (spread if spread > 0 else 1.0))
 
@@ -211,7 +211,8 @@ class NashBimatrix:
             raise ConfigError(f"nash_bimatrix: tolerance is {self.tolerance}, expected between 0 and 1, like 1e-6.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium was found."""
+        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium
+        was found."""
         normal_form.require_two_player(payoffs, "nash_bimatrix")
         normal_form.require_complete(payoffs, "nash_bimatrix")
         mean, shared = normal_form.symmetrize(payoffs), normal_form.share_population(payoffs)
@@ -244,7 +245,7 @@ class NashBimatrix:
     def _best(
         self, mean: Matrix, candidates: Iterator[Pair], *, shared: bool
     ) -> tuple[MetaSolution | None, MetaSolution | None]:
-        """(the candidate with the highest sum of payoffs among those that are equilibria, the one with the least gap)."""
+        """Return (the candidate with the highest sum of payoffs among those that are equilibria, the one with the least gap)."""
         allowed = self.tolerance * max(normal_form.payoff_range(mean), 1e-300)
         best, most, nearest = None, -math.inf, None
         for x, y in candidates:
@@ -261,5 +262,5 @@ class NashBimatrix:
 
 
 def pairs_of_supports(m: int, n: int) -> int:
-    """How many pairs of supports of equal size m by n strategies have: sum_k C(m, k) C(n, k) over k >= 1."""
+    """Return how many pairs of supports of equal size m by n strategies have: sum_k C(m, k) C(n, k) over k >= 1."""
     return math.comb(m + n, m) - 1

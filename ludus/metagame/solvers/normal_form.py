@@ -24,7 +24,7 @@ Marginals = tuple[NDArray[np.float64], ...]
 
 
 def require_populated(payoffs: Payoffs, solver: str) -> None:
-    """Raises SolverError if a population is empty."""
+    """Raise SolverError if a population is empty."""
     for player, size in enumerate(payoffs.sizes):
         if size == 0:
             raise SolverError(
@@ -33,7 +33,7 @@ def require_populated(payoffs: Payoffs, solver: str) -> None:
 
 
 def require_complete(payoffs: Payoffs, solver: str) -> None:
-    """Raises SolverError naming the first profile without a finite payoff."""
+    """Raise SolverError naming the first profile without a finite payoff."""
     require_populated(payoffs, solver)
     finite = np.isfinite(payoffs.mean)
     if finite.all():
@@ -49,13 +49,13 @@ _ANY_GAME = "fictitious_play and projected_replicator_dynamics take any game"
 
 
 def require_two_player(payoffs: Payoffs, solver: str, *, advice: str = _ANY_GAME) -> None:
-    """Raises SolverError if there are not two players. advice: what else there is."""
+    """Raise SolverError if there are not two players. advice: what else there is."""
     if payoffs.num_players != 2:
         raise SolverError(f"{solver} needs two players, given {payoffs.num_players}; {advice}.")
 
 
 def require_two_player_zero_sum(payoffs: Payoffs, solver: str, *, advice: str = _ANY_GAME) -> None:
-    """Raises SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up. advice: what else
+    """Raise SolverError if there are not two players, the game is not declared zero-sum, or exact payoffs do not add up. advice: what else
     there is."""
     require_two_player(payoffs, solver, advice=advice)
     if not payoffs.zero_sum:
@@ -71,7 +71,7 @@ def require_two_player_zero_sum(payoffs: Payoffs, solver: str, *, advice: str = 
 
 
 def payoff_range(mean: NDArray[np.float64]) -> float:
-    """The largest difference between two payoffs of one player."""
+    """Return the largest difference between two payoffs of one player."""
     flat = mean.reshape(len(mean), -1)
     return float((flat.max(axis=1) - flat.min(axis=1)).max())
 
@@ -79,7 +79,7 @@ def payoff_range(mean: NDArray[np.float64]) -> float:
 def values_against(
     mean: NDArray[np.float64], marginals: Sequence[NDArray[np.float64]], player: int
 ) -> NDArray[np.float64]:
-    """float64[n_player]: what each of the player's strategies earns while the others play `marginals`."""
+    """Return float64[n_player]: what each of the player's strategies earns while the others play `marginals`."""
     table = np.moveaxis(mean[player], player, 0)
     for other in reversed([p for p in range(len(mean)) if p != player]):
         table = table @ marginals[other]
@@ -87,7 +87,7 @@ def values_against(
 
 
 def opponent_distribution(solution: MetaSolution, player: int) -> NDArray[np.float64]:
-    """float64[n_0, … without n_player]: how probable each profile of the other players is."""
+    """Return float64[n_0, … without n_player]: how probable each profile of the other players is."""
     if solution.joint is not None:
         return np.asarray(solution.joint.sum(axis=player))
     weight = np.ones(())
@@ -98,8 +98,8 @@ def opponent_distribution(solution: MetaSolution, player: int) -> NDArray[np.flo
 
 
 def expected_payoffs(values: NDArray[np.float64], solution: MetaSolution, player: int) -> NDArray[np.float64]:
-    """float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution; what that
-    recommends to the player is not heard."""
+    """Return float64[n_player]: the mean of values float64[n_0, …] for each of the player's policies, others drawn from the solution; what
+    that recommends to the player is not heard."""
     weight = opponent_distribution(solution, player)
     rows = np.moveaxis(values, player, 0)
     return np.asarray(rows.reshape(len(rows), weight.size) @ weight.ravel())
@@ -108,7 +108,7 @@ def expected_payoffs(values: NDArray[np.float64], solution: MetaSolution, player
 def deviation_gains(
     payoffs: Payoffs | NDArray[np.float64], marginals: Sequence[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """float64[P]: how much each player would gain with its best pure strategy over its own marginal; all zero at equilibrium.
+    """Return float64[P]: how much each player would gain with its best pure strategy over its own marginal; all zero at equilibrium.
 
     Their sum is the NashConv of the meta-game. Holes give NaN.
     """
@@ -121,7 +121,7 @@ def deviation_gains(
 
 
 def zero_sum_matrix(payoffs: Payoffs) -> NDArray[np.float64]:
-    """The row player's payoffs float64[n_0, n_1] of a two-player zero-sum view, contiguous.
+    """Return the row player's payoffs float64[n_0, n_1] of a two-player zero-sum view, contiguous.
 
     (u_0 - u_1) / 2 removes a constant sum. If both players draw from one population, the two seat orders are pooled with equal
     weight, (i, j) with the transposed (j, i), so the game is symmetric and its value 0, however often each order was played.
@@ -134,13 +134,13 @@ def zero_sum_matrix(payoffs: Payoffs) -> NDArray[np.float64]:
 
 
 def share_population(payoffs: Payoffs) -> bool:
-    """Whether two players draw from one population."""
+    """Return whether two players draw from one population."""
     return len(set(payoffs.population)) < payoffs.num_players
 
 
 def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
-    """The permutations of the seats that leave every seat to its population, sorted; seat p is played by who had seat order[p]. As many as
-    the product of the populations' factorials: what can be done stage by stage, `swaps` does in no time."""
+    """Return the permutations of the seats that leave every seat to its population, sorted; seat p is played by who had seat order[p]. As
+    many as the product of the populations' factorials: what can be done stage by stage, `swaps` does in no time."""
     groups = seats_of(population)
     orders = []
     for turned in itertools.product(*(itertools.permutations(group) for group in groups)):
@@ -154,8 +154,8 @@ def seat_orders(population: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def swaps(population: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
-    """Seat orders in stages: one of each stage, or none, one stage after the other, is each of `seat_orders` once. (All orders of k + 1
-    seats are those of k, followed by changing the last with one of these, or not.)"""
+    """Yield seat orders in stages: one of each stage, or none, one stage after the other, is each of `seat_orders` once. (All orders of k +
+    1 seats are those of k, followed by changing the last with one of these, or not.)"""
     players = range(len(population))
     for group in seats_of(population):
         for k, last in enumerate(group):
@@ -164,12 +164,12 @@ def swaps(population: Sequence[int]) -> Iterator[list[tuple[int, ...]]]:
 
 
 def symmetrize(payoffs: Payoffs) -> NDArray[np.float64]:
-    """`mean`, pooled with equal weight over all seat orders of players who share a population; unchanged if nobody does."""
+    """Return `mean`, pooled with equal weight over all seat orders of players who share a population; unchanged if nobody does."""
     return pooled_seats(payoffs.mean, payoffs.population)
 
 
 def pooled_seats(mean: NDArray[np.float64], population: Sequence[int]) -> NDArray[np.float64]:
-    """The same of payoffs float64[P, n_0, …]."""
+    """Return the same of payoffs float64[P, n_0, …]."""
     for orders in swaps(population):
         total = mean.copy()
         for order in orders:
@@ -190,7 +190,7 @@ def pool_marginals(marginals: Sequence[NDArray[np.float64]], population: Sequenc
 
 
 def distribution(weights: NDArray[np.float64], *, least: float = 0.0) -> NDArray[np.float64]:
-    """`weights` as a distribution: entries at most `least`, and negative ones, become 0; the rest sum to 1."""
+    """Return `weights` as a distribution: entries at most `least`, and negative ones, become 0; the rest sum to 1."""
     clipped = np.where(weights > max(least, 0.0), weights, 0.0)
     total = float(clipped.sum())
     if not math.isfinite(total) or total <= 0.0:
@@ -199,13 +199,13 @@ def distribution(weights: NDArray[np.float64], *, least: float = 0.0) -> NDArray
 
 
 def uniform(size: int) -> NDArray[np.float64]:
-    """float64[size] of 1 / size."""
+    """Return float64[size] of 1 / size."""
     return np.full(size, 1.0 / size)
 
 
 def lift(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSolution:
-    """A solution of the part of a meta-game at `places` as one of all its policies: the others have no weight. gap and warm stay those of
-    the part."""
+    """Return a solution of the part of a meta-game at `places` as one of all its policies: the others have no weight. gap and warm stay
+    those of the part."""
     if solution.marginals is not None:
         marginals = tuple(
             scatter(probs, places[which], size)
@@ -218,19 +218,19 @@ def lift(solution: MetaSolution, payoffs: Payoffs, places: Places) -> MetaSoluti
 
 
 def scatter(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDArray[np.float64]:
-    """float64[size]: `probs` at `places`, zero elsewhere."""
+    """Return float64[size]: `probs` at `places`, zero elsewhere."""
     out = np.zeros(size)
     out[list(places)] = probs
     return out
 
 
 def nash_conv(payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]]) -> float:
-    """The sum of the deviation gains in the view as it is, seats pooled where a population is shared; NaN if it has holes."""
+    """Return the sum of the deviation gains in the view as it is, seats pooled where a population is shared; NaN if it has holes."""
     return float(deviation_gains(symmetrize(payoffs), marginals).sum())
 
 
 def unpadded(strategies: NDArray[np.float64], payoffs: Payoffs) -> Marginals:
-    """Rows of a padded array as distributions, one and the same for players who share a population."""
+    """Return rows of a padded array as distributions, one and the same for players who share a population."""
     rows = tuple(distribution(strategies[player, :size]) for player, size in enumerate(payoffs.sizes))
     return pool_marginals(rows, payoffs.population)
 
@@ -245,7 +245,7 @@ DeviationKind = Literal["ce", "cce"]
 
 
 def joint_gains(mean: NDArray[np.float64], joint: NDArray[np.float64], kind: DeviationKind) -> NDArray[np.float64]:
-    """float64[P]: the most each player gains in expectation by deviating: by one strategy for good ("cce"), or by the best answer to
+    """Return float64[P]: the most each player gains in expectation by deviating: by one strategy for good ("cce"), or by the best answer to
     each recommendation ("ce", the swap regret). Never negative; their sum is zero at the equilibria of that kind."""
     gains = np.empty(len(mean))
     for player, table in enumerate(mean):
@@ -256,14 +256,14 @@ def joint_gains(mean: NDArray[np.float64], joint: NDArray[np.float64], kind: Dev
 
 
 def recommended(table: NDArray[np.float64], joint: NDArray[np.float64], player: int) -> NDArray[np.float64]:
-    """float64[n, n]: [a, b] is what the player earns by playing b when a is recommended, times the probability of a."""
+    """Return float64[n, n]: [a, b] is what the player earns by playing b when a is recommended, times the probability of a."""
     size = joint.shape[player]
     weights = np.moveaxis(joint, player, 0).reshape(size, -1)
     return np.asarray(weights @ np.moveaxis(table, player, 0).reshape(size, -1).T)
 
 
 def coarse_rows(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[n_0 + … + n_{P-1} or fewer, n_0 ⋯ n_{P-1}]: row (p, b) times the raveled joint is p's gain from playing b for good.
+    """Return float64[n_0 + … + n_{P-1} or fewer, n_0 ⋯ n_{P-1}]: row (p, b) times the raveled joint is p's gain from playing b for good.
 
     Rows of zeros are left out."""
     sizes = mean.shape[1:]
@@ -277,7 +277,7 @@ def coarse_rows(mean: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def correlated_rows(mean: NDArray[np.float64]) -> Any:
-    """Sparse float64[sum n_p (n_p - 1) or fewer, n_0 ⋯ n_{P-1}]: row (p, a, b) times the raveled joint is p's gain from playing b
+    """Return sparse float64[sum n_p (n_p - 1) or fewer, n_0 ⋯ n_{P-1}]: row (p, a, b) times the raveled joint is p's gain from playing b
     when told a.
 
     Rows of zeros are left out."""
@@ -302,7 +302,7 @@ def correlated_rows(mean: NDArray[np.float64]) -> Any:
 
 
 def symmetric_joint(joint: NDArray[np.float64], population: Sequence[int]) -> NDArray[np.float64]:
-    """The average of the joint distribution over the seat orders of players who share a population."""
+    """Return the average of the joint distribution over the seat orders of players who share a population."""
     for orders in swaps(population):
         joint = np.asarray(sum((joint.transpose(order) for order in orders), joint) / (len(orders) + 1))
     return joint

@@ -18,8 +18,8 @@ WEIGHTINGS: tuple[Weighting, ...] = ("squared", "variance", "linear", "linear_ca
 
 
 def pfsp_weights(win_rate: NDArray[np.float64], weighting: Weighting) -> NDArray[np.float64]:
-    """float64[K] -> float64[K], not normalised: how much an opponent that the learner beats with this probability matters (Vinyals et
-    al. 2019, "prioritized fictitious self-play"). squared: (1 - x)², the hard ones; variance: x (1 - x), those of one's own level;
+    """Return float64[K] -> float64[K], not normalised: how much an opponent that the learner beats with this probability matters (Vinyals
+    et al. 2019, "prioritized fictitious self-play"). squared: (1 - x)², the hard ones; variance: x (1 - x), those of one's own level;
     linear: 1 - x; linear_capped: min(½, 1 - x)."""
     lost = 1.0 - win_rate
     if weighting == "squared":
@@ -34,7 +34,7 @@ def pfsp_weights(win_rate: NDArray[np.float64], weighting: Weighting) -> NDArray
 
 
 def pfsp(win_rate: NDArray[np.float64], weighting: Weighting) -> NDArray[np.float64]:
-    """float64[K] probabilities; uniform where no opponent matters (all are always beaten)."""
+    """Return float64[K] probabilities; uniform where no opponent matters (all are always beaten)."""
     weight = pfsp_weights(win_rate, weighting)
     total = weight.sum()
     return np.asarray(weight / total) if total > 0 else np.full(len(weight), 1.0 / len(weight))
@@ -68,8 +68,8 @@ class PFSPSolver:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for an empty population, a hole or NaN among the profiles that are read, and unbounded returns without a
-        `span`. One player has no opponents: uniform."""
+        """Solve the meta-game. Raises SolverError for an empty population, a hole or NaN among the profiles that are read, and unbounded
+        returns without a `span`. One player has no opponents: uniform."""
         normal_form.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
         each = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
@@ -77,7 +77,7 @@ class PFSPSolver:
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _spans(self, payoffs: Payoffs) -> NDArray[np.float64]:
-        """float64[P, 2]: each player's returns of a defeat and of a victory."""
+        """Return float64[P, 2]: each player's returns of a defeat and of a victory."""
         spans = np.array([self.span or bounds for bounds in payoffs.utility_range], dtype=np.float64)
         if not (np.isfinite(spans).all() and (spans[:, 0] < spans[:, 1]).all()):
             raise SolverError(
@@ -87,7 +87,7 @@ class PFSPSolver:
 
 
 def _beaten(payoffs: Payoffs, player: int, spans: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[n_player] in [0, 1]: how often the others' newest policies beat each of the player's, on average over them."""
+    """Return float64[n_player] in [0, 1]: how often the others' newest policies beat each of the player's, on average over them."""
     others = [p for p in range(payoffs.num_players) if p != player]
     if not others:
         return np.full(payoffs.sizes[0], 0.5)

@@ -133,7 +133,7 @@ def extrapolate(curve: ReplicatorCurve, time: float, out: NDArray[np.float64]) -
 
 @inner
 def max_abs_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """The greatest difference of two entries; NaN where there is one."""
+    """Return the greatest difference of two entries; NaN where there is one."""
     a, b, most = one.ravel(), other.ravel(), 0.0
     for i in range(len(a)):
         apart = abs(a[i] - b[i])
@@ -157,7 +157,7 @@ def block(
     dt: float,
     gamma: float,
 ) -> NDArray[np.float64]:
-    """`length` steps from `time`, the first by `values`, the others by the curve; returns the curve at the end.
+    """Return `length` steps from `time`, the first by `values`, the others by the curve; returns the curve at the end.
 
     Changes `strategies`, and from iterate `first` on `total`.
     """
@@ -258,7 +258,7 @@ class ProjectedReplicatorDynamics:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN.
+        """Solve the meta-game. Raises SolverError for holes or NaN.
 
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
         """

@@ -47,14 +47,15 @@ class RatingSoftmax:
             raise ConfigError(f"rating_softmax: rounds is {self.rounds}, expected at least 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with bounds."""
+        """Solve the meta-game. Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with
+        bounds."""
         normal_form.require_complete(payoffs, "rating_softmax")
         ratings = self._elo(payoffs) if self.rating == "elo" else mean_ratings(payoffs)
         marginals = normal_form.pool_marginals([softmax(r / self.temperature) for r in ratings], payoffs.population)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _elo(self, payoffs: Payoffs) -> list[NDArray[np.float64]]:
-        """[P] float64[n_p], natural units; both populations on one scale."""
+        """Return [P] float64[n_p], natural units; both populations on one scale."""
         normal_form.require_two_player_zero_sum(
             payoffs, "rating_softmax with elo", advice="rating: mean takes any game"
         )
@@ -75,12 +76,12 @@ class RatingSoftmax:
 
 
 def _log_strengths(won: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[n] from how often i beat j, float64[n, n]; games against itself do not count."""
+    """Return float64[n] from how often i beat j, float64[n, n]; games against itself do not count."""
     return maximize(Likelihood(PairCounts.of(won), PRIOR, davidson=False))[0]
 
 
 def mean_ratings(payoffs: Payoffs) -> list[NDArray[np.float64]]:
-    """[P] float64[n_p]: mean payoffs against uniformly drawn co-players, as fractions of the payoffs' range; seats of a shared
+    """Return [P] float64[n_p]: mean payoffs against uniformly drawn co-players, as fractions of the payoffs' range; seats of a shared
     population are pooled."""
     mean = normal_form.symmetrize(payoffs)
     scale = normal_form.payoff_range(mean) or 1.0

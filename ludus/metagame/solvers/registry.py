@@ -42,8 +42,8 @@ META_SOLVERS: Final = Registry(
 
 
 def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-    """What the solver answers, which a run can go on with. Raises SolverError, as it does or for an answer that is no distribution over the
-    policies there are."""
+    """Return what the solver answers, which a run can go on with. Raises SolverError, as it does or for an answer that is no distribution
+    over the policies there are."""
     solution = solver.solve(payoffs, warm=warm, rng=rng)
     if wrong := solution_error(solution, payoffs):
         raise SolverError(f"meta-solver {qualified_name(solver)} answered {wrong}.")
@@ -51,7 +51,7 @@ def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.ran
 
 
 def solution_error(solution: Any, payoffs: Payoffs) -> str:
-    """What keeps it from being a solution over the policies there are, as the end of a sentence; "" if nothing does."""
+    """Return what keeps it from being a solution over the policies there are, as the end of a sentence; "" if nothing does."""
     if not isinstance(solution, MetaSolution):
         return f"{short_repr(solution)}; expected a Solution of ludus.metagame.solvers.base"
     marginals, joint = solution.marginals, solution.joint

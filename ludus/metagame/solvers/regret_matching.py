@@ -118,7 +118,7 @@ class RegretMatching:
             raise ConfigError(f"regret_matching: gamma is {self.gamma}, expected a probability below 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
         return _solve(payoffs, solver="regret_matching", iterations=self.iterations, gamma=self.gamma, plus=False)
 
 
@@ -138,5 +138,5 @@ class RegretMatchingPlus:
         _require_iterations(self.iterations, "regret_matching_plus")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
         return _solve(payoffs, solver="regret_matching_plus", iterations=self.iterations, gamma=0.0, plus=True)

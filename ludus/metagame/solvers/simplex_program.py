@@ -86,7 +86,8 @@ class _Residuals:
 
 
 def minimize(program: SimplexProgram, *, tolerance: float = 1e-9, start: Vector | None = None) -> Optimum:
-    """The optimum to `tolerance` in every equation, or the best point met: `error` says which. Rows are best scaled to entries near 1.
+    """Return the optimum to `tolerance` in every equation, or the best point met: `error` says which. Rows are best scaled to entries near
+    1.
 
     start: a distribution > 0, uniform if None. With a target it must leave room in every row, so that w l begins at its target.
     """
@@ -148,7 +149,7 @@ def _step(program: SimplexProgram, p: _Point, left: _Residuals) -> _Point | None
 
 
 def _direction(system: Solve, p: _Point, left: _Residuals, products: tuple[Vector, Vector]) -> _Point:
-    """The change that removes all residuals and changes x z and w l by `products`, to first order."""
+    """Return the change that removes all residuals and changes x z and w l by `products`, to first order."""
     r1 = products[0] / p.x - left.dual
     r2 = -products[1] / p.l - left.rows
     dx, dl = system(r1, r2)
@@ -159,7 +160,7 @@ def _direction(system: Solve, p: _Point, left: _Residuals, products: tuple[Vecto
 
 
 def _factored(program: SimplexProgram, p: _Point) -> Solve | None:
-    """(r1, r2) -> (dx, dl) with H dx + A'dl = r1 and A dx - (w / l) dl = r2, where H = f'' + z / x."""
+    """Return (r1, r2) -> (dx, dl) with H dx + A'dl = r1 and A dx - (w / l) dl = r2, where H = f'' + z / x."""
     rows, h, ratio = program.rows, program.curvature(p.x) + p.z / p.x, p.w / p.l
     if len(ratio) <= len(h):
         return _by_rows(rows, h, ratio)
@@ -167,7 +168,7 @@ def _factored(program: SimplexProgram, p: _Point) -> Solve | None:
 
 
 def _by_rows(rows: Matrix, h: Vector, ratio: Vector) -> Solve | None:
-    """Eliminates dx: (A H^-1 A' + w / l) dl = A H^-1 r1 - r2."""
+    """Eliminate dx: (A H^-1 A' + w / l) dl = A H^-1 r1 - r2."""
     if not len(ratio):
         return lambda r1, r2: (r1 / h, r2)
     chol = _cholesky(_gram(rows.T, 1.0 / h), ratio)
@@ -182,7 +183,7 @@ def _by_rows(rows: Matrix, h: Vector, ratio: Vector) -> Solve | None:
 
 
 def _by_variables(rows: Matrix, h: Vector, ratio: Vector) -> Solve | None:
-    """Eliminates dl: (H + A'(l / w) A) dx = r1 + A'(l / w) r2."""
+    """Eliminate dl: (H + A'(l / w) A) dx = r1 + A'(l / w) r2."""
     chol = _cholesky(_gram(rows, 1.0 / ratio), h)
     if chol is None:
         return None
@@ -214,6 +215,6 @@ def _cholesky(matrix: NDArray[np.float64], diagonal: Vector) -> NDArray[np.float
 
 
 def _reach(p: _Point, d: _Point) -> float:
-    """The largest step that leaves nothing negative."""
+    """Return the largest step that leaves nothing negative."""
     worst = min(float((b / a).min(initial=0.0)) for a, b in ((p.x, d.x), (p.z, d.z), (p.w, d.w), (p.l, d.l)))
     return -1.0 / worst if worst < 0.0 else np.inf

@@ -40,7 +40,7 @@ def packed(values: NDArray[Any], dtype: str) -> Packed:
 
 
 def unpacked(matrix: Packed) -> NDArray[Any]:
-    """What was packed."""
+    """Return what was packed."""
     return np.frombuffer(base64.b64decode(matrix.data), f"<{matrix.dtype}").reshape(matrix.shape)
 
 
@@ -50,7 +50,7 @@ def finite(value: float | None) -> Number:
 
 
 def all_finite(values: Iterable[float]) -> list[Number]:
-    """`finite` of each."""
+    """Return `finite` of each."""
     return [finite(value) for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
 
 
@@ -68,7 +68,7 @@ Query = Mapping[str, str]
 
 
 def require_known(query: Query, panel: str, known: Sequence[str] = ()) -> None:
-    """Raises ConfigError for a name that the panel does not know."""
+    """Raise ConfigError for a name that the panel does not know."""
     for name in query:
         if name not in known:
             hint = nearest(name, list(known)) if known else "; it takes none."
@@ -76,7 +76,7 @@ def require_known(query: Query, panel: str, known: Sequence[str] = ()) -> None:
 
 
 def whole(query: Query, name: str, default: int, *, least: int, most: int) -> int:
-    """A whole number in least … most. Raises ConfigError."""
+    """Return a whole number in least … most. Raises ConfigError."""
     text = query.get(name, "")
     if not text:
         return default
@@ -94,7 +94,7 @@ def choice(query: Query, name: str, known: Sequence[str]) -> str:
 
 
 def part(query: Query, name: str, size: int) -> slice:
-    """`a:b` within 0 … size, all if nothing is given. Raises ConfigError."""
+    """Return `a:b` within 0 … size, all if nothing is given. Raises ConfigError."""
     text = query.get(name, "")
     if not text:
         return slice(0, size)

@@ -63,7 +63,7 @@ def learning(reader: Reader, **query: str) -> Learning:
 
 
 def joined_curves(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
-    """The curves of training tasks, those of one learner as one."""
+    """Return the curves of training tasks, those of one learner as one."""
     by_learner: dict[str, list[StoredTask]] = {}
     for task in tasks:
         name = learner_name(task.population or 0, task.policy or "", task.generation)
@@ -136,7 +136,7 @@ class Throughput:
 
 
 def throughput(reader: Reader, **query: str) -> Throughput:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "throughput")
     with reader.moment():
         ends = reader.metrics("seconds", "barriers")
@@ -147,7 +147,7 @@ def _by_barrier(reader: Reader, ends: Series) -> Throughput:
     sampled = np.array(thin(range(len(ends.step)), MAX_POINTS), np.int64)
 
     def summed(name: str) -> NDArray[np.float64]:
-        """What came since the barrier that is kept before."""
+        """Return what came since the barrier that is kept before."""
         whole_run, series = np.zeros(len(ends.step)), reader.metrics(name, "barriers")
         # each barrier tells when it was
         whole_run[np.searchsorted(ends.step, series.step)] = np.nan_to_num(series.value)

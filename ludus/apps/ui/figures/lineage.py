@@ -69,7 +69,7 @@ class LineageFigure:
 
 
 def lineage(reader: Reader, **query: str) -> LineageFigure:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "lineage")
     game = meta_game(reader)
     with reader.moment():
@@ -84,7 +84,7 @@ def lineage(reader: Reader, **query: str) -> LineageFigure:
 
 
 def ranked_by_name(reader: Reader) -> Mapping[tuple[int, str], Ranked]:
-    """The ranking, by population and policy."""
+    """Return the ranking, by population and policy."""
     return {(table.population, row.policy): row for table in ranking(reader) for row in table.rows}
 
 
@@ -112,7 +112,7 @@ def _parent(stored: StoredPolicy) -> Parent | None:
 
 
 def _likeliest(opponents: Sequence[Opponent]) -> list[Opponent]:
-    """The first of each seat."""
+    """Return the first of each seat."""
     out: list[Opponent] = []
     for one in opponents:
         if sum(other.player == one.player for other in out) < MAX_OPPONENTS:
@@ -139,7 +139,7 @@ class _OpponentLookup:
         return _OpponentLookup(game, stored, reader.marginals(sorted(unknown)) if unknown else {})
 
     def of(self, policy: StoredPolicy) -> tuple[list[Opponent], bool]:
-        """Whom a policy met, and whether that is derived."""
+        """Return whom a policy met, and whether that is derived."""
         record = policy.record
         if not record.lineage.task:
             return [], False  # it was there from the start

@@ -46,7 +46,7 @@ class MetaGame:
     _cache: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` makes of this meta-game, made once."""
+        """Return what `make` makes of this meta-game, made once."""
         if name not in self._cache:
             self._cache[name] = make()
         value: T = self._cache[name]
@@ -54,7 +54,7 @@ class MetaGame:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """[P] policies per player."""
+        """Return [P] policies per player."""
         return self.log.sizes
 
     @property
@@ -63,21 +63,21 @@ class MetaGame:
 
     @property
     def symmetric(self) -> bool:
-        """Whether two players draw from one population."""
+        """Return whether two players draw from one population."""
         return self.players == 2 and len(set(self.info.population)) == 1
 
     def players_of(self, population: int) -> list[int]:
-        """Who draw from it."""
+        """Return who draw from it."""
         return [player for player, own in enumerate(self.info.population) if own == population]
 
     def names(self, player: int) -> list[str]:
-        """Ids of the policies that can play for a player."""
+        """Return ids of the policies that can play for a player."""
         return [stored.record.ref.policy for stored in self.members[self.info.population[player]]]
 
     @cached_property
     def mean(self) -> Floats:
-        """float64[P, n_0, …], NaN in holes. Where two players draw from one population, a seat order that was never played has what the
-        other one gave, and a policy that never met itself half of a constant sum."""
+        """Return float64[P, n_0, …], NaN in holes. Where two players draw from one population, a seat order that was never played has what
+        the other one gave, and a policy that never met itself half of a constant sum."""
         mean = self.log.mean
         if not self.symmetric:
             return mean
@@ -90,12 +90,13 @@ class MetaGame:
         return filled
 
     def returns(self, player: int) -> tuple[float, float]:
-        """The least and the largest one of a player; infinite where the run does not say."""
+        """Return the least and the largest one of a player; infinite where the run does not say."""
         return self.info.utility_range[player] if self.info.utility_range else (-np.inf, np.inf)
 
     def half_width(self, player: int) -> Floats:
-        """float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is infinite and
-        a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold together."""
+        """Return float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is
+        infinite and a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold
+        together."""
         log, returns = self.log, self.returns(player)
         alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
         return self.once(
@@ -104,11 +105,11 @@ class MetaGame:
         )
 
     def earned(self, player: int) -> Floats:
-        """float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
+        """Return float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
         return self.expected(self.mean[player], player)
 
     def expected(self, values: Floats, *players: int) -> Floats:
-        """float64[n_p, …] for the policies of these players, in rising order: expectation of values [n_0, …] over what the last
+        """Return float64[n_p, …] for the policies of these players, in rising order: expectation of values [n_0, …] over what the last
         meta-strategies have the others play, together where they are joint. NaN where a hole has weight."""
         if self.joint is None:
             return against(values, self.marginals, keep=players)
@@ -165,7 +166,7 @@ def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...])
 
 
 def _beside(values: Floats, weight: Floats, players: tuple[int, ...]) -> Floats:
-    """Weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
+    """Return weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
     played = np.flatnonzero(weight)
     axes = tuple(range(len(players)))
     rows = np.moveaxis(values, players, axes).reshape(*(values.shape[player] for player in players), -1)
@@ -182,7 +183,7 @@ def half_widths(
     *,
     alpha: float = 1.0 - CONFIDENCE,
 ) -> Floats:
-    """Half of the widest side of the interval of each mean of `count` units; arrays of one shape. 0 where exact, NaN where unknown.
+    """Return half of the widest side of the interval of each mean of `count` units; arrays of one shape. 0 where exact, NaN where unknown.
 
     Where returns are bounded these are confidence sequences (`ludus.metagame.solvers.confidence`), which hold at all times at once, so
     that they may be watched while more is played. Where they are not, they are normal, and hold at one time only. alpha: how often each
@@ -204,7 +205,7 @@ def half_widths(
 
 
 def _different(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The places of the rows that differ, and for each row which of these it is like."""
+    """Return the places of the rows that differ, and for each row which of these it is like."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, place = np.unique(column, return_inverse=True)

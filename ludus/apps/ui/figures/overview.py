@@ -159,7 +159,7 @@ class RunLine:
 
 
 def overview(reader: Reader, **query: str) -> OverviewPanel:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "overview")
     with reader.moment():
         info, summary, last = reader.info(), reader.summary(), reader.last_generation()
@@ -229,7 +229,7 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
 
 
 def _state(reader: Reader, summary: RunSummary | None) -> tuple[str, Status | None]:
-    """What to call it; what its driver says, None if it does not run, or is of a newer Ludus."""
+    """Return what to call it; what its driver says, None if it does not run, or is of a newer Ludus."""
     state = run_state(reader.run_dir, summary)
     if state != "running":
         return state, None
@@ -241,7 +241,7 @@ def _state(reader: Reader, summary: RunSummary | None) -> tuple[str, Status | No
 
 
 def _enumerated(last: GenerationRecord | None) -> bool:
-    """Whether the game's tree is known: exact best responses were computed on it."""
+    """Return whether the game's tree is known: exact best responses were computed on it."""
     return last is not None and last.nash_conv is not None and last.exact
 
 
@@ -312,7 +312,7 @@ def _pace(speed: float) -> str:
 
 
 def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) -> Tile:
-    """How good it is: how far from an equilibrium, or what a single player earns."""
+    """Return how good it is: how far from an equilibrium, or what a single player earns."""
     if info.players == 1:
         mean, trained = reader.payoff_log().mean, reader.metrics("response/0/return", "generations").value
         if np.isfinite(mean).any() or not np.isfinite(trained).any():  # where nobody is evaluated, training tells
@@ -399,7 +399,7 @@ def events(reader: Reader, **query: str) -> Events:
 
 
 def parts(reader: Reader, **query: str) -> Parts:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "parts")
     _, status = _state(reader, reader.summary())
     deaths = [WorkerDeath(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
@@ -481,7 +481,7 @@ class Strategies:
 
 
 def convergence(reader: Reader, **query: str) -> Convergence:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "convergence")
     records = thin(reader.generations(marginals=False), MAX_POINTS)
     known = any(record.nash_conv is not None for record in records)
@@ -500,7 +500,7 @@ def convergence(reader: Reader, **query: str) -> Convergence:
 
 
 def strategies(reader: Reader, **query: str) -> Strategies:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "strategies")
     with reader.moment():
         info, names = reader.info(), reader.policy_names()
@@ -538,7 +538,7 @@ def _joint(record: GenerationRecord, labels: Sequence[Sequence[str]]) -> JointSt
 def _pairs(
     profiles: NDArray[np.int32], probabilities: NDArray[np.float64], labels: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[str], list[list[float]]]:
-    """(rows, columns, shares), as `JointStrategy` has them."""
+    """Return (rows, columns, shares), as `JointStrategy` has them."""
     places = [np.unique(column) for column in profiles.T]
     if len(places) != 2 or max(map(len, places)) > MAX_PAIRED:
         return [], [], []

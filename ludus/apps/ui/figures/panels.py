@@ -43,12 +43,12 @@ _OF_EVENTS = frozenset({"events", "parts", "overview"})
 
 
 def version(reader: Reader) -> Position:
-    """How far the run is: to be compared with a later one."""
+    """Return how far the run is: to be compared with a later one."""
     return reader.position()
 
 
 def changed(before: Position, after: Position) -> frozenset[str]:
-    """The panels that may say something else now."""
+    """Return the panels that may say something else now."""
     if before == after:
         return frozenset()
     every = frozenset(PANELS)

@@ -93,7 +93,7 @@ def payoffs(reader: Reader, **query: str) -> PayoffTable:
 
 
 def choices_of(game: MetaGame) -> list[tuple[int, int, int]]:
-    """(of, row, column) worth looking at: in a zero-sum game of two, and where two share a population, one says it all."""
+    """Return (of, row, column) worth looking at: in a zero-sum game of two, and where two share a population, one says it all."""
     if game.players == 1:
         return [(0, 0, 0)]
     alone = game.players == 2 and (game.info.zero_sum or game.symmetric)
@@ -114,7 +114,7 @@ def _chosen(game: MetaGame, query: Query, choices: list[tuple[int, int, int]]) -
 
 
 def _table(game: MetaGame, of: int, sides: tuple[int, int]) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Mean, half width and count [rows, columns]."""
+    """Return mean, half width and count [rows, columns]."""
 
     def make() -> tuple[Floats, Floats, NDArray[np.int64]]:
         if game.players == 1:
@@ -135,7 +135,7 @@ def _table(game: MetaGame, of: int, sides: tuple[int, int]) -> tuple[Floats, Flo
 
 
 def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
-    """Units of each pair, over all that the others may play; EXACT where all of it is exact."""
+    """Return units of each pair, over all that the others may play; EXACT where all of it is exact."""
     exact = game.log.exact
     if game.symmetric:
         count = game.log.count + game.log.count.T
@@ -158,8 +158,8 @@ def _ordered(game: MetaGame, player: int, order: str) -> NDArray[np.int64]:
 
 
 def _by_rating(game: MetaGame, population: int) -> NDArray[np.int64]:
-    """Best first: by the ratings that the run has stored, if all have one; else by Elo where there is one, by what is earned against the
-    last meta-strategies, by age."""
+    """Return best first: by the ratings that the run has stored, if all have one; else by Elo where there is one, by what is earned against
+    the last meta-strategies, by age."""
     worth = game.rated[population]
     if np.isnan(worth).any():
         rated = ratings(game)

@@ -74,7 +74,7 @@ class Password:
         return Password(salt, _scrypt(text, salt))
 
     def fits(self, text: str) -> bool:
-        """Whether it is this one."""
+        """Return whether it is this one."""
         return hmac.compare_digest(self.digest, _scrypt(text, self.salt))
 
 
@@ -95,7 +95,7 @@ class Bucket:
         self._clock, self._tokens, self._at = clock, burst, clock()
 
     def take(self) -> float:
-        """0 if one more may pass; else the seconds until it may."""
+        """Return 0 if one more may pass; else the seconds until it may."""
         now = self._clock()
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
         self._at = now
@@ -185,34 +185,34 @@ class Access:
 
     @property
     def most(self) -> Rights:
-        """The largest set of rights that is given."""
+        """Return the largest set of rights that is given."""
         return max(self.granted, key=len)
 
     @property
     def cookie(self) -> str:
-        """Its name."""
+        """Return its name."""
         return f"{'__Secure-' if self.secure else ''}{COOKIE}-{self.port}"
 
     def set_cookie(self, token: str) -> str:
-        """A `Set-Cookie` header."""
+        """Return a `Set-Cookie` header."""
         secure = "; Secure" if self.secure else ""
         return f"{self.cookie}={token}; Path={self.home}; HttpOnly; SameSite=Strict{secure}"
 
     @property
     def home(self) -> str:
-        """The path of the page for those who have been let in; what lies below it is the same as below /."""
+        """Return the path of the page for those who have been let in; what lies below it is the same as below /."""
         return f"/{self.tokens.door}/"
 
     def enter(self, token: str) -> Rights:
-        """The rights of a token that was shown; none if it is not ours."""
+        """Return the rights of a token that was shown; none if it is not ours."""
         return self.tokens.rights(token, self.granted)
 
     def guess(self, client: str) -> float:
-        """0 if this client may try a password now; else the seconds until it may."""
+        """Return 0 if this client may try a password now; else the seconds until it may."""
         return self.guesses.take(client) or self.all_guesses.take()
 
     def needs(self, right: str) -> Any:
-        """A dependency of routes that only those may use who have this right."""
+        """Return a dependency of routes that only those may use who have this right."""
 
         def check(request: Request) -> None:
             if right not in request.scope["rights"]:
@@ -259,7 +259,7 @@ class AccessMiddleware:
             self._busy -= 1
 
     def _let_in(self, scope: Scope) -> None:
-        """Raises Refusal, or puts the client's rights into the scope."""
+        """Raise AccessDenied, or puts the client's rights into the scope."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if not self._access.hosts.allow(headers.get("host", "")):
             raise AccessDenied(
@@ -279,7 +279,7 @@ class AccessMiddleware:
 
 
 def check_origin(method: str, path: str, headers: Mapping[str, str]) -> None:
-    """Raises Refusal for what a page of another site, or of another port of this machine, has asked for. headers: names in lower case."""
+    """Raise AccessDenied for a request of another site's page, or of another port of this machine. headers: names in lower case."""
     site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
     opened = method == "GET" and path in OPEN_PATHS and headers.get("sec-fetch-mode") == "navigate"
     if site not in ("same-origin", "none") and not opened:
@@ -297,7 +297,7 @@ def check_origin(method: str, path: str, headers: Mapping[str, str]) -> None:
 
 
 def netloc_of(origin: str) -> str:
-    """Host and port of an origin, in lower case; empty for "null" and what is none."""
+    """Return host and port of an origin, in lower case; empty for "null" and what is none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -38,17 +38,17 @@ class Tokens:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def of(self, rights: Rights) -> str:
-        """64 hexadecimal digits."""
+        """Return 64 hexadecimal digits."""
         return hmac.new(self.secret, " ".join(sorted(rights)).encode(), hashlib.sha256).hexdigest()
 
     @property
     def door(self) -> str:
-        """Below which path the page lies, and the cookie is sent: browsers send a cookie to all ports of a host, and another server of
-        this machine must not be told the token by who looks at it. 32 hexadecimal digits."""
+        """Return below which path the page lies, and the cookie is sent: browsers send a cookie to all ports of a host, and another server
+        of this machine must not be told the token by who looks at it. 32 hexadecimal digits."""
         return hmac.new(self.secret, b"door", hashlib.sha256).hexdigest()[:32]
 
     def rights(self, token: str, granted: Iterable[Rights]) -> Rights:
-        """What a token is good for, of what may be granted; nothing for one that is not ours."""
+        """Return what a token is good for, of what may be granted; nothing for one that is not ours."""
         presented = token.encode("utf-8", "replace")
         result: Rights = frozenset()
         for rights in granted:  # all of them, so that the time tells nothing
@@ -70,13 +70,13 @@ class Address:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     def link(self, tokens: Tokens, rights: Rights, to: str = "") -> str:
-        """The address that lets its user do this. to: a place on the page, such as "#/people"."""
+        """Return the address that lets its user do this. to: a place on the page, such as "#/people"."""
         more = f"&to={quote(to, safe='')}" if to else ""
         return f"{self}/enter?token={tokens.of(rights)}{more}"
 
 
 def listen(host: str = LOOPBACK, port: int | None = None) -> socket.socket:
-    """A socket; with port None at 8300 or the next that is free. Raises ConfigError."""
+    """Return a socket; with port None at 8300 or the next that is free. Raises ConfigError."""
     if port is not None and port > _LAST:
         raise ConfigError(f"port {port} was given; a number from 0 to {_LAST} was expected.")
     wanted = range(PORT, PORT + _NEXT) if port is None else [port]
@@ -108,19 +108,19 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
+    """Return whether only this machine can reach a server that listens there."""
     number = number_of(host)
     return host.lower() == "localhost" if number is None else number.is_loopback
 
 
 def is_any(host: str) -> bool:
-    """Whether it stands for all addresses of the machine."""
+    """Return whether it stands for all addresses of the machine."""
     number = number_of(host)
     return not host if number is None else number.is_unspecified
 
 
 def number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """None for a name."""
+    """Return None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

@@ -44,7 +44,7 @@ class Body:
 
 
 async def respond(request: Request, body: Body, *, media_type: str = "application/json") -> Response:
-    """304 where the browser has it already; packed where that is worth the time, as hardly ever for a browser on this machine."""
+    """Return 304 where the browser has it already; packed where that is worth the time, as hardly ever for a browser on this machine."""
     near = request.client is not None and is_loopback(request.client.host)
     headers = {"etag": body.tag, "cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
     tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
@@ -68,8 +68,8 @@ class AnswerCache:
         self._threads = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(THREADS)]
 
     async def get(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
-        """What compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what it
-        raises; that is not kept."""
+        """Return what compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what
+        it raises; that is not kept."""
         if (body := self._bodies.get(key)) is not None:
             self._bodies.move_to_end(key)
             return body
@@ -94,16 +94,16 @@ class AnswerCache:
             self._size -= len(old.content) + _EACH
 
     def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
-        """Drops those whose key is unwanted."""
+        """Drop those whose key is unwanted."""
         for key in [key for key in self._bodies if unwanted(key)]:
             self._size -= len(self._bodies.pop(key).content) + _EACH
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Return bytes that are kept."""
         return self._size
 
     def close(self) -> None:
-        """Waits for nobody."""
+        """Wait for nobody."""
         for thread in self._threads:
             thread.shutdown(wait=False, cancel_futures=True)

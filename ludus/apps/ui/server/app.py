@@ -35,7 +35,7 @@ Page = Mapping[str, tuple[str, Body]]
 
 
 def make_app(state: State) -> AccessMiddleware:
-    """All routes, behind the gate."""
+    """Return all routes, behind the gate."""
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -78,7 +78,7 @@ async def _sweep(room: PlayRoom) -> None:
 
 
 def read_page() -> Page:
-    """The page's files, by name, as they are when the server begins: nothing else is ever read for a client."""
+    """Return the page's files, by name, as they are when the server begins: nothing else is ever read for a client."""
     folder = resources.files("ludus.apps.ui") / "page"
     return {
         file.name: (_media_type(file.name), Body(file.read_bytes()))

@@ -37,7 +37,7 @@ def router(state: State) -> APIRouter:
 
     @routes.post("/runs/{run}/order")
     async def order(run: str, order: Order) -> dict[str, Any]:
-        """Leaves an order. The answer says what the driver does now; one that has not taken it yet takes it when its step ends."""
+        """Leave an order. The answer says what the driver does now; one that has not taken it yet takes it when its step ends."""
         if (order.speed is not None) != (order.do == "throttle"):
             raise HTTPException(
                 422, "`speed` belongs to `throttle`, and only to it: a share of full speed above 0 and up to 1."
@@ -48,7 +48,7 @@ def router(state: State) -> APIRouter:
 
 
 def submit_order(run: KnownRun, order: Order) -> dict[str, Any]:
-    """Leaves an order for a run's driver, and waits a little for it. Raises HTTPException."""
+    """Leave an order for a run's driver, and wait a little for it. Raises HTTPException."""
     try:
         before = control_requests.running_status(run.folder, run.name)
     except RunError as error:
@@ -69,7 +69,7 @@ def submit_order(run: KnownRun, order: Order) -> dict[str, Any]:
 
 
 def control_request(order: Order, status: Status) -> ControlRequest:
-    """What the order says. status: what its driver did when it was given."""
+    """Return what the order says. status: what its driver did when it was given."""
     if order.do == "throttle":
         assert order.speed is not None
         return control_requests.throttle(order.speed)

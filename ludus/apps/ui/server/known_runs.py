@@ -32,7 +32,7 @@ class KnownRun:
     group: str | None
 
     def without_paths(self, message: str) -> str:
-        """A message about it without the places of its files."""
+        """Return a message about it without the places of its files."""
         for place in dict.fromkeys((str(self.folder), str(self.folder.absolute()), str(self.folder.resolve()))):
             message = message.replace(place, self.name)
         return message
@@ -49,7 +49,7 @@ class KnownRuns:
         root: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises RunError for a name that is none of a run's or an experiment's."""
+        """Raise RunError for a name that is none of a run's or an experiment's."""
         self._clock, self._looked = clock, -1e9
         self._root = root
         self._experiments = [folder for name in named if (folder := find_experiment(name)) is not None]
@@ -58,7 +58,7 @@ class KnownRuns:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Looks again. Whether the list is another now."""
+        """Look again. Whether the list is another now."""
         runs = {run.id: run for run in map(known_run, self._folders())}
         changed = runs.keys() != self._runs.keys()
         self._runs, self._looked = runs, self._clock()
@@ -74,7 +74,7 @@ class KnownRuns:
         return tuple(self._runs.values())
 
     def get(self, run_id: str) -> KnownRun | None:
-        """None for an id that is none of theirs. One that is not known yet may have come since the last look."""
+        """Return None for an id that is none of theirs. One that is not known yet may have come since the last look."""
         if run_id not in self._runs and self._clock() - self._looked > PATIENCE:
             self.refresh()
         return self._runs.get(run_id)
@@ -87,12 +87,12 @@ class KnownRuns:
         return run
 
     def find(self, folder: Path) -> KnownRun | None:
-        """The one that lies there."""
+        """Return the one that lies there."""
         return self._runs.get(id_of(folder))
 
 
 def known_run(folder: Path) -> KnownRun:
-    """What a run directory is known by."""
+    """Return what a run directory is known by."""
     resolved = folder.resolve()
     group = resolved.parent.name if (resolved.parent / EXPERIMENT).is_file() else None
     name = sendable_name(resolved.name if group is None else f"{group}/{resolved.name}")
@@ -100,12 +100,12 @@ def known_run(folder: Path) -> KnownRun:
 
 
 def sendable_name(name: str) -> str:
-    """A folder's name as text that can be sent: it need not be UTF-8."""
+    """Return a folder's name as text that can be sent: it need not be UTF-8."""
     return name.encode("utf-8", "replace").decode()
 
 
 def id_of(folder: Path) -> str:
-    """32 hexadecimal digits, the same after a restart."""
+    """Return 32 hexadecimal digits, the same after a restart."""
     return hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=16, person=b"ludus run").hexdigest()
 
 

@@ -35,7 +35,7 @@ class LiveStatus:
 
 
 def read_live(folder: Path) -> LiveStatus | None:
-    """None if no driver is at work there, or none that this Ludus understands."""
+    """Return None if no driver is at work there, or none that this Ludus understands."""
     try:
         status = live_files.read_status(folder)
     except RunError:  # a newer Ludus's
@@ -44,7 +44,7 @@ def read_live(folder: Path) -> LiveStatus | None:
 
 
 def is_alive(folder: Path, status: Status) -> bool:
-    """Whether its driver is at work, as far as can be seen from here."""
+    """Return whether its driver is at work, as far as can be seen from here."""
     if status.host == socket.gethostname():
         return is_running(folder)
     return is_running(folder) or abs(time.time() - status.written) < FRESH

@@ -123,7 +123,7 @@ class ReplayCache:
                 self._size -= len(old)
 
     def get(self, id: str, run: str | None = None) -> bytes | None:
-        """None for one that is not here, or of another run."""
+        """Return None for one that is not here, or of another run."""
         entry = self._replays.get(id)
         return None if entry is None or run not in (None, entry[0]) else entry[1]
 
@@ -150,7 +150,7 @@ class PlayRoom:
         return self._tables
 
     def session(self, id: str) -> GameSession | None:
-        """None for one that there is not (any more). Loads nothing, and waits for nobody."""
+        """Return None for one that there is not (any more). Loads nothing, and waits for nobody."""
         return None if self._tables is None else self._tables.get(id)
 
     def sweep(self) -> None:
@@ -164,7 +164,7 @@ class PlayRoom:
             self._tables.close()
 
     async def play(self, run: KnownRun | None, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls what plays, in a thread for that. Raises HTTPException for what it raises, and if too many wait."""
+        """Call what plays, in a thread for that. Raises HTTPException for what it raises, and if too many wait."""
         if self._waiting >= MOST_WAITING:
             raise HTTPException(429, "too many games are being played at a time. Wait a moment, then try again.")
         self._waiting += 1
@@ -187,7 +187,7 @@ _STATUS: Sequence[tuple[type[LudusError], int]] = (
 
 
 def refused(error: LudusError, run: KnownRun | None = None) -> HTTPException:
-    """What a request is answered that could not be granted."""
+    """Return what a request is answered that could not be granted."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
     return HTTPException(status, redact_paths(str(error) if run is None else run.without_paths(str(error))))
 

@@ -97,13 +97,13 @@ def _add_people(routes: APIRouter, room: PlayRoom) -> None:
 
     @routes.get("/runs/{run}/seats", dependencies=[state.access.needs("play")])
     async def seats(run: str) -> Response:
-        """Who can sit where in a run's game."""
+        """Return who can sit where in a run's game."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _seats, room, known))
 
     @routes.get("/people")
     async def people() -> Response:
-        """What people have come to, and their newest games."""
+        """Return what people have come to, and their newest games."""
         return json_response(await room.play(None, _people, room))
 
 
@@ -113,7 +113,7 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
 
     @routes.post("/tables", dependencies=[may_play])
     async def lay(body: TableRequestBody) -> Response:
-        """A new table, with a token for each person's seat and one for who only watches."""
+        """Return a new table, with a token for each person's seat and one for who only watches."""
         known = state.runs.run(body.run)
         if body.instead is not None:
             _require_seat(room, body.instead.table, body.instead.seat)
@@ -130,7 +130,7 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
 
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
-        """Another game, with the seats as they are."""
+        """Return another game, with the seats as they are."""
         session, viewer = _find_session(room, table, body.seat)
         await room.play(None, session.again, viewer)
         return json_response(session.view(viewer))
@@ -148,14 +148,14 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
 
     @routes.get("/tables/{table}")
     async def look(table: str, seat: Token = "") -> Response:
-        """A table, as this seat sees it."""
+        """Return a table, as this seat sees it."""
         session, viewer = _find_session(room, table, seat)
         return json_response(session.view(viewer))
 
     @routes.get("/tables/{table}/live")
     async def live(table: str, seat: Tokens = "") -> Response:
-        """The same whenever it changes, as server-sent events, of several seats with one connection: `frame`, of {seat, view}, the seat by
-        its place in what was asked for, from 0."""
+        """Return the same whenever it changes, as server-sent events, of several seats with one connection: `frame`, of {seat, view}, the
+        seat by its place in what was asked for, from 0."""
         tokens = seat.split(",")
         if len(tokens) > _MOST_SEATS:
             raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
@@ -235,7 +235,7 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> SavedRep
 
 
 def _find_session(room: PlayRoom, id: str, token: str) -> tuple[GameSession, Viewer]:
-    """A table, and whose token that is. Raises HTTPException 404 and 403."""
+    """Return a table, and whose token that is. Raises HTTPException 404 and 403."""
     session = room.session(id)
     if session is None:
         raise HTTPException(404, "there is no such table (any more). Lay another one.")
@@ -246,7 +246,7 @@ def _find_session(room: PlayRoom, id: str, token: str) -> tuple[GameSession, Vie
 
 
 def _require_seat(room: PlayRoom, id: str, token: str) -> None:
-    """Raises HTTPException as `_find_session`, and for who only watches."""
+    """Raise HTTPException as `_find_session`, and for who only watches."""
     _, viewer = _find_session(room, id, token)
     if viewer is None:
         raise HTTPException(403, "who only watches cannot close a table. Open a seat's own address.")

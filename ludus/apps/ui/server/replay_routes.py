@@ -52,31 +52,31 @@ def router(room: PlayRoom) -> APIRouter:
 
     @routes.get("/runs/{run}/replays")
     async def replays(run: str) -> Response:
-        """The replays that are kept beside a run."""
+        """Return the replays that are kept beside a run."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _listed, known))
 
     @routes.get("/runs/{run}/replays/{id}")
     async def replay(run: str, id: str) -> Response:
-        """A replay: kept, or made here."""
+        """Return a replay: kept, or made here."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _replay, room, known, id))
 
     @routes.post("/runs/{run}/show", dependencies=[state.access.needs("play")])
     async def show(run: str, body: ShowBody) -> Response:
-        """Plays one game now."""
+        """Play one game now."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _show, room, known, body))
 
     @routes.post("/runs/{run}/keep", dependencies=[state.access.needs("play")])
     async def keep(run: str, body: KeepBody) -> Response:
-        """Puts a game that was shown beside its run."""
+        """Put a game that was shown beside its run."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _keep, room, known, body.replay))
 
     @routes.get("/replays/{file}")
     async def download(file: str, run: Annotated[str, Field(max_length=64)] = "") -> Response:
-        """A replay as a file: one page that needs no server, JSON, or a film. run: that it is kept beside, if it is."""
+        """Return a replay as a file: one page that needs no server, JSON, or a film. run: that it is kept beside, if it is."""
         match = _FILE.fullmatch(file)
         if match is None:
             raise HTTPException(
@@ -91,7 +91,7 @@ def router(room: PlayRoom) -> APIRouter:
     async def tree(
         run: str, seats: Annotated[str, Field(max_length=4000)] = "", node: Annotated[str, Field(max_length=4096)] = ""
     ) -> Response:
-        """A node of a small game's tree, under a profile: [P] names, joined by commas; default: the meta-strategies."""
+        """Return a node of a small game's tree, under a profile: [P] names, joined by commas; default: the meta-strategies."""
         known = state.runs.run(run)
         return json_response(await room.play(known, _tree, room, known, seats, node))
 
@@ -132,7 +132,7 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
 
 
 def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
-    """The game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
+    """Return the game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
     from ludus.apps.play.replays import save_replay
 
     replay = room.replays.get(id, run.id)
@@ -142,7 +142,7 @@ def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
 
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:
-    """Its content and name."""
+    """Return its content and name."""
     from ludus.apps.play.replays import film, safe_name, title_of
 
     content = _replay(room, run, id)

@@ -22,7 +22,7 @@ from ludus.apps.ui.server.watcher import Watcher
 
 
 def make_state(access: Access, runs: KnownRuns, *, people: Path | None = None) -> State:
-    """What the routes share."""
+    """Return what the routes share."""
     return State(access, runs, Watcher(runs), people)
 
 
@@ -103,7 +103,7 @@ def serve(
     tls: Sequence[Path] = (),
     people: Path | None = None,
 ) -> Served:
-    """A server at this socket. host: what it listens at. tls: certificate and key. people: as of `State`."""
+    """Return a server at this socket. host: what it listens at. tls: certificate and key. people: as of `State`."""
     port = listening.getsockname()[1]
     access.port, access.secure = port, bool(tls)
     state = make_state(access, runs, people=people)

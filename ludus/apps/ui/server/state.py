@@ -33,7 +33,7 @@ class State:
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     async def play(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls what takes long (it may load PyTorch) in a thread beside those that answer who watches."""
+        """Call what takes long (it may load PyTorch) in a thread beside those that answer who watches."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._players, functools.partial(function, *args, **kwargs))
 
@@ -42,7 +42,7 @@ class State:
         self._closers.append(close)
 
     async def close(self) -> None:
-        """Ends streams, threads and what `at_end` was given."""
+        """End streams, threads and what `at_end` was given."""
         await self.watcher.close()
         for close in self._closers:
             close()

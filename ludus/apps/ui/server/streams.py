@@ -31,7 +31,7 @@ class StreamCount:
 
     @contextmanager
     def one(self, stream: Stream) -> Iterator[None]:
-        """Counts a stream while it is open."""
+        """Count a stream while it is open."""
         self.open += 1
         self._streams.add(stream)
         try:
@@ -41,12 +41,12 @@ class StreamCount:
             self._streams.discard(stream)
 
     def check(self) -> None:
-        """Raises HTTPException if there are enough."""
+        """Raise HTTPException if there are enough."""
         if self.open >= self.most:
             raise HTTPException(429, f"{self.most} pages are open already. Close one, then load this one again.")
 
     def close(self) -> None:
-        """Ends all of them."""
+        """End all of them."""
         for stream in [*self._streams]:
             stream.close()
 
@@ -77,7 +77,7 @@ class Stream(Response):
             self._loop.call_soon_threadsafe(lambda: self.put(event, data, key=key))
 
     def close(self) -> None:
-        """Ends it, once what waits has been sent."""
+        """End it, once what waits has been sent."""
         self._over = True
         self._wake.set()
 

@@ -19,7 +19,7 @@ def router(state: State) -> APIRouter:
 
     @routes.get("/session")
     async def session(request: Request) -> dict[str, object]:
-        """What this address lets you do."""
+        """Return what this address lets you do."""
         rights = request.scope["rights"]
         return {"may": {right: right in rights for right in ("watch", "steer", "play")}, "version": __version__}
 
@@ -30,7 +30,7 @@ def router(state: State) -> APIRouter:
 
     @routes.get("/compare")
     async def compare(request: Request, runs: str, metric: str = "", apart: bool = False) -> Response:
-        """Runs beside each other: those of an experiment together, unless they are to be apart."""
+        """Return a comparison of runs: those of an experiment together, unless they are to be apart."""
         wanted = named(runs)
         if not wanted:
             raise HTTPException(422, "no run was given. Choose at least one in the list.")
@@ -38,7 +38,7 @@ def router(state: State) -> APIRouter:
 
     @routes.get("/live")
     async def live(runs: str = "") -> Response:
-        """What changes, as server-sent events."""
+        """Return what changes, as server-sent events."""
         return watcher.stream(named(runs))
 
     @routes.get("/runs/{run}/{panel}")
@@ -50,7 +50,7 @@ def router(state: State) -> APIRouter:
 
 
 def named(runs: str) -> list[str]:
-    """The ids in a list with commas. Raises HTTPException if there are too many."""
+    """Return the ids in a list with commas. Raises HTTPException if there are too many."""
     wanted = [run for run in runs.split(",") if run]
     if len(wanted) > MOST_RUNS:
         raise HTTPException(422, f"{len(wanted)} runs were given; a page may look at {MOST_RUNS} at a time.")

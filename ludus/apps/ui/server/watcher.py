@@ -110,11 +110,11 @@ class Watcher:
     # ------------------------------------------------------------------------------------------ beginning and end
 
     def start(self) -> None:
-        """Begins to look, once there is an event loop."""
+        """Begin to look, once there is an event loop."""
         self._task = asyncio.ensure_future(self._look_for_ever())
 
     async def close(self) -> None:
-        """Ends all streams and threads."""
+        """End all streams and threads."""
         self.streams.close()
         for task in [*self._tasks]:
             task.cancel()
@@ -163,7 +163,7 @@ class Watcher:
             raise HTTPException(400, run.without_paths(str(error))) from error
 
     def _soon(self, answer: Coroutine[Any, Any, Body]) -> None:
-        """Has something made that will be asked for."""
+        """Have something made that will be asked for."""
 
         async def run_quietly() -> None:
             with suppress(HTTPException):  # who asks is told
@@ -204,7 +204,7 @@ class Watcher:
         del self._remembered[:-REMEMBERED]
 
     async def live(self, run_id: str) -> LiveStatus | None:
-        """What its driver says now."""
+        """Return what its driver says now."""
         return (await self._fresh(self.runs.run(run_id))).live
 
     async def lines(self) -> Body:
@@ -226,7 +226,7 @@ class Watcher:
             self._soon(self.panel(largest, NEXT, {}))
 
     def stream(self, run_ids: Iterable[str]) -> Stream:
-        """Tells a browser what changes: in the list, and in these runs."""
+        """Return a stream that tells a browser what changes: in the list, and in these runs."""
         known = {run_id: self.runs.get(run_id) for run_id in frozenset(run_ids)}
         wanted = {run_id: run for run_id, run in known.items() if run is not None}
         stream = Stream(self.streams, closed=lambda: self._stream_closed(stream))
@@ -270,7 +270,7 @@ class Watcher:
         return watched
 
     async def _fresh(self, run: KnownRun) -> WatchedRun:
-        """What is known of it, not older than a look."""
+        """Return what is known of it, not older than a look."""
         watched = self._of(run)
         if self._clock() - watched.checked_at < 0.8 * LOOK:
             return watched
@@ -381,7 +381,7 @@ class Watcher:
 
 
 def look(watched: WatchedRun) -> RunUpdate:
-    """What is new of a run since the last look, which is written down. In a thread of its own."""
+    """Return what is new of a run since the last look, which is written down. In a thread of its own."""
     folder = watched.run.folder
     database, status = database_stamp(folder), status_stamp(folder)
     if database is None or (watched.database is not None and database[:2] != watched.database[:2]):

@@ -37,14 +37,14 @@ class RatingTable:
     notes: tuple[str, ...] = ()
 
     def of(self, population: int) -> NDArray[np.float64]:
-        """float64[n_p]: the ratings of one population. Raises DataError if there is no such population."""
+        """Return float64[n_p]: the ratings of one population. Raises DataError if there is no such population."""
         if not 0 <= population < len(self.sizes):
             raise DataError(f"there is no population {population}; populations are 0 to {len(self.sizes) - 1}.")
         start = sum(self.sizes[:population])
         return self.rating[start : start + self.sizes[population]]
 
     def ranking(self) -> NDArray[np.int64]:
-        """int64[n]: indices from best to worst; equal ones in the order of the policies, unknown ones last."""
+        """Return int64[n]: indices from best to worst; equal ones in the order of the policies, unknown ones last."""
         return np.argsort(np.where(np.isnan(self.rating), np.inf, -self.rating), kind="stable")
 
 
@@ -53,7 +53,7 @@ class Rater(Protocol):
     """A pure function of stored results; its fields are its options."""
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError or SolverError for results that it cannot rate, by the name of the rating."""
+        """Rate the policies. Raises DataError or SolverError for results that it cannot rate, by the name of the rating."""
         ...
 
 
@@ -68,7 +68,7 @@ def rating_table(
     group: NDArray[np.int64] | None = None,
     notes: Sequence[str] = (),
 ) -> RatingTable:
-    """A table whose arrays cannot be written; without an interval, low and high are NaN."""
+    """Return a table whose arrays cannot be written; without an interval, low and high are NaN."""
     nan = np.full(len(rating), np.nan)
     low, high = bounds if bounds is not None else (nan, nan.copy())
     if half_width is not None:
@@ -80,13 +80,13 @@ def rating_table(
 
 
 def population_sizes(payoffs: Payoffs) -> tuple[int, ...]:
-    """Policies per population."""
+    """Return policies per population."""
     sizes = dict(zip(payoffs.population, payoffs.sizes, strict=True))
     return tuple(sizes[p] for p in range(len(sizes)))
 
 
 def require_results(payoffs: Payoffs, log: Sequence[Match], kind: str) -> None:
-    """Raises DataError if a population is empty, or if the log has a match of policies that the payoffs do not have."""
+    """Raise DataError if a population is empty, or if the log has a match of policies that the payoffs do not have."""
     for population, size in enumerate(population_sizes(payoffs)):
         if size == 0:
             raise DataError(f"{kind}: population {population} has no policies; add one before rating.")
@@ -103,7 +103,7 @@ def require_results(payoffs: Payoffs, log: Sequence[Match], kind: str) -> None:
 
 
 def require_two_players(payoffs: Payoffs, kind: str) -> None:
-    """Raises DataError for any other number of players."""
+    """Raise DataError for any other number of players."""
     if payoffs.num_players != 2:
         raise DataError(
             f"{kind} rates two-player games, given {payoffs.num_players} player{'s' if payoffs.num_players > 1 else ''}; "

@@ -55,7 +55,7 @@ class LikelihoodCurve:
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
-        """float64[m, m]: lower triangular L, the information being L L'."""
+        """Return float64[m, m]: lower triangular L, the information being L L'."""
         information = self.information
         dense = information.toarray() if isinstance(information, csr_array) else information
         return np.asarray(cholesky(dense, lower=True, check_finite=False))
@@ -72,7 +72,7 @@ class Likelihood:
 
     @cached_property
     def has_draws(self) -> bool:
-        """Whether the draw parameter is among the parameters."""
+        """Return whether the draw parameter is among the parameters."""
         return self.davidson and bool(self.pairs.draws.any())
 
     @cached_property
@@ -89,7 +89,7 @@ class Likelihood:
         return pairs.first, pairs.second, pairs.games, score, float(pairs.draws.sum()) if self.has_draws else 0.0
 
     def value(self, at: Vector) -> float:
-        """The log-likelihood with its prior; constants of the data are left out."""
+        """Return the log-likelihood with its prior; constants of the data are left out."""
         first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
         distance = np.abs(strength[first] - strength[second]) / 2
@@ -102,7 +102,7 @@ class Likelihood:
         return float(value)
 
     def curve(self, at: Vector) -> LikelihoodCurve:
-        """Value, gradient and information."""
+        """Return value, gradient and information."""
         first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
         n, draw = len(strength), float(np.exp(log_draw))
@@ -126,7 +126,7 @@ class Likelihood:
         return LikelihoodCurve(self.value(at), gradient, self._symmetric(at_side, side, np.append(diagonal, last)))
 
     def _symmetric(self, at: tuple[Index, Index], side: Vector, diagonal: Vector) -> NDArray[np.float64] | csr_array:
-        """The matrix [m, m] with `side` at the places `at` above its diagonal."""
+        """Return the matrix [m, m] with `side` at the places `at` above its diagonal."""
         m, every = len(diagonal), np.arange(len(diagonal))
         if SPARSE * len(side) > m * m:
             whole = np.diag(diagonal)
@@ -136,7 +136,7 @@ class Likelihood:
         return csr_array((np.concatenate([side, side, diagonal]), (rows, columns)), shape=(m, m))
 
     def _sums(self, of_first: Vector, of_second: Vector) -> Vector:
-        """float64[n]: over each policy's pairs."""
+        """Return float64[n]: over each policy's pairs."""
         first, second, n = self._data[0], self._data[1], self.pairs.n
         return np.asarray(np.bincount(first, of_first, n) + np.bincount(second, of_second, n), dtype=np.float64)
 
@@ -151,7 +151,7 @@ def maximize(
     fixed: tuple[Vector, float] | None = None,
     tolerance: float = 1e-9,
 ) -> tuple[Vector, LikelihoodCurve]:
-    """The parameters of greatest likelihood, and the curve at the last point before them, by Newton's method with halved steps.
+    """Return the parameters of greatest likelihood, and the curve at the last point before them, by Newton's method with halved steps.
 
     fixed: (c float64[m], r), only points with c @ parameters = r. Raises DataError if it does not converge, which needs a maximum that is
     not finite.
@@ -187,7 +187,7 @@ def _newton(curve: LikelihoodCurve, contrast: Vector | None) -> Vector:
 
 
 def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> Vector:
-    """The step, halved until the likelihood does not fall by more than sums over so many games are rounded by."""
+    """Return the step, halved until the likelihood does not fall by more than sums over so many games are rounded by."""
     rounding = ROUNDING * (abs(value) + float(likelihood.pairs.games.sum()))
     for _ in range(HALVINGS):
         if likelihood.value(at + step) >= value - rounding:
@@ -197,7 +197,7 @@ def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> V
 
 
 def covariance(curve: LikelihoodCurve) -> NDArray[np.float64]:
-    """float64[m, m]: the inverse of the observed information."""
+    """Return float64[m, m]: the inverse of the observed information."""
     half, _ = dpotri(curve.factor, lower=True)  # its lower triangle; a third of the work of solving for an identity
     whole = half + half.T
     np.fill_diagonal(whole, half.diagonal())
@@ -236,13 +236,14 @@ class BradleyTerry:
         return "bradley_terry" if self.ties == "davidson" else "elo"
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError for other than two players, and without a prior where some set of policies never lost to the others."""
+        """Rate the policies. Raises DataError for other than two players, and without a prior where some set of policies never lost to the
+        others."""
         require_two_players(payoffs, self._kind)
         sizes, (first, second) = population_sizes(payoffs), payoffs.population
         return self.fit(count_pairs(pairwise_results(log, sizes, (first, second)), sum(sizes)), sizes=sizes)
 
     def fit(self, results: PairCounts, *, sizes: Sequence[int] = ()) -> RatingTable:
-        """The same of counted results; sizes: policies per population (default: one population of all)."""
+        """Return the same of counted results; sizes: policies per population (default: one population of all)."""
         n, kind = results.n, self._kind
         if n == 0:
             return rating_table(kind, "Elo points", sizes, np.empty(0))
@@ -286,12 +287,12 @@ class BradleyTerry:
 
 
 def _centred(strength: Vector, group: NDArray[np.int64]) -> Vector:
-    """float64[n]: less the mean of the group."""
+    """Return float64[n]: less the mean of the group."""
     return np.asarray(strength - (np.bincount(group, strength) / np.bincount(group))[group])
 
 
 def _variance(spread: NDArray[np.float64], group: NDArray[np.int64]) -> Vector:
-    """float64[n]: of strengths with covariance `spread`, each less the mean of its group."""
+    """Return float64[n]: of strengths with covariance `spread`, each less the mean of its group."""
     n = len(group)
     share = csr_array((1.0 / np.bincount(group)[group], (group, np.arange(n))))  # [groups, n]
     of_means = share @ spread
@@ -334,7 +335,7 @@ def _require_finite(results: PairCounts, group: NDArray[np.int64], kind: str) ->
 
 
 def _profile(likelihood: Likelihood, best: Vector, most: float, contrast: Vector, half: float) -> tuple[float, float]:
-    """The values of contrast @ log strengths at which twice the log-likelihood has fallen by the 95% point of chi squared(1)."""
+    """Return the values of contrast @ log strengths at which twice the log-likelihood has fallen by the 95% point of chi squared(1)."""
     from scipy.optimize import brentq  # 0.2 s to import, and most runs never need it
 
     full = np.concatenate([contrast, np.zeros(len(best) - len(contrast))])

@@ -38,7 +38,7 @@ class OnlineElo:
             raise ConfigError(f"online_elo: order is {self.order!r}, expected 'log' or 'shuffled'.")
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError for other than two players."""
+        """Rate the policies. Raises DataError for other than two players."""
         require_two_players(payoffs, "online_elo")
         sizes, (one, other) = population_sizes(payoffs), payoffs.population
         n, results = sum(sizes), pairwise_results(log, sizes, (one, other))

@@ -47,7 +47,7 @@ class OpenSkill:
         _library()  # whoever lacks it hears of it before a run, not after
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Raises DataError for one player, or teams that are no partition of the seats."""
+        """Rate the policies. Raises DataError for one player, or teams that are no partition of the seats."""
         if payoffs.num_players == 1:
             raise DataError(
                 "openskill rates who wins, given a game of one player; mean_payoff, worst_opponent and alpha_rank rate by returns."
@@ -93,7 +93,7 @@ def _games(match: Match, first: Sequence[int], seats: Sequence[Sequence[int]]) -
 
 
 def _spread(counts: Sequence[int]) -> list[int]:
-    """Which outcome each of sum(counts) episodes has, every outcome at even distances."""
+    """Return which outcome each of sum(counts) episodes has, every outcome at even distances."""
     at = np.concatenate([(np.arange(c) + 0.5) / c for c in counts if c] or [np.empty(0)])
     which = np.repeat(np.arange(len(counts)), counts)
     return [int(k) for k in which[np.argsort(at, kind="stable")]]

@@ -53,7 +53,7 @@ class PairCounts:
 
     @property
     def games(self) -> NDArray[np.float64]:
-        """float64[k]: how often they met."""
+        """Return float64[k]: how often they met."""
         return self.wins + self.draws + self.losses
 
     def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -64,19 +64,19 @@ class PairCounts:
         return wins, draws
 
     def groups(self) -> NDArray[np.int64]:
-        """int64[n]: a number for each set of policies that matches connect, in the order of their first members."""
+        """Return int64[n]: a number for each set of policies that matches connect, in the order of their first members."""
         return connected_groups(self.n, self.first, self.second)
 
 
 def connected_groups(n: int, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n]: connected components of n policies of which first[k] met second[k], numbered by first appearance."""
+    """Return int64[n]: connected components of n policies of which first[k] met second[k], numbered by first appearance."""
     graph = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(n, n))
     label = connected_components(graph, directed=False)[1] if n else np.empty(0)
     return np.asarray(label, dtype=np.int64)
 
 
 def group_notes(group: NDArray[np.int64]) -> list[str]:
-    """A note that there are several groups, where there are. group: int64[n], as of `connected_groups`."""
+    """Return a note that there are several groups, where there are. group: int64[n], as of `connected_groups`."""
     count = int(group.max(initial=0)) + 1
     return [f"no matches connect {count} groups of policies; ratings compare only within a group"] if count > 1 else []
 
@@ -110,7 +110,7 @@ class PairwiseCounter:
         self._read = len(log)
 
     def results(self, sizes: Sequence[int]) -> PairwiseResults:
-        """What was read, except matches without win counts. sizes: policies per population."""
+        """Return what was read, except matches without win counts. sizes: policies per population."""
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         first, second = (self._profile[:, p] + start[self._population[p]] for p in (0, 1))
         return PairwiseResults(first, second, *self._wins[:, 0].T)
@@ -126,7 +126,7 @@ def pairwise_results(
 
 
 def count_pairs(results: PairwiseResults, n: int) -> PairCounts:
-    """How often each of n policies beat and drew with each other."""
+    """Return how often each of n policies beat and drew with each other."""
     apart = results.first != results.second
     first, second = results.first[apart], results.second[apart]
     turned = first > second
