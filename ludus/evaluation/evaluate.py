@@ -23,8 +23,17 @@ from ludus.rollout.manager import ProgressCallback
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadToHead:
-    """One profile's result: mean return float64[P] per seat, with the half width of its 95% interval (Student's t over episodes).
-    statistics: of each seat; None where the environment counts nothing."""
+    """Result of one combination of policies.
+
+    Attributes:
+        policies: [P] name of each player's policy.
+        episodes: Episodes that were played.
+        mean: float64[P], mean return of each player.
+        half_width: float64[P], half of the 95% interval of the mean (Student's t over episodes).
+        wins: [P] (won, drawn, lost) episodes.
+        exact: float64[P], expected returns; None where they were not computed.
+        statistics: Those of each player; None where the environment counts nothing.
+    """
 
     policies: tuple[str, ...]
     episodes: int
@@ -37,7 +46,13 @@ class HeadToHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationReport(RunResult):
-    """exploitability: of what `of` names; None where the game cannot be enumerated."""
+    """Result of `evaluate_run`.
+
+    Attributes:
+        matches: One result per combination of policies.
+        exploitability: That of what `of` names; None where the game cannot be enumerated.
+        of: Name of the policies whose exploitability was asked for.
+    """
 
     matches: tuple[HeadToHead, ...]
     exploitability: Exploitability | None
@@ -54,13 +69,25 @@ def evaluate_run(
     device: str = "auto",
     tell: Tell | None = None,
 ) -> EvaluationReport:
-    """Play `policies` of a run against each other, every combination of one per player, and compute the exploitability of `of` if
-    possible.
+    """Play policies of a run against each other, and compute exploitability where the game has a tree.
 
-    policies, of: names as `ludus.evaluation.policies` takes them, those of this run as "@meta", "@12", "@0/0-12"; policies may be of other
-    runs of the game, and files. Default: `of`, or of @meta the last meta-strategies and the newest policy of each population. device:
-    where exact values are computed, as `ludus.evaluation.exact.tree_on` takes it. tell: is told now and then how far it is. Nothing is
-    written. Raises ConfigError for an unknown name, with the nearest, and for a device that is not there; RunError for an unreadable run.
+    Every combination of one policy per player is played. Nothing is written.
+
+    Args:
+        run_dir: Directory of the run.
+        episodes: Episodes per combination.
+        policies: Names as `ludus.evaluation.policies` reads them, those of this run as "@meta", "@12" or "@0/0-12"; policies of other runs
+            of the game and files too. Default: `of`, or for @meta the last meta-strategies and the newest policy of each population.
+        of: Name of the policies of this run whose exploitability is computed.
+        device: Where exact values are computed, as in `ludus.evaluation.exact.tree_on`: "auto", "cpu", "cuda" or "cuda:N".
+        tell: Called now and then with the progress.
+
+    Returns:
+        Mean returns of each combination with 95% intervals (Student's t over episodes), and the exploitability of `of`.
+
+    Raises:
+        ConfigError: For an unknown name (with the nearest one), and for a device that is missing.
+        RunError: If the run cannot be read.
     """
     with OpenRun(run_dir) as run:
         named = run.named

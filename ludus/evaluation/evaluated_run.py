@@ -27,7 +27,13 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunResult:
-    """What every answer about a stored run begins with. generation: the one that was asked about, or the last that was finished."""
+    """Fields that every result about a stored run begins with.
+
+    Attributes:
+        run_dir: Directory of the run.
+        env: Id of its environment.
+        generation: The generation that was asked about, or the last complete one.
+    """
 
     run_dir: Path
     env: str

@@ -53,8 +53,21 @@ def rater(name: str, **options: Any) -> Rater:
 
 
 def rate(name: str, payoffs: Payoffs, log: Sequence[Match] = (), **options: Any) -> RatingTable:
-    """Return the ratings of all policies by the stored results. Raises as `rater` and `Rater.rate` do; DataError if a population is empty,
-    or the log names policies that the payoffs do not have."""
+    """Rate policies by their payoffs and the match log.
+
+    Args:
+        name: A registered rating, or "module:Class".
+        payoffs: Payoff table of the policies.
+        log: Matches in the order of recording.
+        **options: Options of the rating.
+
+    Returns:
+        Ratings of all policies, populations one after the other.
+
+    Raises:
+        UnknownName: For an unknown rating, with the nearest names.
+        DataError: If a population is empty, the log names policies that the payoffs do not have, or the results cannot be rated so.
+    """
     return _rated(name, rater(name, **options), payoffs, log)
 
 
@@ -122,10 +135,12 @@ def _rated(name: str, rater: Rater, payoffs: Payoffs, log: Sequence[Match]) -> R
 
 @dataclass(frozen=True, kw_only=True)
 class MeanPayoff:
-    """The mean return over all profiles of the other players that were played, each with equal weight; averaged over the seats of players
-    who share a population. Its 95% interval is Student's, and takes cells for independent. Where players share a population, a run's two
-    orders of seats have the same luck: there it is too wide where one wins what the other loses, and too narrow, by √2 at most, where both
-    are paid alike."""
+    """Mean return over all played profiles of the other players, each with equal weight; averaged over the seats of a shared population.
+
+    Its 95% interval is Student's, and takes entries for independent. Where players share a population, a run's two seat orders have the
+    same
+    random streams: there it is too wide where one wins what the other loses, and too narrow, by √2 at most, where both earn alike.
+    """
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Rate the policies. Raises DataError for infinite payoffs."""
@@ -134,8 +149,10 @@ class MeanPayoff:
 
 @dataclass(frozen=True, kw_only=True)
 class WorstOpponent:
-    """The least mean return against any profile of the other players that was played; over seats, the mean of these. Among sampled cells
-    the least one is too low, the more so the fewer episodes it has; there is no interval."""
+    """Least mean return against any played profile of the other players; the mean of these over seats.
+
+    Among sampled entries the least one is biased downward, more so with fewer episodes; there is no interval.
+    """
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
         """Rate the policies. Raises DataError for infinite payoffs."""
@@ -261,9 +278,15 @@ def cell_variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRatings(RunResult):
-    """names: of each population's policies, in the order of the tables. tables: by rating, as it was given. matches: that the run has
-    stored. unplayed: newest policies that have no payoff yet, and are left out. statistics: of each population, [n, S] over what its
-    policies have played; None where nothing was counted."""
+    """Result of `rate_run`.
+
+    Attributes:
+        names: Names of each population's policies, in the order of the tables.
+        tables: One table per rating, by its text.
+        matches: Stored matches of the run.
+        unplayed: Number of the newest policies without any payoff, which are left out.
+        statistics: Those of each population, [n, S] over everything its policies have played; None where nothing was counted.
+    """
 
     names: tuple[tuple[str, ...], ...]
     tables: Mapping[str, RatingTable]
@@ -273,11 +296,19 @@ class RunRatings(RunResult):
 
 
 def rate_run(run_dir: Path | str, ratings: Sequence[str]) -> RunRatings:
-    """Return what `ratings` (`elo`, `openskill,model=plackett_luce`, `module:Class` …) say of a run's policies. Nothing is played or
-    written.
+    """Rate the policies of a run by its stored results. Nothing is played or written.
 
-    Raises ConfigError for an unknown rating, or none; RunError for an unreadable run; DataError or SolverError for what is stored, if it
-    cannot be rated so.
+    Args:
+        run_dir: Directory of the run.
+        ratings: Ratings such as "elo", "openskill,model=plackett_luce" or "module:Class".
+
+    Returns:
+        One table per rating.
+
+    Raises:
+        ConfigError: For an unknown rating, or none.
+        RunError: If the run cannot be read.
+        DataError, SolverError: If the stored results cannot be rated so.
     """
     raters = parse_ratings(ratings)
     if not raters:

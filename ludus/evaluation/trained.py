@@ -43,17 +43,28 @@ from ludus.storage.stored_run import StoredRun, open_run
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayState:
-    """What goes on from one decision to the next, row by row. member: int[n], which policy of a mixture plays. memory: of each that
-    remembers, float32[n, …]."""
+    """State of `TrainedPolicy.predict` between decisions, row by row.
+
+    Attributes:
+        member: int[n], index of the policy of a mixture that plays.
+        memory: float32[n, …] of each policy with memory, by its index.
+    """
 
     member: NDArray[np.int64]
     memory: Mapping[int, Array]
 
 
 class TrainedPolicy:
-    """What plays a player, ready for use: a `Policy`, with `predict` and `play`. Of a mixture one is drawn when an episode begins.
+    """A stored policy, ready for use: a `Policy` with `predict` and `play`. Of a mixture, one policy is sampled when an episode begins.
 
-    seats: [P] who plays each player, nobody where nobody is known; one entry stands for any player. player: whom `predict` acts for.
+    Args:
+        seats: [P] policies that may play each player; empty where none is known. A single entry stands for any player.
+        player: Player that `predict` acts for.
+        env: Environment that they were trained in, where it is known.
+        seed: Seed of sampling; None: different each time.
+
+    Raises:
+        PolicyError: If no policy plays `player`.
     """
 
     def __init__(
@@ -64,8 +75,6 @@ class TrainedPolicy:
         env: Environment | None = None,
         seed: int | None = None,
     ) -> None:
-        """env: that they were trained in, where that is known. seed: of what is drawn; None: another each time. Raises PolicyError where
-        nobody plays `player`."""
         self.player = player
         self._seats = [tuple(some) for some in seats]
         self._env = env
@@ -93,16 +102,24 @@ class TrainedPolicy:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, PlayState | None]:
-        """Return (action, state): for one observation one action, for a batch [n, …] actions [n, …], counted from 0.
+        """Return the action for an observation, and the state for the next call.
 
-        observation: an array as the policy was trained on; of a game that was compiled, its tensor, or the id of the information state.
-        mask: legal actions bool[A], or bool[n, A]. state: what the last call answered, None where an episode begins; without a memory and
-        a mixture it is None and need not be passed on. episode_start: bool[n], rows whose episode begins anew. deterministic: the best
-        action; otherwise as its run plays it (PSRO's members greedily, a file from elsewhere by drawing). A policy that plays a team
-        together takes the observations of whole teams, agent after agent.
+        Always a pair, as in Stable-Baselines3, so that one loop serves policies with and without memory.
 
-        Always a pair, as in Stable-Baselines3, so that one loop serves policies with and without a memory. Raises PolicyError for shapes
-        that do not fit.
+        Args:
+            observation: One observation or a batch [n, …], as the policy was trained on; for a compiled game its tensor, or the id of the
+                information state. A policy that plays a team takes the observations of whole teams, agent after agent.
+            mask: Legal actions bool[A] or bool[n, A].
+            state: The state of the last call; None where an episode begins. Without memory and mixture it is None and need not be passed
+                on.
+            episode_start: bool[n], rows whose episode begins.
+            deterministic: Take the best action; otherwise act as in the run (PSRO's members greedily, a file from elsewhere by sampling).
+
+        Returns:
+            (action, state): one action, or actions [n, …], counted from 0.
+
+        Raises:
+            PolicyError: For shapes that do not fit.
         """
         sampled = self._of(self.player)
         rows, single = self._rows(sampled, observation)
@@ -141,13 +158,19 @@ class TrainedPolicy:
         deterministic: bool = False,
         seed: int | None = None,
     ) -> Any:
-        """Play one whole episode; its return, float, or of several players float64[P].
+        """Play one whole episode and return its return: a float, or float64[P] for several players.
 
-        env: a Gymnasium or PettingZoo environment, which is not closed, a function that makes one, an id, or a vector of one environment;
-        None: the environment that its run trained in. others: who plays the other players; by default its run's policies of these.
-        seed: of the episode. Wrappers of the run are put around the environment.
+        Args:
+            env: A Gymnasium or PettingZoo environment (which is not closed), a function that makes one, an id, or a vector of one
+                environment;
+                None: the environment of the run. Wrappers of the run are put around it.
+            others: Policies of the other players; default: those of the run.
+            deterministic: Take the best actions.
+            seed: Seed of the episode.
 
-        Raises PolicyError where nobody plays a player, or who does cannot; EnvError as the environment's faults ask for.
+        Raises:
+            PolicyError: If no policy plays a player, or its policy cannot.
+            EnvError: For faults of the environment.
         """
         if others is not None and not (
             isinstance(others, Mapping) and all(isinstance(one, TrainedPolicy) for one in others.values())
@@ -417,10 +440,20 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 @standard_settings()
 def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
-    """Return a policy by its name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
+    """Load a policy by its name.
 
-    player: whom `predict` acts for; by default the first one that it plays without a bot. seed: of what is drawn. Raises ConfigError for a
-    name of nobody, with the nearest; RunError and PolicyError for what cannot be read; PolicyError for a bot.
+    Args:
+        name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
+        player: Player that `predict` acts for; default: the first one that the policy plays without a bot.
+        seed: Seed of sampling; None: different each time.
+
+    Returns:
+        The policy, with `predict` and `play`.
+
+    Raises:
+        ConfigError: For an unknown name, with the nearest one.
+        RunError: If the run cannot be read.
+        PolicyError: If the policy cannot be read, or is a bot.
     """
     wanted = parse_policy_name(str(name), find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:

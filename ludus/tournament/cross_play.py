@@ -92,11 +92,17 @@ def _noise(payoffs: Payoffs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossPlayResult:
-    """What the first run's population earns against the second's, if both mix as well as they can.
+    """Result of `evaluate_cross_play`: what the first run's population earns against the second's, if both mix as well as they can.
 
-    value: relative population performance; above 0 the first is better. half_width: of its 95% interval, 0 if `exact`. names: of all
-    policies of the first and of the second. seats: the same for each pair of seats whose policies differ, with the first run's mixture
-    and the second's over `names`. deals: of each meeting, played in every order of seats that both can take; 0 if computed.
+    Attributes:
+        runs: Directories of both runs.
+        env: Id of the environment.
+        value: Relative population performance; above 0 the first run is better.
+        half_width: Half of its 95% interval; 0 if `exact`.
+        exact: Whether payoffs were computed.
+        deals: Deals of each pair of policies; 0 if computed.
+        names: Names of all policies of the first and of the second run.
+        seats: The same for each pair of seats whose policies differ, with both runs' mixtures over `names`.
     """
 
     runs: tuple[Path, Path]
@@ -119,13 +125,27 @@ def evaluate_cross_play(
     device: str = "auto",
     tell: Tell | None = None,
 ) -> CrossPlayResult:
-    """Relative population performance of two runs of one game: zero-sum, two players. Computed where the game has a tree and no policy has
-    memory, else played, `deals` of each meeting between a policy of one and a policy of the other. Nothing is written.
+    """Compute the relative population performance of two runs of one zero-sum game with two players (Balduzzi et al. 2019, definition 3).
 
-    The interval of played payoffs is of first order: noise in a cell moves the value by what both mixtures play it (the envelope theorem).
-    It leaves out that the best of many noisy cells are chosen. device: where exact values are computed, as `tree_on` takes it. tell: as of
-    a tournament. Raises ConfigError for one run given twice, and
-    for other games; RunError for an unreadable run; ScenarioError for a game that is not zero-sum for two.
+    Payoffs are computed where the game has a tree and no policy has memory. Otherwise each policy of one run plays `deals` deals against
+    each policy of the other. The interval of sampled payoffs is of first order: noise in an entry moves the value by the probability with
+    which both mixtures play it (the envelope theorem). It ignores that the best of many noisy entries are chosen. Nothing is written.
+
+    Args:
+        run_dir: Directory of the first run.
+        other_dir: Directory of the second run.
+        deals: Deals of each pair of policies, each played in every seating.
+        seed: Seed of the deals.
+        device: Where exact values are computed, as in `ludus.evaluation.exact.tree_on`.
+        tell: Called with the progress, as by `play_tournament`.
+
+    Returns:
+        The performance; above 0 the first run is better.
+
+    Raises:
+        ConfigError: For one run given twice, and for different games.
+        RunError: If a run cannot be read.
+        ScenarioError: For a game that is not zero-sum with two players.
     """
     folders = Path(run_dir), Path(other_dir)
     if folders[0].resolve() == folders[1].resolve():

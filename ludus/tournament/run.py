@@ -53,11 +53,18 @@ _BATCH = 65_536  # episodes between two commits
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """episodes: deals of each meeting, each played in every order of seats. deadline: seconds that a bot may take to be made (10 at least),
-    and to think about a move. workers: processes in which bots play, and policies too, where `runtime` has any. num_envs: environments
-    stepped together (None: by the kind of game).
-    budget: instead of `episodes`, play at most so many in all, where it is undecided who is better, until all orders are decided with
-    `confidence` (see `ludus.tournament.ranking_decisions`)."""
+    """How a tournament is played.
+
+    Attributes:
+        episodes: Deals of each pairing, each played in every seating.
+        seed: Seed of all deals.
+        deadline: Time limit of a bot in seconds, for start-up (at least 10) and for each move.
+        workers: Processes for bots, and for policies where `runtime` has any.
+        runtime: Where policies run.
+        num_envs: Environments that are stepped together; None: by the kind of game.
+        budget: Adaptive: instead of `episodes`, the most episodes in all, spent on pairs whose ranking is undecided.
+        confidence: Probability that no decided ranking is wrong (see `ludus.tournament.ranking_decisions`).
+    """
 
     episodes: int = 100
     seed: int = 0
@@ -79,13 +86,27 @@ def play_tournament(
     tell: Tell | None = None,
     ratings: Sequence[str] = (),
 ) -> TournamentReport:
-    """Play what `folder` does not hold yet of a tournament between these entrants, and report it.
+    """Play what is missing of a round-robin tournament, and report it.
 
-    entrants: as `ludus.tournament.entrants` says. env: the game, where no entrant belongs to a run. The same call goes on after
-    a kill, and counts nothing twice; with more entrants, or more episodes, it plays what is missing. ratings: as `parse_ratings` reads
-    them, such as ["elo,prior=2", "openskill"] (none: Bradley–Terry of two players).
-    Raises what `read_field`, `meetings_of`, `TournamentStore` and playing raise; PolicyError for a bot that raises, makes an illegal
-    move or does not answer in time. Nothing of what a process was playing then is stored.
+    The same call continues after a kill and counts nothing twice; with more entrants or more episodes it plays what is missing.
+
+    Args:
+        entrants: Names, as `ludus.tournament.entrants` reads them.
+        folder: Directory of the results.
+        find_run: Finds the directory of a run by its name.
+        env: The game, if no entrant belongs to a run.
+        options: How it is played.
+        tell: Called with (episodes that are done, episodes in all).
+        ratings: Ratings such as "elo,prior=2" or "openskill"; default: Bradley–Terry for two players.
+
+    Returns:
+        Standings, ratings and the cross-table.
+
+    Raises:
+        ConfigError: For a name of nothing, one that comes twice, and entrants of different games.
+        RunError: If a run or the results cannot be read, or the results cannot be written.
+        ScenarioError: For a bot that cannot play the game.
+        PolicyError: For a bot that raises, makes an illegal move or exceeds its time limit; nothing of that chunk is stored.
     """
     options = options or Options()
     raters = parse_ratings(ratings)

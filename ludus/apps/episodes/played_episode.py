@@ -371,7 +371,25 @@ def _observed_probabilities(policy: Policy, rows: _Rows, actions: int, mode: str
 
 
 class PlayedEpisode(EpisodeDebugger):
-    """An episode that goes on when somebody wants to see more of it."""
+    """An episode that is played as far as it is looked at.
+
+    Args:
+        make: Makes a vector of one environment.
+        players: As in `record`.
+        policy: As in `record`.
+        episode: The episode is the same as this one of `record`, counted from 0.
+        seed: As in `record`.
+        steps: Maximum length of the episode.
+        size: Maximum size in bytes; default: `MOST_BYTES`.
+        wrappers: As in `record`.
+        shown: Makes an environment that can render, for pictures; default: `make`.
+        name: Names the policies.
+        waits: Called with the players who are to move; True: one of them has not answered yet, and the episode waits.
+        bots: Where bots play, and their time limits.
+
+    Raises:
+        ScenarioError: For numbers that are too small.
+    """
 
     def __init__(
         self,
@@ -389,11 +407,6 @@ class PlayedEpisode(EpisodeDebugger):
         waits: Callable[[Sequence[int]], bool] | None = None,
         bots: BotSettings | None = None,
     ) -> None:
-        """make: makes a vector of one environment. shown: makes one that can show itself, for pictures; default: `make`. players, policy,
-        seed, wrappers: as `record` takes them; `episode` K is the same as its K-th, from 0. steps, size: of the episode at most, in steps
-        and in bytes (default: `MOST_BYTES`). name: how policies are called. waits: asked with the players who are to move whether somebody
-        has not answered yet; the episode then does not go on. bots: where bots play, and how long they may take. Raises ScenarioError for
-        numbers that are too small, and whatever making the environment and its first step raises."""
         if episode < 0 or steps < 1:
             raise ScenarioError(f"episode={episode}, steps={steps} were given; at least 0 and 1 are needed.")
         super().__init__()

@@ -84,11 +84,14 @@ Shown = Callable[[bool], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Episodes that were played, one after the other.
+    """Recorded episodes, in order.
 
-    frames: images uint8[height, width, 3], the state after each reset and each step; empty where the environment shows itself as text.
-    text: what it shows then. returns: float64[n, P] of the n whole episodes. length: int32[n], their steps. cut: why the last episode was
-    not played to its end, and is not in `returns`; "" if all were.
+    Attributes:
+        frames: Images uint8[height, width, 3] of the state after each reset and each step; empty if the environment shows itself as text.
+        text: What it shows then.
+        returns: float64[n, P] of the n complete episodes.
+        length: int32[n], their numbers of steps.
+        cut: Why the last episode was cut and is not in `returns`; "" if all are complete.
     """
 
     frames: Sequence[NDArray[np.uint8]]
@@ -191,12 +194,25 @@ def record(
     tell: Tell | None = None,
     shown: Shown | None = None,
 ) -> Recording:
-    """Play `episodes` episodes in `env`, a vector of one environment that can render, and keep what it shows. Closes it in the end.
+    """Play episodes in an environment that can render, and keep what it shows. Closes `env` in the end.
 
-    players: one policy per player, or a mixture from which each episode's are drawn, with `policy` to find them by their refs.
-    steps: of an episode at most; a longer one is cut, and the last, as is one that would take the images beyond `MOST_PIXELS`.
-    wrappers: put around the filmed environment, for policies that were trained with them. Raises EnvError if the environment cannot be
-    rendered, and whatever playing raises.
+    Args:
+        env: A vector of one environment.
+        players: One policy per player, or a mixture from which each episode's policies are sampled.
+        policy: Finds the policies of a mixture by their refs.
+        episodes: Number of episodes.
+        seed: Seed of the episodes.
+        steps: Maximum length of an episode. A longer one is cut and is the last, as is one whose images would exceed `MOST_PIXELS`.
+        wrappers: Put around the recorded environment, for policies that were trained with them.
+        tell: Called with (episode, step) after each step.
+        shown: Called once with whether the environment shows itself as text.
+
+    Returns:
+        Images or text, and the returns.
+
+    Raises:
+        ScenarioError: For numbers below 1, and for a mixture without `policy`.
+        EnvError: If the environment cannot be rendered.
     """
     with closed_on_error(env):
         if episodes < 1 or steps < 1:
@@ -257,10 +273,16 @@ Frames = Sequence[NDArray[np.uint8]]
 
 
 def save(recording: Recording, path: Path, *, fps: int = 15) -> None:
-    """Write a recording, in the place of a file of that name; its end says how. fps: images a second, 1 to 100, for GIF and MP4.
+    """Write a recording to a file, replacing a file of that name. The ending of the name selects the format.
 
-    Raises ConfigError for what `check_target` refuses, and for images in a text file or text in a film; OSError if the file cannot be
-    written.
+    Args:
+        recording: The recording.
+        path: Output file.
+        fps: Images per second, 1 to 100, for GIF and MP4.
+
+    Raises:
+        ConfigError: For what `check_target` rejects, for images in a text file, and for text in a film.
+        OSError: If the file cannot be written.
     """
     check_target(path, fps=fps)
     suffix = path.suffix.lower()
@@ -361,11 +383,25 @@ def record_run(
     tell: Tell | None = None,
     shown: Shown | None = None,
 ) -> Recording:
-    """Play `episodes` episodes with a run's policies and keep what the environment shows.
+    """Play episodes with a run's policies and keep what the environment shows. Nothing is written.
 
-    policies: one name per player, or one for all, such as "@0/0-12" or "RUN@best", as `ludus.evaluation.policies` takes them; default:
-    "@meta", the last meta-strategy. Nothing is written. Raises ConfigError for unknown names, with the nearest, or another number of them;
-    RunError for an unreadable run; EnvError for an environment that cannot be rendered.
+    Args:
+        run_dir: Directory of the run.
+        policies: One name per player, or one for all, such as "@0/0-12" or "RUN@best" (see `ludus.evaluation.policies`); default: "@meta",
+            the last meta-strategy.
+        episodes: Number of episodes.
+        seed: Seed of the episodes.
+        steps: Maximum length of an episode.
+        tell: As in `record`.
+        shown: As in `record`.
+
+    Returns:
+        Images or text, and the returns.
+
+    Raises:
+        ConfigError: For unknown names (with the nearest one), or another number of them.
+        RunError: If the run cannot be read.
+        EnvError: If the environment cannot be rendered.
     """
     stored = open_run(run_dir)
     settings = stored.env.played

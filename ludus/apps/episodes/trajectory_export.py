@@ -55,11 +55,22 @@ def record_run_trajectories(
     num_envs: int | None = None,
     tell: Tell | None = None,
 ) -> WrittenTrajectories:
-    """Return `record_trajectories` with a run's policies, in its environment.
+    """Write the decisions of a run's policies in its environment as training data; see `record_trajectories`.
 
-    policies: one name per player, or one for all, such as "@0/0-12" or "RUN@best", as `ludus.evaluation.policies` takes them; default:
-    "@meta", the last meta-strategy. In the file the run's are named RUN@PLAYER/POLICY. Raises ConfigError for unknown names, with the
-    nearest, or another number of them; RunError for an unreadable run.
+    Args:
+        run_dir: Directory of the run.
+        path: Output file (Parquet).
+        policies: One name per player, or one for all, such as "@0/0-12" or "RUN@best" (see `ludus.evaluation.policies`); default: "@meta",
+            the last meta-strategy. In the file the run's policies are named RUN@PLAYER/POLICY.
+        players: Players whose decisions are written, by number or agent name; default: all.
+        episodes: Episodes of each player.
+        seed: Seed of the episodes.
+        num_envs: Environments that are stepped together.
+        tell: Called with the progress.
+
+    Raises:
+        ConfigError: For unknown names (with the nearest one), or another number of them.
+        RunError: If the run cannot be read.
     """
     check_file(path)
     stored = open_run(run_dir)
@@ -100,14 +111,27 @@ def record_trajectories(
     name: Callable[[PolicyRef], str] = lambda ref: ref.policy,
     tell: Tell | None = None,
 ) -> WrittenTrajectories:
-    """Play `episodes` episodes of each of `players` (default: all) and write the player's decisions, in the place of a file of that name.
-    Closes `env` in the end.
+    """Play episodes of each player and write the player's decisions to a file, replacing a file of that name. Closes `env` in the end.
 
-    strategies: of all players; `policy` finds their policies, and `name` says how the file names them. Players who play one policy each,
-    and of whom nobody mixes, have the same episodes, under the same numbers; those of one policy are played once for all of them. Equal
-    arguments, and as many environments, give equal trajectories. Memory at the start of an episode, which is zeros, is not written. Raises
-    ConfigError for a file that cannot be written, without pyarrow, or for players who are not there or whose spaces differ (one file holds
-    one kind); and whatever playing raises.
+    Players who play one policy each, with no mixture anywhere, have the same episodes, under the same numbers; those of one policy are
+    played once for all of them. Equal arguments with as many environments give equal trajectories. Memory at the start of an episode, which
+    is zero, is not written.
+
+    Args:
+        path: Output file (Parquet).
+        env: Environments that are stepped together.
+        strategies: Strategies of all players.
+        policy: Finds their policies by ref.
+        players: Players whose decisions are written, by number or agent name; default: all.
+        episodes: Episodes of each player.
+        seed: Seed of the episodes.
+        notes: Written into the file's metadata.
+        name: Names the policies in the file.
+        tell: Called with the progress.
+
+    Raises:
+        ConfigError: For a file that cannot be written, without pyarrow, and for players who do not exist or whose spaces differ (one file
+            holds one kind).
     """
     try:
         check_file(path)

@@ -74,7 +74,13 @@ _UNNAMED = "policy"  # a file of which no letter can stand in a name here
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZooEntry:
-    """folder: where it lies. manifest: what it says of itself. warnings: what may make it play otherwise here."""
+    """An entry of a zoo.
+
+    Attributes:
+        folder: Its directory.
+        manifest: Its manifest.
+        warnings: What may make its policies play differently on this machine.
+    """
 
     folder: Path
     manifest: Manifest
@@ -95,16 +101,27 @@ def push(
     env: Environment | str | None = None,
     replace: bool = False,
 ) -> ZooEntry:
-    """Copy policies into the zoo, with all that is known of them.
+    """Copy policies into a zoo, with everything that is known of them.
 
-    policies: a name, as `ludus.evaluation.policies` takes them; of a mixture, what it plays. zoo: a folder, made where it is missing. name:
-    of the entry; default: after the policies. note: in the user's words, such as a licence. members: of a whole run or a generation, every
-    policy of the populations, not only those that the meta-strategies play. env: the game of a file that is of no run, or its id. replace:
-    the entry of that name.
+    The entry is durable when this returns; an error leaves the zoo as it was.
 
-    Durable when it returns; whatever goes wrong leaves the zoo as it was. Raises ConfigError for a name of nobody, or of policies without
-    weights; RunError for a run that cannot be read, a zoo that cannot be written, and a name that is taken; ScenarioError for a game that
-    others could not have, PolicyError for policies that need code of the user's own, or files of somebody else's.
+    Args:
+        policies: A name, as `ludus.evaluation.policies` reads it; of a mixture, the policies with weight.
+        zoo: Directory of the zoo; created if it is missing.
+        name: Name of the entry; default: derived from the policies.
+        note: A note in the user's words, such as a licence.
+        members: Push every policy of the populations of a run or generation, not only those with weight.
+        env: The game, or its id, for a file that belongs to no run.
+        replace: Replace the entry of the same name.
+
+    Returns:
+        The new entry.
+
+    Raises:
+        ConfigError: For an unknown name, and for policies without weights.
+        RunError: For a run that cannot be read, a zoo that cannot be written, and a name that is taken.
+        ScenarioError: For a game that others could not have.
+        PolicyError: For policies that need the user's own code, or files of others.
     """
     wanted = parse_policy_name(policies, find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
@@ -472,15 +489,22 @@ def _versions(package: str) -> dict[str, str]:
 def pull(
     entry: Path | str, target: Path | str | None = None, *, check_env: bool = True, replace: bool = False
 ) -> ZooEntry:
-    """Copy an entry of a zoo here, after all of it was checked.
+    """Copy an entry of a zoo to this machine, after verifying its signature, checksums and environment.
 
-    entry: ZOO/NAME. target: a folder; default: ./runs/NAME, so that its policies are named NAME@best. check_env: make the environment, and
-    see whether spaces, information states and policies fit it. replace: an entry that is there. Another version of the environment's
-    package is a warning where all fits.
+    Args:
+        entry: ZOO/NAME.
+        target: Target directory; default: ./runs/NAME, so that its policies are named NAME@best.
+        check_env: Build the environment and verify that spaces, information states and policies fit it. Another version of the
+            environment's package is a warning if everything fits.
+        replace: Replace an entry that exists.
 
-    Raises RunError for an entry that is missing, unsigned, damaged or of an unknown format, and for a target that is taken; ScenarioError
-    for another game than the environment is here; PolicyError for policies that cannot be loaded or played; what making the environment
-    raises.
+    Returns:
+        The copied entry, with warnings.
+
+    Raises:
+        RunError: For an entry that is missing, unsigned, damaged or of an unknown format, and for a target that exists.
+        ScenarioError: If the environment is another game here.
+        PolicyError: For policies that cannot be loaded or played.
     """
     folder = find_entry(str(entry))
     manifest = read_manifest(folder)

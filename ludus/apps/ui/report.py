@@ -42,11 +42,17 @@ Query = Mapping[str, str]
 
 
 def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
-    """Write `report.html` (aside, then renamed) into a run's directory, from its database, and return its path. Works while the run goes
-    on. run_dir: that directory, or the run's name below ./runs. out: another file to write, for a run that lies where nothing can be
-    written.
+    """Write `report.html` of a run from its database (aside, then renamed). This works while the run is still running.
 
-    Raises RunError if the directory holds no readable run or cannot be written.
+    Args:
+        run_dir: Directory of the run, or its name below ./runs.
+        out: Another output file, for a run in a read-only place.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        RunError: If the directory holds no readable run, or cannot be written.
     """
     folder = find_run(run_dir, zoo=False)
     with Reader(folder, memory=Memory()) as reader:

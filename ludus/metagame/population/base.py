@@ -39,8 +39,13 @@ class PolicyRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What a scheduler sees: the policies of each population, oldest first, and the payoffs with their holes. initial: how many of each
-    population no task has made; (): one."""
+    """What a scheduler sees.
+
+    Attributes:
+        populations: Policies of each population, oldest first.
+        payoffs: Payoffs of all profiles, with missing entries.
+        initial: Number of policies of each population that no task has made; (): one each.
+    """
 
     populations: tuple[tuple[PolicyRef, ...], ...]
     payoffs: Payoffs

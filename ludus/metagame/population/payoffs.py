@@ -17,12 +17,22 @@ Places: TypeAlias = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payoffs:
-    """profile -> per player (n, mean, M2). Axis p of the profile axes is player p's policy, seat by seat: with a population that
-    players share, (i, j) and (j, i) are different seat orders and stay apart.
+    """Empirical payoff table of the meta-game: profile -> per player (count, mean, M2).
 
-    mean: float64[P, n_0, …, n_{P-1}], NaN in holes. count: int64[n_0, …]. m2: float64[P, n_0, …]. exact: bool[n_0, …].
-    utility_range: [P] (least, largest). population: [P] index of each player's population. zero_sum: as in `EnvSpec`.
-    Raises DataError for shapes that do not fit each other and for other dtypes; players who share a population have axes of one length.
+    Axis p of the profile axes is player p's policy, seat by seat: where players share a population, (i, j) and (j, i) are different seat
+    orders and stay apart; such players have axes of one length.
+
+    Attributes:
+        mean: float64[P, n_0, …, n_{P-1}], mean returns, NaN in missing entries.
+        count: int64[n_0, …], episodes.
+        m2: float64[P, n_0, …], sums of squared deviations from the mean.
+        exact: bool[n_0, …], entries that were computed.
+        utility_range: [P] (least, largest) return of each player.
+        population: [P] index of each player's population.
+        zero_sum: As in `EnvSpec`.
+
+    Raises:
+        DataError: For shapes that do not fit each other, and for other dtypes.
     """
 
     mean: NDArray[np.float64]
@@ -89,7 +99,7 @@ class Payoffs:
         return {which: range(size) for which, size in zip(self.population, self.sizes, strict=True)}
 
     def part(self, places: Places) -> Payoffs:
-        """Return the meta-game of these policies alone."""
+        """Return the payoffs of a part of the policies: `places` [P] indices of each player's."""
         cells = np.ix_(*(places[which] for which in self.population))
         every: tuple[Any, ...] = (slice(None), *cells)
         return replace(self, mean=self.mean[every], count=self.count[cells], m2=self.m2[every], exact=self.exact[cells])

@@ -217,20 +217,20 @@ SMALL = 1e-10  # the epsilon that stands for the limit of small ones where it de
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaRank:
-    """The stationary distribution of the Markov chain of mutants that take over populations; marginals of it, or the joint one.
+    """α-Rank (Omidshafiei et al. 2019): the stationary distribution of the Markov chain of mutants that take over populations.
 
-    alpha: strength of selection, per unit of payoff, or "infinite": mutants that earn more always take over, equals half the time.
-    sweep: raise `alpha` tenfold until the answer settles (within 1e-5 of each probability). It ends early where the next chain would hold
-    rates too far apart for floating point; "infinite" has no such trouble.
-    epsilon: with "infinite", the probability that a mutant that earns less takes over; 0 is the limit of small ones, computed directly.
-    population_size: m in the paper; matters for finite alpha only.
-    model: "multi_population" (a population per player: states are profiles), "single_population" (two players of one population: states
-    are policies) or "auto": the second where it fits and `answer` is marginals.
-    answer: "marginals" of each player, or "joint" over profiles.
+    Equal payoffs are those that differ by at most 1e-12 of their range. The gap is what deviations gain (from the joint distribution: by
+    one fixed strategy); α-Rank does not minimize it. Over a shared population a joint distribution is symmetric.
 
-    Equal payoffs are those that differ by no more than 1e-12 of their range. The gap is what deviations gain (from the joint
-    distribution: by one strategy for good); α-Rank does not try to make it small. Over a shared population a joint
-    distribution is symmetric.
+    Attributes:
+        alpha: Strength of selection per unit of payoff, or "infinite": mutants that earn more always take over, equal ones half the time.
+        sweep: Raise `alpha` tenfold until the answer settles (within 1e-5 of each probability). It ends early where the next chain would
+            hold rates too far apart for floating point; "infinite" has no such trouble.
+        epsilon: With "infinite", the probability that a mutant that earns less takes over; 0 is the limit of small ones, computed directly.
+        population_size: m of the paper; only used for finite alpha.
+        model: "multi_population" (a population per player: states are profiles), "single_population" (two players of one population: states
+            are policies), or "auto": the second where it fits and `answer` is marginals.
+        answer: "marginals" of each player, or "joint" over profiles.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

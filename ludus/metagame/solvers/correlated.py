@@ -27,15 +27,17 @@ LEAST = 1e-9  # weights below this part of 1 / profiles are dropped
 
 @dataclass(frozen=True, kw_only=True)
 class CoarseCorrelated:
-    """A joint distribution over profiles from which nobody gains by playing one strategy for good before seeing a draw (a CCE).
+    """Coarse correlated equilibrium (CCE): a joint distribution from which no player gains by one fixed strategy, chosen before the draw.
 
-    select: which one of many. "max_gini": the most even, least sum of squares (Marris et al. 2021). "max_welfare": the largest sum of
-    payoffs. "min_epsilon": the one where the best deviation loses most (`epsilon` below zero if all can lose). Where the last two
-    leave a choice, the most even is taken, so each answer is unique, and renaming strategies renames it.
-    epsilon: what a deviation may gain, in payoffs. tolerance: by how much a condition may be missed, as a fraction of the payoffs' range.
-
-    The gap is what the players gain together by their best such deviations. Players that share a population get a symmetric joint
+    The gap is what the players gain together by their best such deviations. Players who share a population get a symmetric joint
     distribution.
+
+    Attributes:
+        select: Which of many equilibria. "max_gini": the most even, of least sum of squares (Marris et al. 2021). "max_welfare": the
+            largest sum of payoffs. "min_epsilon": the one where the best deviation loses most (`epsilon` below zero if all can lose).
+            Where the last two leave a choice, the most even is taken, so each answer is unique, and renaming strategies renames it.
+        epsilon: What a deviation may gain, in payoffs.
+        tolerance: By how much a condition may be missed, as a fraction of the payoffs' range.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -133,10 +135,11 @@ class CoarseCorrelated:
 
 @dataclass(frozen=True, kw_only=True)
 class Correlated(CoarseCorrelated):
-    """A joint distribution over profiles from which nobody gains by deviating after seeing the own strategy that was drawn (a CE).
+    """Correlated equilibrium (CE): a joint distribution from which no player gains by deviating after seeing its recommended strategy.
 
-    Options and choice as in `CoarseCorrelated`; `epsilon` is per pair of the strategy drawn and the one played instead, weighted
-    with the probability of the draw. The gap is what the players gain together by the best answer to each draw (the swap regret).
+    Options and selection as in `CoarseCorrelated`; `epsilon` is per pair of the recommended strategy and the one played instead, weighted
+    with the probability of the recommendation. The gap is what the players gain together by the best answer to each recommendation (the
+    swap regret).
     """
 
     kind: ClassVar[DeviationKind] = "ce"

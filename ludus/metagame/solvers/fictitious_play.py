@@ -102,10 +102,13 @@ def fictitious_play(
 
 @dataclass(frozen=True, kw_only=True)
 class FictitiousPlay:
-    """Brown's fictitious play from uniform strategies, all players at once, ties shared equally.
+    """Fictitious play (Brown 1951) from uniform strategies, all players simultaneously, ties shared equally.
 
     Its averages converge to Nash in two-player zero-sum games (gap about 1 / sqrt(iterations)), potential games and some others, but not
-    in all (Shapley 1964); the gap that it returns says how far it came. Players that share a population get one and the same strategy.
+    in all (Shapley 1964); the gap that it returns shows how far it came. Players who share a population get the same strategy.
+
+    Attributes:
+        iterations: Number of iterations.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -15,7 +15,7 @@ from ludus.metagame.solvers.base import MetaSolution
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """1 / n for each of a population's n policies. Reads no payoffs, so holes do not matter; the gap is NaN if there are any."""
+    """The uniform distribution over each population. Reads no payoffs; the gap is NaN if there are missing entries."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
@@ -28,7 +28,7 @@ class Uniform:
 
 @dataclass(frozen=True, kw_only=True)
 class Last:
-    """Probability 1 for the last policy of each population. Reads no payoffs, so holes do not matter; the gap is NaN if there are any."""
+    """Probability 1 for the newest policy of each population. Reads no payoffs; the gap is NaN if there are missing entries."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
@@ -41,9 +41,12 @@ class Last:
 
 @dataclass(frozen=True, kw_only=True)
 class LastK:
-    """1 / k for each of the last k policies of a population, or 1 / n if it has only n < k. Self-play with a window of the past.
+    """The uniform distribution over the last k policies of each population, or over all n < k: self-play with a window of past policies.
 
-    Reads no payoffs, so holes do not matter; the gap is NaN if there are any.
+    Reads no payoffs; the gap is NaN if there are missing entries.
+
+    Attributes:
+        k: Size of the window.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -216,11 +216,14 @@ def _solve(matrix: NDArray[np.float64], right: Vector) -> Vector | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Logit:
-    """Everybody plays softmax(rationality * payoffs against the others): 0 is uniform, large values are near a Nash equilibrium.
+    """Logit quantal response equilibrium (McKelvey and Palfrey 1995): each player plays softmax(rationality × payoffs against the others).
 
-    rationality: λ, per unit of payoff. Where there are several such equilibria, the one on the branch that leads from uniform play is
-    taken (McKelvey and Palfrey's principal branch), which is unique in almost all games. The gap is what deviations gain: it shrinks
-    as λ grows, about as log(policies) / λ. Players that share a population get one and the same strategy.
+    0 is uniform; large values are near a Nash equilibrium. Where there are several such equilibria, the one on the principal branch, which
+    leads from uniform play, is taken; it is unique in almost all games. The gap is what deviations gain: it shrinks as λ grows, about as
+    log(policies) / λ. Players who share a population get the same strategy.
+
+    Attributes:
+        rationality: λ, per unit of payoff.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

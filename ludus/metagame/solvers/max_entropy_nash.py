@@ -133,15 +133,16 @@ LEAST = 1e-12  # weights below this are dropped
 
 @dataclass(frozen=True, kw_only=True)
 class MaxEntropyNash:
-    """For each player the most even of its equilibrium strategies, which is unique, and moves continuously with the payoffs.
+    """Maximum-entropy Nash equilibrium of a two-player zero-sum game: unique, and continuous in the payoffs (Balduzzi et al. 2018).
 
-    tolerance: an equilibrium strategy may lose this fraction of the payoffs' range to the best answer. Equilibria form a face of the
-    simplex that any noise in the payoffs changes; strategies within a tolerance of them do not.
-    share_copies: copies of a strategy (rows of equal payoffs) count as one in the entropy and share its weight, so that adding a copy
-    changes nothing else. Payoffs that were sampled apart are not equal. False: plain Shannon entropy, as published. The two differ only
-    where equilibria are many.
+    Players who share a population get the same strategy.
 
-    Players that share a population get one and the same strategy.
+    Attributes:
+        tolerance: An equilibrium strategy may lose this fraction of the payoffs' range to the best answer. Equilibria form a face of the
+            simplex that any noise in the payoffs changes; strategies within a tolerance of them do not.
+        share_copies: Copies of a strategy (rows of equal payoffs) count as one in the entropy and share its weight, so that adding a copy
+            changes nothing else. Payoffs that were sampled separately are not equal. False: Shannon entropy, as published. The two differ
+            only where there are many equilibria.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})

@@ -398,22 +398,23 @@ MARGIN = 0.9  # the part of the allowed gap that the solve may use; the rest cov
 
 @dataclass(frozen=True, kw_only=True)
 class Nash:
-    """Equilibrium strategies (x, y): nobody gains more than the gap by deviating inside the restricted game.
+    """Nash equilibrium of a two-player zero-sum game, to a gap: no player gains more by deviating within the restricted game.
 
-    method: "interior_point" (this package's; central answers, fast) or "highs" (SciPy's LP; vertices).
-    tolerance: largest gap, as a fraction of the payoffs' range.
-    slack: with `warm`, a gap of this fraction of what the new policies gain over the last solution is small enough too (never below
-    `tolerance`). 0 solves every restricted game to `tolerance`. 0.8 makes exact PSRO both faster and shorter, because early restricted
-    games are not worth solving exactly: NashConv 0.01 on Leduc poker took 94 generations instead of 164 (301 with HiGHS's vertices).
+    The interior point falls back to HiGHS if rounding stops it above the tolerance; of the two answers the better one is returned. Weights
+    too small to matter (together less than a tenth of the tolerance) are dropped. Players who share a population get the same strategy.
 
-    The interior point falls back to HiGHS if rounding stops it above the tolerance; of the two answers the better one is returned,
-    and its gap says how good it is. Weights too small to matter (together less than a tenth of the tolerance) are dropped. Players
-    that share a population get one and the same strategy.
+    `warm` is the last (x, y). The interior point starts from it, mixed with uniform, which saves a third of its steps. From 200 strategies
+    per player on, the last answer is returned again if the new policies gain no more against it than the old ones; and with `slack` 0 and a
+    tolerance of at most 1e-5, where the last answer shows the support of the equilibrium, simplex pivots turn it into an exact answer
+    instead (`ludus.metagame.solvers.nash`), in a fraction of the time.
 
-    `warm` is the last (x, y). The interior point starts from it, mixed with uniform, which saves a third of its steps. From 200
-    strategies per player on, the last answer is the answer again where nobody gains more against it by the new policies than by the old
-    ones; and with `slack` 0 and a tolerance of at most 1e-5, where the last answer tells which strategies belong to
-    the equilibrium, simplex pivots make an exact answer of it instead (`ludus.metagame.solvers.nash`), in a fraction of the time.
+    Attributes:
+        method: "interior_point" (this package's; central answers, fast) or "highs" (SciPy's LP; vertices).
+        tolerance: Largest gap, as a fraction of the payoffs' range.
+        slack: With `warm`, a gap of this fraction of what the new policies gain over the last solution is small enough too (never below
+            `tolerance`). 0 solves every restricted game to `tolerance`. 0.8 makes exact PSRO faster and shorter, because early restricted
+            games are not worth solving exactly: NashConv 0.01 on Leduc poker took 94 generations instead of 164 (301 with HiGHS's
+                vertices).
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player", "zero_sum"})
@@ -518,8 +519,9 @@ def _interior(strategy: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class RectifiedNash(Nash):
-    """The equilibrium of `Nash`, with its options. What PSRO_rN (Balduzzi et al. 2019) changes is who trains against whom: each policy with
-    weight gets a response of its own, trained against those that it beats or ties (`responses: rectified`)."""
+    """The equilibrium of `Nash`, for PSRO_rN (Balduzzi et al. 2019): each policy with weight gets a response of its own, trained against
+    the policies that it beats or ties (`responses: rectified`).
+    """
 
     needs: ClassVar[frozenset[str]] = Nash.needs
     ignores_copies: ClassVar[bool] = True

@@ -25,15 +25,16 @@ ROOM = 1e-8  # in units of each player's range: agreements that are better by le
 
 @dataclass(frozen=True, kw_only=True)
 class NashBargaining:
-    """The joint distribution over profiles that maximises the product of what the players gain over their disagreement payoffs.
+    """Nash bargaining solution (Nash 1950): the joint distribution that maximizes the product of the players' gains over disagreement.
 
-    disagreement: "minimum", each player's least payoff; "maximin", what each can guarantee itself against all others together; or one
-    number per player. Payoffs at the optimum are unique, and distributions need not be: of these the most even is taken (least sum of
-    squares). A player whose payoffs are all equal is left out of the product. tolerance: of each player's payoffs, as a fraction of their
-    range; one player's unit changes nothing.
+    Payoffs at the optimum are unique; of the distributions the most even is taken (least sum of squares). A player whose payoffs are all
+    equal is left out of the product. Bargaining supposes binding agreements, so deviations may gain: the gap is what they gain by one fixed
+    strategy. Players who share a population get a symmetric joint distribution.
 
-    Bargaining supposes agreements that bind, so deviations may gain: the gap is what they gain, by one strategy for good. Players that
-    share a population get a symmetric joint distribution.
+    Attributes:
+        disagreement: "minimum", each player's least payoff; "maximin", what each can guarantee itself against all others together; or one
+            number per player.
+        tolerance: Tolerance of each player's payoffs, as a fraction of their range; the unit of one player changes nothing.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -175,19 +175,20 @@ FEW_PAIRS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class NashBimatrix:
-    """An exact equilibrium of a two-player game, zero-sum or not. Of those found: the one with the most payoff for both together; among
-    equals, the first.
+    """Exact Nash equilibrium of a two-player game, zero-sum or not: of those found, the first one with the largest sum of payoffs.
 
-    method "support_enumeration" looks at every pair of supports of equal size and finds every equilibrium of a non-degenerate game
-    (Nisan et al. 2007, algorithm 3.4); their number grows exponentially. "lemke_howson" follows a path of pivots from every strategy in
-    turn, lexicographic where there are ties (Lemke and Howson 1964); it finds one equilibrium at least, not necessarily all, and is
-    what `auto` uses beyond `FEW_PAIRS` pairs of supports, or if enumeration finds nothing in a degenerate game.
-    max_pivots: for all paths together; paths can be exponentially long. max_pairs: more pairs of supports are refused.
-    tolerance: an answer counts if deviations gain at most this fraction of the payoffs' range.
+    Players who share a population get the same strategy: a symmetric equilibrium, by way of the imitation game, in which the second player
+    earns 1 for doing what the first does: its equilibria's second strategies are the symmetric equilibria (McLennan and Tourky 2010).
 
-    Players that share a population get one and the same strategy: a symmetric equilibrium, by way of the imitation game, in which the
-    second player earns 1 for doing what the first does: its equilibria's second strategies are the symmetric equilibria (McLennan and
-    Tourky 2010).
+    Attributes:
+        method: "support_enumeration" looks at every pair of supports of equal size and finds every equilibrium of a non-degenerate game
+            (Nisan et al. 2007, algorithm 3.4); their number grows exponentially. "lemke_howson" follows a path of pivots from every
+            strategy in turn, lexicographic where there are ties (Lemke and Howson 1964); it finds at least one equilibrium, not necessarily
+            all. "auto": the first up to `FEW_PAIRS` pairs of supports; the second beyond, or if enumeration finds nothing in a degenerate
+            game.
+        max_pivots: Limit of all paths together; paths can be exponentially long.
+        max_pairs: More pairs of supports are rejected.
+        tolerance: An answer counts if deviations gain at most this fraction of the payoffs' range.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"two_player"})

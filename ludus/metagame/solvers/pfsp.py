@@ -42,16 +42,18 @@ def pfsp(win_rate: NDArray[np.float64], weighting: Weighting) -> NDArray[np.floa
 
 @dataclass(frozen=True, kw_only=True)
 class PFSPSolver:
-    """Policy j of a player has the weight f(x_j), with x_j how often the other players' newest policies beat it.
+    """Prioritized fictitious self-play (Vinyals et al. 2019): policy j has the weight f(x_j), x_j being how often the other players' newest
+    policies beat it.
 
-    weighting: f. "squared": (1 - x)², the hardest opponents; "variance": x (1 - x), those of one's own level; "linear": 1 - x;
-    "linear_capped": min(1/2, 1 - x). Uniform where f is 0 for all.
-    span: the returns of a defeat and of a victory, between which win rates are read off linearly and cut off beyond; None: the game's
-    least and largest return. With returns of -1, 0 and 1 that counts draws half.
+    Only profiles in which all players but one play their newest policy are read; missing entries elsewhere do not matter. With more than
+    two players x_j is the mean over the others. Players who share a population get one strategy, the mean over their seats. The gap is what
+    deviations gain; PFSP does not minimize it. It is NaN if entries are missing.
 
-    Only profiles in which all players but one play their newest policy are read; holes elsewhere do not matter. With more than two
-    players x_j is the mean over the others. Players that share a population get one strategy, the mean over their seats. The gap is what
-    deviations gain; PFSP does not try to make it small. It is NaN with holes.
+    Attributes:
+        weighting: f. "squared": (1 - x)², the hardest opponents; "variance": x (1 - x), those of one's own level; "linear": 1 - x;
+            "linear_capped": min(1/2, 1 - x). Uniform where f is 0 for all.
+        span: Returns of a defeat and of a victory, between which win rates are read off linearly and cut off beyond; None: the game's least
+            and largest return. With returns of -1, 0 and 1 that counts draws half.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

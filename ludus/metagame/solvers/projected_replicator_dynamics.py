@@ -220,15 +220,19 @@ def replicator(
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedReplicatorDynamics:
-    """The time average of replicator dynamics that keep every policy at probability `gamma` or more, from uniform strategies.
+    """Projected replicator dynamics (Lanctot et al. 2017): the time average of replicator dynamics with probabilities of at least `gamma`.
 
-    Defaults are OpenSpiel's: 100,000 steps of dt = 1e-3, gamma = 1e-6. Steps are in units of payoff, as there: a game with payoffs
-    a hundred times larger moves a hundred times faster. gamma = 0 gives plain replicator dynamics (Taylor and Jonker 1978).
-    average_last: only this many of the last strategies are averaged; None: all of them.
-    precision: payoffs are extrapolated between products (see `ludus.metagame.solvers.projected_replicator_dynamics`) while that is off by
-    at most this fraction of
-    their range; 0 makes a product at every step, as the reference does.
-    Players that share a population get one and the same strategy.
+    Defaults are OpenSpiel's: 100,000 steps of dt = 1e-3, gamma = 1e-6, from uniform strategies. Steps are in units of payoff, as there: a
+    game with payoffs a hundred times larger moves a hundred times faster. gamma = 0 gives replicator dynamics (Taylor and Jonker 1978).
+    Players who share a population get the same strategy.
+
+    Attributes:
+        iterations: Number of steps.
+        dt: Length of a step.
+        gamma: Least probability of every policy.
+        average_last: Average only this many of the last strategies; None: all.
+        precision: Payoffs are extrapolated between products (see `ludus.metagame.solvers.projected_replicator_dynamics`) while that is off
+            by at most this fraction of their range; 0 makes a product at every step, as the reference does.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -23,13 +23,16 @@ PRIOR = 1.0  # draws against an average policy that each starts with, so that un
 class RatingSoftmax:
     """Probability proportional to exp(rating / temperature), within each population.
 
-    rating: "mean" is the mean payoff against uniformly drawn co-players, as a fraction of the payoffs' range; temperature 0.1 then
-    makes a policy that earns a tenth of the range more e times as likely. "elo" is maximum-likelihood Elo (Bradley and Terry 1952) in
-    units of 400 / ln 10 points, in which a rating higher by 1 wins with odds of e : 1; it needs a two-player zero-sum game whose returns
-    have bounds: the share of the way from the least to the largest return counts as the share of games won, each pair of policies
-    counting as `rounds` games (in each order of the seats).
+    No single number orders policies in games with cycles. The gap is what deviations gain; a softmax does not minimize it.
 
-    No single number orders policies in games with cycles. The gap is what deviations gain; a softmax does not try to make it small.
+    Attributes:
+        rating: "mean": the mean payoff against uniformly sampled co-players, as a fraction of the payoffs' range; temperature 0.1 then
+            makes a policy that earns a tenth of the range more e times as likely. "elo": maximum-likelihood Elo (Bradley and Terry 1952)
+            in units of 400 / ln 10 points, in which a rating higher by 1 wins with odds of e : 1. It needs a two-player zero-sum game with
+            bounded
+            returns: the share of the way from the least to the largest return counts as the share of games won.
+        temperature: Temperature of the softmax.
+        rounds: Games that each pair of policies counts as, for "elo" (in each seat order).
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -99,12 +99,16 @@ def _solve(payoffs: Payoffs, *, solver: str, iterations: int, gamma: float, plus
 
 @dataclass(frozen=True, kw_only=True)
 class RegretMatching:
-    """Play in proportion to the positive regrets; the answer is the average strategy of all iterations, from uniform strategies.
+    """Regret matching (Hart and Mas-Colell 2000): play in proportion to positive regrets; the answer is the average strategy.
 
-    In two-player zero-sum games the averages converge to Nash (gap at most of the order 1 / sqrt(iterations)). In other games it is the
-    joint play that converges to the coarse correlated equilibria; its marginals, which are returned, need not be near Nash, and
-    the gap says how near they are. gamma: probability of playing uniformly instead, 1e-6 in OpenSpiel; 0 is several times
-    faster, since strategies without regret then cost nothing. Players that share a population get one and the same strategy.
+    In two-player zero-sum games the averages converge to Nash (gap at most of the order 1 / sqrt(iterations)). In other games the joint
+    play converges to the coarse correlated equilibria; its marginals, which are returned, need not be near Nash, and the gap shows how
+    near they are. Players who share a population get the same strategy.
+
+    Attributes:
+        iterations: Number of iterations, from uniform strategies.
+        gamma: Probability of playing uniformly instead, 1e-6 in OpenSpiel; 0 is several times faster, since strategies without regret then
+            cost nothing.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -124,10 +128,13 @@ class RegretMatching:
 
 @dataclass(frozen=True, kw_only=True)
 class RegretMatchingPlus:
-    """Regret matching that forgets negative regrets, lets the players move in turn, and averages with weights that grow linearly.
+    """Regret matching+ (Tammelin 2014): negative regrets are forgotten, players move in turn, and weights of the average grow linearly.
 
-    The same promises as `RegretMatching`; in zero-sum games the gap usually falls nearly as 1 / iterations. Players that share a population
-    move at once and get one and the same strategy.
+    The same guarantees as `RegretMatching`; in zero-sum games the gap usually falls nearly as 1 / iterations. Players who share a
+    population move simultaneously and get the same strategy.
+
+    Attributes:
+        iterations: Number of iterations.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -22,9 +22,15 @@ from ludus.metagame.population.payoffs import Payoffs
 class RatingTable:
     """Ratings of all n policies, populations one after the other.
 
-    rating: float64[n], higher is better; NaN where nothing is known. low, high: float64[n], its 95% interval; NaN where there is none.
-    unit: of the numbers. sizes: policies per population. group: int64[n]; ratings compare only among policies of one group (those that no
-    chain of matches connects are in different ones). notes: what a reader must know about these numbers.
+    Attributes:
+        kind: Name of the rating.
+        unit: Unit of the numbers.
+        sizes: Policies of each population.
+        rating: float64[n], higher is better; NaN where nothing is known.
+        low: float64[n], lower end of the 95% interval; NaN where there is none.
+        high: float64[n], upper end of the 95% interval; NaN where there is none.
+        group: int64[n]; ratings are comparable only within a group (policies that no chain of matches connects are in different groups).
+        notes: What a reader must know about these numbers.
     """
 
     kind: str
@@ -50,10 +56,21 @@ class RatingTable:
 
 @runtime_checkable
 class Rater(Protocol):
-    """A pure function of stored results; its fields are its options."""
+    """A rating: a pure function of stored results. Its fields are its options."""
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
-        """Rate the policies. Raises DataError or SolverError for results that it cannot rate, by the name of the rating."""
+        """Rate the policies.
+
+        Args:
+            payoffs: Payoffs of all profiles.
+            log: Matches in the order of recording.
+
+        Returns:
+            Ratings of all policies.
+
+        Raises:
+            DataError, SolverError: For results that it cannot rate, with the name of the rating.
+        """
         ...
 
 
@@ -68,7 +85,18 @@ def rating_table(
     group: NDArray[np.int64] | None = None,
     notes: Sequence[str] = (),
 ) -> RatingTable:
-    """Return a table whose arrays cannot be written; without an interval, low and high are NaN."""
+    """Return a table with read-only arrays.
+
+    Args:
+        kind: Name of the rating.
+        unit: Unit of the numbers.
+        sizes: Policies of each population.
+        rating: float64[n].
+        half_width: float64[n], half of the 95% interval.
+        bounds: float64[n] each, ends of the 95% interval; without both, low and high are NaN.
+        group: int64[n]; default: one group.
+        notes: What a reader must know.
+    """
     nan = np.full(len(rating), np.nan)
     low, high = bounds if bounds is not None else (nan, nan.copy())
     if half_width is not None:

@@ -211,12 +211,15 @@ Z95 = float(ndtri(0.975))
 
 @dataclass(frozen=True, kw_only=True)
 class BradleyTerry:
-    """Elo points of greatest likelihood with 95% intervals; each group of connected policies has mean 0.
+    """Bradley–Terry ratings (1952) of greatest likelihood in Elo points, with 95% intervals; each group of connected policies has mean 0.
 
-    ties: "davidson" models draws (Davidson 1970), "half" counts each as half a win (maximum-likelihood Elo). prior: draws against an
-    average player that are added for each policy, so unbeaten ones stay finite; 0 for none. intervals: "wald" (observed information;
-    fast), "profile" (profile likelihood; slow, and right for policies that nearly always win or lose), or "none".
-    An interval is of the difference from the mean of the policy's group, and has no end where there is nobody to compare with.
+    An interval is of the difference from the mean of the policy's group, and is unbounded if there is nothing to compare with.
+
+    Attributes:
+        ties: "davidson" models draws (Davidson 1970); "half" counts each as half a win (maximum-likelihood Elo).
+        prior: Draws against an average player that are added for each policy, so that unbeaten ones stay finite; 0 for none.
+        intervals: "wald" (observed information; fast), "profile" (profile likelihood; slow, and right for policies that nearly always win
+            or lose), or "none".
     """
 
     ties: Literal["davidson", "half"] = "davidson"
@@ -301,7 +304,7 @@ def _variance(spread: NDArray[np.float64], group: NDArray[np.int64]) -> Vector:
 
 @dataclass(frozen=True, kw_only=True)
 class Elo(BradleyTerry):
-    """Elo of greatest likelihood: as `BradleyTerry`, each draw being half a win."""
+    """Elo of greatest likelihood: `BradleyTerry` with each draw as half a win."""
 
     ties: Literal["davidson", "half"] = "half"
 

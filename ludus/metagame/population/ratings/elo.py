@@ -20,11 +20,16 @@ from ludus.metagame.population.ratings.win_counts import connected_groups, group
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineElo:
-    """Elo (1978): after each episode the winner takes k × (score - expected score) points from the loser; all start at 0.
+    """Elo (1978), online: after each episode the winner takes k × (score - expected score) points from the loser; all start at 0.
 
-    order: "log", as recorded, or "shuffled" with `seed`, so that policies that met early are not rated by older opponents' ratings alone.
-    The order of a match's episodes is not stored: each counts as the match's mean score. Depends on the order, and has no interval; for a
-    frozen population `elo`, of greatest likelihood, says more.
+    The order of a match's episodes is not stored: each counts as the match's mean score. The result depends on the order, and has no
+    interval; for a frozen population `elo`, of greatest likelihood, is better.
+
+    Attributes:
+        k: Points at stake.
+        order: "log", as recorded, or "shuffled" with `seed`, so that policies that played early are not rated by older opponents' ratings
+            only.
+        seed: Seed of the shuffle.
     """
 
     k: float = 16.0

@@ -30,12 +30,16 @@ Game = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSkill:
-    """Mean skill mu (at first 25) with its 95% belief interval mu ± 1.96 sigma, updated game by game in the order of the log.
+    """OpenSkill (Weng and Lin 2011): mean skill mu (at first 25) with its 95% belief interval mu ± 1.96 sigma, updated in the order of the
+    log.
 
-    teams: seats that play together, such as ((0, 1), (2, 3)); default: each player alone. Two-player matches with win counts are played
-    episode by episode, wins, draws and losses spread evenly; any other match counts as one game, ranked by the mean returns (of teams:
-    summed). A policy that plays in several seats of a match is rated by other matches only. Each game is one call of the library. The
-    interval is the model's belief and narrows with every game, also where the policies' results have cycles.
+    Two-player matches with win counts are played episode by episode, wins, draws and losses spread evenly; any other match counts as one
+    game, ranked by the mean returns (of teams: summed). A policy that plays in several seats of a match is rated by other matches only.
+    Each game is one call of the library. The interval is the model's belief and narrows with every game, even if the results have cycles.
+
+    Attributes:
+        model: Model of the openskill library.
+        teams: Seats that play together, such as ((0, 1), (2, 3)); default: each player alone.
     """
 
     model: str = "plackett_luce"

@@ -17,9 +17,14 @@ from ludus.core.types import Match
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairwiseResults:
-    """Two-player matches with win counts, in the order of the log; policies of all populations are counted through.
+    """Two-player matches with win counts, in the order of the log; policies of all populations are numbered through.
 
-    first, second: int64[k], the policies. won, drawn, lost: float64[k], episodes by their end for the first.
+    Attributes:
+        first: int64[k], first policy.
+        second: int64[k], second policy.
+        wins: float64[k], episodes that the first won.
+        draws: float64[k], drawn episodes.
+        losses: float64[k], episodes that the first lost.
     """
 
     first: NDArray[np.int64]
@@ -31,9 +36,15 @@ class PairwiseResults:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairCounts:
-    """Who met whom among n policies, over both seat orders; matches of a policy against itself are left out.
+    """Results of each pair of n policies, over both seat orders; matches of a policy against itself are left out.
 
-    first, second: int64[k], first < second, each pair once, in order. won, drawn, lost: float64[k], episodes by their end for the first.
+    Attributes:
+        n: Number of policies.
+        first: int64[k], first policy; each pair once, in order.
+        second: int64[k], second policy, above the first.
+        wins: float64[k], episodes that the first won.
+        draws: float64[k], drawn episodes.
+        losses: float64[k], episodes that the first lost.
     """
 
     n: int
@@ -82,7 +93,7 @@ def group_notes(group: NDArray[np.int64]) -> list[str]:
 
 
 class PairwiseCounter:
-    """The win counts of a log that grows; every match is read once."""
+    """Win counts of a growing log; every match is read once."""
 
     def __init__(self, population: Sequence[int] = (0, 0)) -> None:
         """population: each player's."""
