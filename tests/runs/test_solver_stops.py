@@ -20,7 +20,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         self.count, self.at, self.stop, self.late = 0, at, StopRequest(), False
-        monkeypatch.setattr(nash, "look", self)
+        monkeypatch.setattr(nash, "check_watcher", self)
         monkeypatch.setattr(driver, "LOOK", 0.0)
         monkeypatch.setattr(driver, "_SOON", 0.0)
 

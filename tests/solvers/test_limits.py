@@ -115,7 +115,7 @@ def test_where_no_most_even_equilibrium_comes_out_another_is_the_answer(monkeypa
     def far(*args: object, **options: object) -> max_entropy_nash.MaxEntropyPoint:
         return max_entropy_nash.MaxEntropyPoint(np.array([1.0, 0.0]), 0.5, 1)
 
-    monkeypatch.setattr(max_entropy_nash, "most_even", far)
+    monkeypatch.setattr(max_entropy_nash, "max_entropy_point", far)
     found = MaxEntropyNash().solve(PENNIES, rng=RNG)
     np.testing.assert_allclose(found.strategies, [[0.4, 0.6], [0.4, 0.6]], atol=1e-3)
     assert "perhaps not the most even one" in found.note
