@@ -194,7 +194,7 @@ class _Members:
         self._names: set[tuple[int, str]] = set()
         self._members: list[tuple[PolicyRef, Policy, str]] = []
 
-    def given(self, entries: Sequence[tuple[PolicyQuery, float, NamedSeats]]) -> ImportedPolicies:
+    def imported(self, entries: Sequence[tuple[PolicyQuery, float, NamedSeats]]) -> ImportedPolicies:
         marginals, lacking = {}, []
         for seat, population in enumerate(self._population):
             shares: dict[PolicyRef, float] = {}

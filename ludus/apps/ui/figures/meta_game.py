@@ -146,7 +146,7 @@ def _meta_game(reader: Reader) -> MetaGame:
             row[: len(marginal)] = marginal[: len(row)]
     rating_of = {(entry.population, entry.policy): entry.rating for entry in ratings}
     rated = tuple(
-        np.array([rating_of.get(player_of(stored.record.ref), np.nan) for stored in population], np.float64)
+        np.array([rating_of.get(policy_key(stored.record.ref), np.nan) for stored in population], np.float64)
         for population in members
     )
     return MetaGame(info, members, log, marginals, None if last is None else last.number, rated, joint)
