@@ -450,10 +450,10 @@ def test_long_episodes_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_images_are_kept_compressed_and_come_back() -> None:
     image = np.arange(40_000, dtype=np.uint8).reshape(1, 200, 200)
-    kept = played_episode.Kept(image)
+    kept = played_episode.StoredArray(image)
     assert kept.size < 2000
     assert np.array_equal(kept.array, image)
-    assert played_episode.Kept(np.ones(3)).array.dtype == np.float32
+    assert played_episode.StoredArray(np.ones(3)).array.dtype == np.float32
 
 
 def test_another_seed_another_episode_and_the_same_again() -> None:

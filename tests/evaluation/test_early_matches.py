@@ -46,7 +46,7 @@ class Player:
     begun: list[int] = field(default_factory=list)
     closed: int = 0
 
-    def begin(self, profile: MatchProfile, episodes: int) -> Pending:
+    def start(self, profile: MatchProfile, episodes: int) -> Pending:
         assert episodes == 40
         self.begun.append(profile.index[0])
         return cast("Pending", profile)
@@ -54,7 +54,7 @@ class Player:
     def is_done(self, pending: Pending) -> bool:
         return cast("MatchProfile", pending).index[0] in self.may
 
-    def complete(self, profile: MatchProfile, pending: Pending, *, hear: object) -> Match:
+    def finish(self, profile: MatchProfile, pending: Pending, *, hear: object) -> Match:
         assert pending is cast("Any", profile)
         if self.dies:
             raise PartDied("evaluator 0 has died.")
@@ -118,7 +118,7 @@ def test_one_that_has_died_too_often_plays_no_more_and_loses_nothing() -> None:
 
 
 def test_a_player_that_is_stuck_for_good_is_looked_at_no_more() -> None:
-    """`go_on` only looks in; `complete` then raises, as it does of one that died."""
+    """`poll` only looks in; `finish` then raises, as it does of one that died."""
 
     class Stuck:
         def done(self, pending: Any, *, at_least: int, timeout: float | None) -> Any:
