@@ -11,8 +11,6 @@ import synthetic_run as synthetic
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures import response_panel as graphs
-from ludus.apps.ui.figures.clusters import clustered, distances, silhouette
-from ludus.apps.ui.figures.embedding import embed_antisymmetric, embed_rectangular, embed_rows, log_odds
 from ludus.apps.ui.figures.panels import PANELS
 from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
@@ -47,64 +45,6 @@ def _panel(run_dir: Path, name: str) -> Any:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Embedding.
-
-
-def test_a_ladder_is_a_line() -> None:
-    strength = np.array([0.0, 0.25, 0.5])
-    found = embed_antisymmetric(strength[:, None] - strength)
-    np.testing.assert_allclose(found.at, [[0.0, -0.25], [0.0, 0.0], [0.0, 0.25]], atol=1e-12)
-    np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
-
-
-def test_rock_paper_scissors_is_a_triangle() -> None:
-    found = embed_antisymmetric(RPS)
-    np.testing.assert_allclose(found.strength, 0.0, atol=1e-12)
-    sides = [np.linalg.norm(found.at[k] - found.at[k - 1]) for k in range(3)]
-    # σ² = 3; each of two unit vectors is stretched to σ / √3 = 1, and their squares are shared out evenly: 2 / 3 each.
-    np.testing.assert_allclose(np.linalg.norm(found.at, axis=1), (2 / 3) ** 0.5)
-    np.testing.assert_allclose(sides, sides[0])
-    np.testing.assert_allclose(found.explained, (0.0, 1.0), atol=1e-12)
-
-
-def test_a_ladder_whose_middle_goes_round_shows_both() -> None:
-    """Three levels of three, each one better than the level below; the middle one is rock-paper-scissors."""
-    level = np.repeat([0.0, 1.0, 2.0], 3)
-    payoff = level[:, None] - level + 2.0 * np.kron(np.diag([0.0, 1.0, 0.0]), RPS)
-    found = embed_antisymmetric(payoff)
-    np.testing.assert_allclose(found.at[:, 1], level - 1.0, atol=1e-12)  # upward is stronger
-    assert np.ptp(found.at[3:6, 0]) > 0.5  # and the circle is seen
-    np.testing.assert_allclose(found.at[[0, 1, 2, 6, 7, 8], 0], 0.0, atol=1e-12)
-    # Squares: 36 pairs one level apart, 18 two, and 6 within: 36 + 4 * 18 and 6 * 4.
-    np.testing.assert_allclose(found.explained, (108 / 132, 24 / 132))
-
-
-def test_an_elo_ladder_is_one_in_log_odds() -> None:
-    strength = np.array([0.0, 1.0, 3.0])
-    won = 1.0 / (1.0 + np.exp(strength - strength[:, None]))
-    found = log_odds(2 * won - 1, -1.0, 1.0)
-    np.testing.assert_allclose(found, strength[:, None] - strength)
-    assert log_odds(np.array([1.0, np.nan]), -1.0, 1.0)[0] == pytest.approx(np.log(99.0))
-    assert log_odds(won, -np.inf, np.inf) is won
-
-
-def test_two_populations_are_placed_by_singular_vectors() -> None:
-    additive = np.array([[1.0, 2.0], [3.0, 4.0]])
-    found = embed_rectangular(additive)
-    np.testing.assert_allclose(found.at, [[0.0, -1.0], [0.0, 1.0]], atol=1e-12)
-    np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
-    # Strengths are 2, -1, -1. What rows and columns leave is 3 along (0, 1, -1) / √2 and 1 along (2, -1, -1) / √6; only the first is drawn.
-    mixed = embed_rectangular(np.array([[4.0, 4.0, 4.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0]]))
-    assert mixed.method.startswith("Upward")
-    np.testing.assert_allclose(mixed.explained, (18 / 28, 9 / 28))
-    pennies = embed_rectangular(np.array([[1.0, -1.0], [-1.0, 1.0]]))
-    np.testing.assert_allclose(pennies.explained, (0.0, 1.0), atol=1e-12)
-    np.testing.assert_allclose(pennies.at, [[-1.0, 0.0], [1.0, 0.0]], atol=1e-12)  # σ = 2 over √2, times 1 / √2
-
-
-def test_other_games_are_placed_by_principal_components() -> None:
-    found = embed_rows(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]))
-    np.testing.assert_allclose(found.at, [[0.0, -5.0], [0.0, 0.0], [0.0, 5.0]], atol=1e-12)
-    np.testing.assert_allclose(found.explained, (1.0, 0.0), atol=1e-12)
 
 
 def test_holes_are_filled_and_said(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ class Clusters:
 
 
 def cluster_rows(rows: Floats, *, alike: float) -> Clusters:
-    """Cluster rows by average linkage of their distances. The number of clusters is the one with the largest mean silhouette (Rousseeuw
-    1987).
+    """Return cluster rows by average linkage of their distances. The number of clusters is the one with the largest mean silhouette
+    (Rousseeuw 1987).
 
     Args:
         rows: float64[n, m]; NaN: not known.

@@ -20,7 +20,7 @@ from ludus.metagame.analysis.embedding import (
 )
 from ludus.storage.reader import Reader
 
-MAX_PLACED = 1000
+MAX_POINTS = 1000
 """Policies of a population that are placed: the newest, if there are more."""
 
 
@@ -50,13 +50,13 @@ class Embedding:
 
 
 def embedding(reader: Reader, **query: str) -> list[Embedding]:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "embedding")
     game = meta_game(reader)
     return [_embedding(game, population) for population in range(len(game.members)) if game.members[population]]
 
 
-def placed(game: MetaGame, population: int) -> Floats:
+def population_points(game: MetaGame, population: int) -> Floats:
     """Return float64[n, 2], the points of a population's newest policies."""
     return _embedded(game, population)[0].points
 
@@ -68,8 +68,8 @@ def _embedded(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:
 
 def _embedding(game: MetaGame, population: int) -> Embedding:
     (plane, method), players = _embedded(game, population), game.players_of(population)
-    members, label = game.members[population][-MAX_PLACED:], clusters(game, population).label[-MAX_PLACED:]
-    probability = np.mean([game.marginals[p] for p in players], axis=0)[-MAX_PLACED:]
+    members, label = game.members[population][-MAX_POINTS:], clusters(game, population).label[-MAX_POINTS:]
+    probability = np.mean([game.marginals[p] for p in players], axis=0)[-MAX_POINTS:]
     points = [
         Point(
             policy=stored.record.ref.policy,
@@ -90,10 +90,10 @@ def _embed(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:
     zero_sum = game.players == 2 and game.info.zero_sum
     low, high = game.returns(game.players_of(population)[0])
     if zero_sum and game.symmetric:
-        payoff = antisymmetric(game.mean)[-MAX_PLACED:, -MAX_PLACED:]
+        payoff = antisymmetric(game.mean)[-MAX_POINTS:, -MAX_POINTS:]
         plane = embed_antisymmetric(fill_missing(log_odds(payoff, (low - high) / 2, (high - low) / 2)))
     else:
-        payoff = payoff_rows(game, population)[-MAX_PLACED:]
+        payoff = payoff_rows(game, population)[-MAX_POINTS:]
         plane = (
             embed_rectangular(fill_missing(log_odds(payoff, low, high)))
             if zero_sum

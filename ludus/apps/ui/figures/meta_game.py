@@ -216,8 +216,8 @@ def _different(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArra
 
 
 def payoff_rows(game: MetaGame, population: int) -> Floats:
-    """float64[n, m]: what each policy of a population earns, for each player that draws from it, against each policy of each other player,
-    where those who are left mix by the last meta-strategies. NaN where that is unknown."""
+    """Return float64[n, m]: what each policy of a population earns, for each player that draws from it, against each policy of each other
+    player, where those who are left mix by the last meta-strategies. NaN where that is unknown."""
     blocks = []
     for own in game.players_of(population):
         for other in (player for player in range(game.players) if player != own):

@@ -17,7 +17,7 @@ from ludus.metagame.analysis.diversity import effective_diversity, effective_num
 from ludus.metagame.population.base import Lineage
 from ludus.metagame.population.ratings.base import RatingTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
-from ludus.metagame.population.ratings.win_counts import Pairs
+from ludus.metagame.population.ratings.win_counts import PairCounts
 from ludus.storage.reader import Reader
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class Ranking:
 
 
 def ranking(reader: Reader, **query: str) -> list[Ranking]:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "ranking")
     return reader.remembered("ranking", lambda: _rankings(reader), of=PARTS)
 
@@ -104,7 +104,7 @@ def filled_half_width(game: MetaGame, player: int) -> Floats:
 
 
 def units(game: MetaGame, population: int) -> NDArray[np.int64]:
-    """int64[n]: units that each policy has played, over all seats."""
+    """Return int64[n]: units that each policy has played, over all seats."""
     out = np.zeros(len(game.members[population]), np.int64)
     for player in game.players_of(population):
         out += game.log.count.sum(axis=tuple(axis for axis in range(game.players) if axis != player))
@@ -112,7 +112,7 @@ def units(game: MetaGame, population: int) -> NDArray[np.int64]:
 
 
 def start_of(lineage: Lineage) -> str:
-    """The policy that it began as a copy of, or where else its first weights came from."""
+    """Return the policy that it began as a copy of, or where else its first weights came from."""
     return lineage.start if lineage.parent is None else lineage.parent.policy
 
 
@@ -126,17 +126,17 @@ def ratings(game: MetaGame) -> list[tuple[Floats, Floats]] | None:
     other than two players."""
     if game.players != 2 or not game.log.wins.any():
         return None
-    won, drawn, lost = (game.log.wins[0, end].astype(np.float64) for end in range(3))
+    wins, draws, losses = (game.log.wins[0, end].astype(np.float64) for end in range(3))
     if game.symmetric:
-        results = Pairs.of(won + lost.T, drawn + drawn.T)
-        sizes: tuple[int, ...] = (len(won),)
+        results = PairCounts.of(wins + losses.T, draws + draws.T)
+        sizes: tuple[int, ...] = (len(wins),)
     else:
         sizes = game.sizes
         between = np.zeros((3, sum(sizes), sum(sizes)))
         first, second = slice(sizes[0]), slice(sizes[0], None)
-        between[0, first, second], between[0, second, first] = won, lost.T
-        between[1, first, second], between[1, second, first] = drawn, drawn.T
-        results = Pairs.of(between[0], between[1])
+        between[0, first, second], between[0, second, first] = wins, losses.T
+        between[1, first, second], between[1, second, first] = draws, draws.T
+        results = PairCounts.of(between[0], between[1])
     try:
         table = Elo().fit(results, sizes=sizes)
     except DataError:
@@ -183,16 +183,16 @@ class Diversity:
 
 
 def diversity(reader: Reader, **query: str) -> Diversity:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "diversity")
     game = meta_game(reader)
     with reader.moment():
-        found = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
+        marginals = reader.marginals(thin(reader.generation_numbers(), MAX_POINTS))
     players = range(game.players)
     return Diversity(
-        generation=[*found],
-        effective=[[finite(effective_number(rows[p])) for rows in found.values()] for p in players],
-        support=[[int(np.count_nonzero(rows[p])) for rows in found.values()] for p in players],
+        generation=[*marginals],
+        effective=[[finite(effective_number(rows[p])) for rows in marginals.values()] for p in players],
+        support=[[int(np.count_nonzero(rows[p])) for rows in marginals.values()] for p in players],
         last=[_diversity(game, population) for population in range(len(game.members))],
     )
 
@@ -268,7 +268,7 @@ class _Sums:
 
 def _statistics(reader: Reader) -> list[CountedTable]:
     every: dict[Who, _Sums] = {}
-    met: dict[Who, dict[str, _Sums]] = {}
+    by_opponent: dict[Who, dict[str, _Sums]] = {}
     names: dict[str, None] = {}
     with reader.moment():
         info, policies = reader.info(), reader.policy_names()
@@ -276,7 +276,7 @@ def _statistics(reader: Reader) -> list[CountedTable]:
             who, others = seats[player], ", ".join(policy for q, (_, policy) in enumerate(seats) if q != player)
             names[name] = None
             every.setdefault(who, _Sums()).add(name, episodes, mean)
-            met.setdefault(who, {}).setdefault(others, _Sums()).add(name, episodes, mean)
+            by_opponent.setdefault(who, {}).setdefault(others, _Sums()).add(name, episodes, mean)
     tables = []
     for population in sorted(set(info.population)) if every else ():
         rows = [
@@ -284,7 +284,11 @@ def _statistics(reader: Reader) -> list[CountedTable]:
                 policy,
                 max(every[population, policy].episodes.values()),
                 every[population, policy].means([*names]),
-                [(who, sums.means([*names])) for who, sums in list(met[population, policy].items())[-MAX_MET:] if who],
+                [
+                    (who, sums.means([*names]))
+                    for who, sums in list(by_opponent[population, policy].items())[-MAX_MET:]
+                    if who
+                ],
             )
             for policy in policies.get(population, [])
             if (population, policy) in every

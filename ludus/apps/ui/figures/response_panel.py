@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import Number, finite, require_known
-from ludus.apps.ui.figures.embedding import placed
+from ludus.apps.ui.figures.embedding import population_points
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game, payoff_rows
 from ludus.metagame.analysis.clusters import group_rows
 from ludus.metagame.analysis.response_graph import (
@@ -97,7 +97,7 @@ class Responses:
 
 
 def responses(reader: Reader, **query: str) -> Responses:
-    """Raises ConfigError for a query; RunError as `Reader`."""
+    """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "responses")
     game = meta_game(reader)
     return game.once("responses", lambda: _responses(game))
@@ -109,14 +109,14 @@ def _responses(game: MetaGame) -> Responses:
         return Responses("policies" if game.symmetric else "profiles", [], [], [], [], profiles, "")
     if game.symmetric:
         few = game.sizes[0] <= MAX_NODES
-        found = _of_policies(game) if few else _of_policy_clusters(game)
+        graph = _of_policies(game) if few else _of_policy_clusters(game)
         kind = "policies" if few else "clusters"
     else:
         few = profiles <= MAX_PROFILES
-        found = _of_profiles(game) if few else _of_profile_clusters(game)
+        graph = _of_profiles(game) if few else _of_profile_clusters(game)
         kind = "profiles" if few else "clusters"
     dominated = [one for population in range(len(game.members)) for one in dominated_in(game, population)]
-    return Responses(kind, found.nodes, found.edges, found.components, dominated, profiles, found.cut)
+    return Responses(kind, graph.nodes, graph.edges, graph.components, dominated, profiles, graph.cut)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _responses(game: MetaGame) -> Responses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
+class PanelGraph:
     nodes: list[Node]
     edges: list[tuple[int, int, float]]
     components: list[Component]
@@ -152,7 +152,7 @@ class Vertices:
     cut: str
 
 
-def _shown(vertices: Vertices) -> Shown:
+def _build_graph(vertices: Vertices) -> PanelGraph:
     whole, component = vertices.whole, vertices.component
     size = whole.size
     # Sinks first, then the largest.
@@ -178,18 +178,18 @@ def _shown(vertices: Vertices) -> Shown:
         )
         for k in range(len(vertices.labels))
     ]
-    return Shown(nodes, _edges(vertices.gain, pays, components), components, vertices.cut)
+    return PanelGraph(nodes, _edges(vertices.gain, pays, components), components, vertices.cut)
 
 
 def _cycle(pays: NDArray[np.bool_], nodes: Places) -> list[int]:
     if len(nodes) < 3:  # two that pay each other there and back would be one profile
         return []
-    found: list[int] = nodes[shortest_cycle(pays[np.ix_(nodes, nodes)])].tolist()
-    return found
+    cycle: list[int] = nodes[shortest_cycle(pays[np.ix_(nodes, nodes)])].tolist()
+    return cycle
 
 
 def _edges(gain: Floats, pays: NDArray[np.bool_], components: Sequence[Component]) -> list[tuple[int, int, float]]:
-    """The strongest, and those of the cycles."""
+    """Return the strongest, and those of the cycles."""
     source, target = np.nonzero(pays)
     value = gain[source, target]
     if len(value) > MAX_EDGES:
@@ -197,15 +197,15 @@ def _edges(gain: Floats, pays: NDArray[np.bool_], components: Sequence[Component
         for one in components:
             if one.cycle:
                 around[one.cycle, [*one.cycle[1:], one.cycle[0]]] = True
-        kept = np.lexsort((-value, ~around[source, target]))[:MAX_EDGES]
-        source, target, value = source[kept], target[kept], value[kept]
+        strongest = np.lexsort((-value, ~around[source, target]))[:MAX_EDGES]
+        source, target, value = source[strongest], target[strongest], value[strongest]
     return [(a, b, float(f"{v:.4g}")) for a, b, v in zip(source.tolist(), target.tolist(), value.tolist(), strict=True)]
 
 
-def _of_policies(game: MetaGame) -> Shown:
+def _of_policies(game: MetaGame) -> PanelGraph:
     gain = single_population_gains(game.mean)
     names = game.names(0)
-    at = placed(game, 0)
+    at = population_points(game, 0)
     missing = int(np.isnan(gain).sum() - len(gain)) // 2
     pairs = "pairs of policies have" if missing > 1 else "pair of policies has"
     cut = f"{missing:,} {pairs} not met: no edge joins them." if missing else ""
@@ -220,20 +220,20 @@ def _symmetric(
     at: Floats,
     tie: float,
     cut: str,
-) -> Shown:
+) -> PanelGraph:
     source, target = np.nonzero(np.nan_to_num(gain, nan=-np.inf) >= -tie)
     whole = strong_components(source, target, len(gain))
     whole.sink[whole.label[np.isnan(gain).all(axis=1)]] = len(gain) == 1  # who has met nobody says nothing
     complete = np.isfinite(gain).sum() == gain.size - len(gain)
     mass = alpha_rank_masses(gain, tie) if complete else None
-    return _shown(Vertices(labels, members, size, at, gain, whole.label, whole, mass, tie, cut))
+    return _build_graph(Vertices(labels, members, size, at, gain, whole.label, whole, mass, tie, cut))
 
 
-def _of_policy_clusters(game: MetaGame) -> Shown:
+def _of_policy_clusters(game: MetaGame) -> PanelGraph:
     groups = group_rows(payoff_rows(game, 0), MAX_NODES // 5)
     mean = mean_between_groups(game.mean, [groups, groups])
     gain = single_population_gains(mean)
-    names, points = game.names(0), placed(game, 0)
+    names, points = game.names(0), population_points(game, 0)
     first = game.sizes[0] - len(points)  # of those that are placed
     at = np.array([points[np.maximum(group - first, 0)].mean(axis=0) for group in groups])
     members = [[names[k] for k in group.tolist()] for group in groups]
@@ -242,7 +242,7 @@ def _of_policy_clusters(game: MetaGame) -> Shown:
     return _symmetric(gain, labels, members, [len(group) for group in groups], at, tie_within(mean), cut)
 
 
-def _of_profiles(game: MetaGame) -> Shown:
+def _of_profiles(game: MetaGame) -> PanelGraph:
     mean = _pooled_seats(game)
     names = [game.names(player) for player in range(game.players)]
     labels = [list(own) for own in names]
@@ -250,20 +250,23 @@ def _of_profiles(game: MetaGame) -> Shown:
     return _profiles(mean, labels, members, [game.marginals[p] for p in range(game.players)], cut="")
 
 
-def _of_profile_clusters(game: MetaGame) -> Shown:
+def _of_profile_clusters(game: MetaGame) -> PanelGraph:
     count = max(2, int(MAX_NODES ** (1 / game.players)))
     by_population = {which: group_rows(payoff_rows(game, which), count) for which in set(game.info.population)}
     groups = [by_population[which] for which in game.info.population]
     mean = mean_between_groups(_pooled_seats(game), groups)
     names = [game.names(player) for player in range(game.players)]
     labels = [
-        [_cluster_label(own, group, marginal) for group in mine]
-        for own, mine, marginal in zip(names, groups, game.marginals, strict=True)
+        [_cluster_label(own, group, marginal) for group in own_groups]
+        for own, own_groups, marginal in zip(names, groups, game.marginals, strict=True)
     ]
-    members = [[[own[k] for k in group.tolist()] for group in mine] for own, mine in zip(names, groups, strict=True)]
+    members = [
+        [[own[k] for k in group.tolist()] for group in own_groups]
+        for own, own_groups in zip(names, groups, strict=True)
+    ]
     weights = [
-        np.array([marginal[group].sum() for group in mine])
-        for marginal, mine in zip(game.marginals, groups, strict=True)
+        np.array([marginal[group].sum() for group in own_groups])
+        for marginal, own_groups in zip(game.marginals, groups, strict=True)
     ]
     sizes = " × ".join(f"{size:,}" for size in game.sizes)
     cut = f"{sizes} profiles are shown by {count} clusters of each player's policies that earn alike."
@@ -277,26 +280,26 @@ def _profiles(
     weights: Sequence[Floats],
     *,
     cut: str,
-) -> Shown:
+) -> PanelGraph:
     """labels, members, weights: [P][n_p] of what each player may do: its name, the policies in it, how often the meta-strategy does it."""
     sizes, tie = mean.shape[1:], tie_within(mean)
     source, target = better_replies(mean, tie)
     known = np.flatnonzero(np.isfinite(mean).all(axis=0).ravel())
     whole = strong_components(source, target, mean[0].size)
     whole = _restricted(whole, known)
-    kept = _most_telling(whole, known, sizes, weights)
-    places = np.stack(np.unravel_index(known[kept], sizes), axis=1)
-    payoff = mean.reshape(len(sizes), -1).T[known[kept]]
+    selection = _most_telling(whole, known, sizes, weights)
+    places = np.stack(np.unravel_index(known[selection], sizes), axis=1)
+    payoff = mean.reshape(len(sizes), -1).T[known[selection]]
     gain = gains_between(places, payoff)
     missing = mean[0].size - len(known)
     left = [cut] if cut else []
     if missing:
         left.append(f"{missing:,} profile{'s have' if missing > 1 else ' has'} no payoff yet, left out.")
-    if len(kept) < len(known):
+    if len(selection) < len(known):
         left.append(
-            f"Of {len(known):,} profiles {len(kept):,} are shown: those of sinks, and those that are played most."
+            f"Of {len(known):,} profiles {len(selection):,} are shown: those of sinks, and those that are played most."
         )
-    return _shown(
+    return _build_graph(
         Vertices(
             labels=[" / ".join(labels[p][k] for p, k in enumerate(row)) for row in places.tolist()],
             members=[
@@ -305,18 +308,18 @@ def _profiles(
             size=[int(np.prod([len(members[p][k]) for p, k in enumerate(row)])) for row in places.tolist()],
             at=_grid(places, sizes),
             gain=gain,
-            component=whole.label[kept],
+            component=whole.label[selection],
             whole=whole,
-            mass=_mass_of(gain, whole, kept, tie) if not missing else None,
+            mass=_mass_of(gain, whole, selection, tie) if not missing else None,
             tie=tie,
             cut=" ".join(left),
         )
     )
 
 
-def _restricted(whole: Components, kept: Places) -> Components:
+def _restricted(whole: Components, selection: Places) -> Components:
     """Of some vertices alone, that no edge joins with the others."""
-    old, label = np.unique(whole.label[kept], return_inverse=True)
+    old, label = np.unique(whole.label[selection], return_inverse=True)
     return Components(label.astype(np.int64), whole.sink[old])
 
 
@@ -331,24 +334,24 @@ def _most_telling(whole: Components, known: Places, sizes: Sequence[int], weight
     return np.sort(rank[:MAX_NODES])
 
 
-def _mass_of(gain: Floats, whole: Components, kept: Places, tie: float) -> Floats | None:
+def _mass_of(gain: Floats, whole: Components, selection: Places, tie: float) -> Floats | None:
     """Of the vertices that are shown. Only sinks have any; it is known if all of them are shown, or all vertices."""
-    shown_sink = whole.sink[whole.label[kept]]
-    every = len(kept) == len(whole.label)
+    shown_sink = whole.sink[whole.label[selection]]
+    every = len(selection) == len(whole.label)
     one = int(whole.sink.sum()) == 1 and int(whole.sink[whole.label].sum()) == int(shown_sink.sum())
     if not (every or one):
         return None
-    inside = np.flatnonzero(shown_sink) if one else np.arange(len(kept))
-    found = alpha_rank_masses(gain[np.ix_(inside, inside)], tie)
-    if found is None:
+    inside = np.flatnonzero(shown_sink) if one else np.arange(len(selection))
+    mass = alpha_rank_masses(gain[np.ix_(inside, inside)], tie)
+    if mass is None:
         return None
-    out = np.zeros(len(kept))
-    out[inside] = found
+    out = np.zeros(len(selection))
+    out[inside] = mass
     return out
 
 
 def _grid(places: Places, sizes: Sequence[int]) -> Floats:
-    """float64[k, 2] in [0, 1]: player 0 rightward, player 1 upward, further ones in turn within the squares that these make."""
+    """Return float64[k, 2] in [0, 1]: player 0 rightward, player 1 upward, further ones in turn within the squares that these make."""
     at, width = np.zeros((len(places), 2)), np.ones(2)
     for player, size in enumerate(sizes):
         axis = player % 2
@@ -358,7 +361,7 @@ def _grid(places: Places, sizes: Sequence[int]) -> Floats:
 
 
 def _pooled_seats(game: MetaGame) -> Floats:
-    """float64[P, n_0, …]: over the seat orders of players who share a population, those that are known."""
+    """Return float64[P, n_0, …]: over the seat orders of players who share a population, those that are known."""
     population, known = game.info.population, np.isfinite(game.mean)
     count = pooled_seats(known.astype(np.float64), population)
     with np.errstate(invalid="ignore"):
