@@ -5,6 +5,7 @@ few steps, so that compiling it well takes longer than it saves. Tests marked `l
 import gc
 import os
 import re
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +28,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 if SET := os.environ.get("ATEN_CPU_CAPABILITY"):  # torch would take what it compiled for another instruction set
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}_{SET}")
+
+# A run waits for the disk some ninety times, so that what it has written outlives a power cut: in memory that costs nothing.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # where pytest makes the folders of tests
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's script has it for what it starts with &
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what the tests start inherits that a Ctrl-C is heard

@@ -148,4 +148,4 @@ class ReplayMachine(RuleBasedStateMachine):
 
 
 TestReplayMachine = ReplayMachine.TestCase
-TestReplayMachine.settings = settings(stateful_step_count=25)
+TestReplayMachine.settings = settings(max_examples=50, stateful_step_count=25)
