@@ -163,7 +163,7 @@ def test_pieces_push_out_no_more_than_must_go(data):
     given_so_far = np.array([data.draw(st.integers(0, 99)) for _ in capacity])
     number = data.draw(st.integers(0, int(capacity.sum())))
     room = capacity - sizes
-    parts = pieces(number, room=room, given=given_so_far, capacity=capacity)
+    parts = pieces(number, room=room, inserted=given_so_far, capacity=capacity)
     assert parts.sum() == number
     assert (parts >= 0).all()
     assert (parts <= capacity).all()

@@ -328,7 +328,7 @@ def test_exact_values_are_computed_on_the_card_that_a_run_asks_for(
         return "cpu"
 
     for user in ("runs.scenario_runtime", "evaluation.exact"):
-        monkeypatch.setattr(f"ludus.{user}.require_card", called)
+        monkeypatch.setattr(f"ludus.{user}.require_gpu", called)
     exact = "{env: openspiel/kuhn_poker, algorithm: exact, generations: 3}"
     found = []
     for device in ("cpu", "cuda:1"):

@@ -135,7 +135,7 @@ def test_diversity_rejects_invalid_settings() -> None:
     check_diversity(ResponseDiversity(), DQN())
     with pytest.raises(
         ScenarioError,
-        match=r"'dqn' has no term .*; use a2c, a2po, .*, reinforce or vmpo, or leave",
+        match=r"'dqn' has no term .*; use a2c, .*reinforce.* or vmpo, or leave",
     ):
         check_diversity(BehaviouralDiversity(), DQN())
     with pytest.raises(ScenarioError, match="'exact' has no term"):
