@@ -26,9 +26,11 @@ CLIPPED = {
 @pytest.mark.parametrize(
     ("algorithm", "decisions"),
     [
-        (Reinforce(batch=10, learning_rate=5e-3), 30_000),
+        pytest.param(Reinforce(batch=10, learning_rate=5e-3), 30_000, marks=pytest.mark.long),
         (A2C(batch=160, learning_rate=FALLING, entropy=0.005), 50_000),
-        (IMPALA(batch=256, learning_rate=FALLING, entropy=0.005, minibatches=2), 50_000),
+        pytest.param(
+            IMPALA(batch=256, learning_rate=FALLING, entropy=0.005, minibatches=2), 50_000, marks=pytest.mark.long
+        ),
         (VMPO(batch=512, learning_rate=3e-3, minibatches=4, hidden=(32,), epsilon_policy=0.05), 20_000),
     ],
     ids=["reinforce", "a2c", "impala", "vmpo"],
@@ -48,7 +50,7 @@ def test_a_cue_is_remembered_for_20_steps():
     assert score >= 0.95
 
 
-@pytest.mark.parametrize("continuous", ["gaussian", "tanh"])
+@pytest.mark.parametrize("continuous", [pytest.param("gaussian", marks=pytest.mark.long), "tanh"])
 def test_a_point_is_moved_to_the_middle(continuous):
     """Doing nothing costs 12; straight to the middle, 1.0."""
     algorithm = PPO(

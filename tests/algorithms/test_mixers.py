@@ -97,7 +97,7 @@ NOISY = {"batch": 8, "learning_rate": 1e-2, "mixing_heads": 10, "updates_per_dec
         (VDN(**GAME), 0.0),
         (QMIX(**GAME), 0.0),
         (CWQMIX(**GAME), 8.0),
-        (OWQMIX(**GAME), 8.0),
+        pytest.param(OWQMIX(**GAME), 8.0, marks=pytest.mark.long),
         (QPLEX(**{**GAME, **NOISY}), 8.0),
     ],
     ids=["vdn", "qmix", "cw_qmix", "ow_qmix", "qplex"],

@@ -28,7 +28,7 @@ def long(*values: object) -> object:
 @pytest.mark.parametrize(
     ("preset", "decisions", "algorithm", "least"),
     [
-        ("pendulum", 6000, {"kind": "ddpg"}, -400.0),
+        long("pendulum", 6000, {"kind": "ddpg"}, -400.0),
         ("cartpole", 10000, {"kind": "sac_discrete", "learning_rate": 1e-3, "updates_per_decision": 0.5}, 150.0),
         long("cartpole", 9000, {"kind": "mpo", **MPO, "updates_per_decision": 0.5}, 150.0),
         long("pendulum-apex", 5000, {"kind": "apex_ddpg", "rollout": 80}, -400.0),

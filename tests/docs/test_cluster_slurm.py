@@ -104,7 +104,7 @@ def test_run_on_two_nodes_is_stopped_and_resumed_on_one(tmp_path: Path, scratch:
     assert len(policies) == 4, "a first and a trained policy of either player"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_run_that_fails_fails_its_job_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
     job = os.getpid() + 2
     failing = submit(["try1", "no-such-preset"], job=job, submitted=tmp_path, scratch=scratch, nodes="one")

@@ -364,7 +364,7 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@slow
+@long
 def test_the_engine_draws_where_it_can() -> None:
     """Pixels, which are the engine's pictures made small; two matches take turns in one drawing engine."""
     env = make_env("football/5_vs_5", num_envs=2, agents=1, observation="pixels", render="engine")

@@ -230,6 +230,7 @@ def test_a_server_that_is_stuck_is_replaced_and_not_the_workers(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("apart", ["processes", pytest.param("ray", marks=pytest.mark.long)], indirect=True)
 def test_servers_and_workers_are_killed(runtime_apart: Any) -> None:
     made = manager(runtime_apart, hosts=2, inference=SharedInference(restarts=5), restarts=5)
     expected = manager(InProcess(), hosts=1, inference=None)

@@ -298,6 +298,7 @@ MARKS = {"leduc-xdo": pytest.mark.slow, "leduc-exact": pytest.mark.slow, "tic-ta
 ELSEWHERE = {
     *("football-5v5", "football-5v5-script"),  # by test_football_roads
     "football-5v5-league",  # the game there, too; the schedule by `leduc-league`
+    *("football-empty-goal", "football-pass-and-shoot", "football-run-to-score"),  # by `football-3-vs-1`
     "pong-vmpo",  # by `pong` and `cartpole-vmpo`
     "cartpole-muzero",  # by `cartpole` and `tic-tac-toe-muzero`
     *("smax-2s3z", "smax-2s3z-qmix"),  # by `smax-3m` and `smax-3m-qmix`
@@ -382,7 +383,7 @@ def test_leduc_takes_extensive_form_double_oracle_far_fewer_generations(ended: C
     assert reached["leduc-xdo"] <= reached["leduc-exact"] / 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cartpole_is_learned(tmp_path: Path) -> None:
     """The pole stands for 500 steps, the most there are: after 100,000 decisions, as a mean over the last rollout and over 100 episodes."""
     result = train("cartpole", tmp_path)

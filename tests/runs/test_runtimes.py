@@ -233,6 +233,7 @@ def test_asynchronous_run_is_resumed(tmp_path: Path, algorithm: str, elsewhere: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("apart", ["processes", pytest.param("ray", marks=pytest.mark.long)], indirect=True)
 def test_two_trainers_in_processes_of_their_own_learn_what_one_process_does(tmp_path: Path, elsewhere: str) -> None:
     """To rounding."""
     policies(tmp_path, "generations=1", name="here")

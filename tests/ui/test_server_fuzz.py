@@ -106,7 +106,7 @@ def operations(target: Target) -> list[Any]:
         ("steer", GenerationMode.NEGATIVE),
         ("watch", GenerationMode.POSITIVE),
         ("wrong", GenerationMode.POSITIVE),
-        ("nobody", GenerationMode.NEGATIVE),
+        pytest.param("nobody", GenerationMode.NEGATIVE, marks=pytest.mark.long),
     ],
 )
 def test_no_question_breaks_it(target: Target, who: str, mode: GenerationMode) -> None:
