@@ -56,7 +56,7 @@ def index() -> dict[str, Types]:
     result = build.build(sources, options, fscache=files)
     out: dict[str, Types] = {}
     for state in result.graph.values():
-        if state.tree is not None and state.path is not None:
+        if state.tree is not None and state.path is not None and state.path.endswith(".py"):
             path = os.path.relpath(state.path, ROOT)
             if path.split(os.sep)[0] in FOLDERS:
                 out[path] = _references(state.tree, files.read(state.path).decode("utf-8"), result.types)

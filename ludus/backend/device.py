@@ -69,8 +69,8 @@ class UpdateCost:
 
 
 def multiplications(shapes: Iterable[Sequence[int]]) -> int:
-    """Of a forward pass over one row, from the shapes of the weights: at least one for each, and of a convolution one for each place, of
-    which there are not known here how many (a hundred are assumed)."""
+    """Return the multiplications of a forward pass over one row, from the shapes of the weights: at least one for each, and of a
+    convolution one for each place, of which there are not known here how many (a hundred are assumed)."""
     return sum(math.prod(shape) * (100 if len(shape) == 4 else 1) for shape in shapes if len(shape) >= 2)
 
 
@@ -93,7 +93,7 @@ class Placement:
         return torch.device(self.device)
 
     def products(self) -> AbstractContextManager[None]:
-        """While this is open, torch multiplies in this precision."""
+        """Make torch multiply in this precision inside of the block."""
         plain = (
             self.device == "cpu" and self.precision == "float32"
         )  # as always there: small updates notice every microsecond
@@ -211,7 +211,7 @@ def gpu_count() -> int:
 
 
 def require_gpu(device: str) -> str:
-    """ "cuda" or "cuda:N" as "cuda:N". Raises ConfigError, which says what to install or to change, if it is not there."""
+    """Return "cuda" or "cuda:N" as "cuda:N". Raises ConfigError, which says what to install or to change, if it is not there."""
     import torch
 
     count, number = gpu_count(), int(device.partition(":")[2] or 0)
@@ -314,7 +314,7 @@ def _compiles() -> Iterator[None]:
 
 
 def _rows(values: Iterable[Any]) -> int:
-    """Of the first tensor."""
+    """Return the number of rows of the first tensor."""
     import torch
 
     for value in values:
@@ -466,7 +466,7 @@ def _capturing_on(device: torch.device) -> Any:
 
 
 def pool_on(device: torch.device) -> Any:
-    """Memory for graphs that never run at once, and whose answers are read before another runs."""
+    """Return memory for graphs that never run at the same time, and whose results are read before another runs."""
     import torch
 
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
@@ -505,7 +505,7 @@ class LazyRows:
     rows: torch.Tensor
 
     def gathered(self) -> dict[str, torch.Tensor]:
-        """Tensors of n rows."""
+        """Return tensors of n rows."""
         rows: torch.Tensor | None = None
         out = {}
         for name, column in self.columns.items():
@@ -574,7 +574,7 @@ def _formed(value: Any, leaves: Iterator[Any], tensor: type[torch.Tensor]) -> An
 
 
 def scalars_to_host(numbers: Sequence[torch.Tensor]) -> list[float]:
-    """Scalars of one device, read in one transfer."""
+    """Return the values of scalars of one device, read in one transfer."""
     import torch
 
     packed = torch.stack([number.detach().double() for number in numbers])
@@ -635,7 +635,7 @@ def columns_to_device(columns: Mapping[str, Array], device: torch.device) -> dic
 
 
 def dtype_of(array: Array) -> torch.dtype:
-    """Torch's name of an array's numbers. Raises TypeError where it has none."""
+    """Return torch's dtype of an array. Raises TypeError where it has none."""
     import torch
 
     return torch.from_numpy(np.empty(0, array.dtype)).dtype

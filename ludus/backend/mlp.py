@@ -60,7 +60,7 @@ class Layout:
         return out
 
     def layers(self, flat: torch.Tensor) -> list[Layer]:
-        """Views of float[size] as layers."""
+        """Return views of float[size] as layers."""
         out, at = [], 0
         for i, o in zip(self.widths, self.widths[1:], strict=False):
             weight = flat[at : at + i * o].view(o, i)
@@ -88,7 +88,7 @@ def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np
 
 
 def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.Tensor:
-    """float[n, inputs] -> float[n, outputs], without gradients."""
+    """Return the outputs float[n, outputs] for inputs float[n, inputs], without gradients."""
     with torch.no_grad():
         for k, (weight, bias) in enumerate(layers):
             x = _linear(x, weight, bias)
@@ -117,7 +117,7 @@ class Workspace:
 
     @torch.no_grad()
     def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
-        """float[rows, inputs] -> `out`."""
+        """Write the outputs for inputs float[rows, inputs] to `out`."""
         for k, (weight, bias) in enumerate(layers):
             x = _linear(x, weight, bias, out=self.outputs[k])  # type: ignore[call-arg]
             if k < len(layers) - 1:

@@ -83,7 +83,7 @@ class FlatModule:
             self.gradient, self.sums = self.joint[: self.size], self.joint[self.size :]
 
     def zero(self) -> None:
-        """Of the gradient and the sums."""
+        """Set the gradient and the sums to zero."""
         self.grad.zero_()
 
     def differentiate(self, loss: torch.Tensor) -> None:
@@ -159,11 +159,11 @@ class TrainedNetwork:
         return split(self.flat, self._shapes)
 
     def load(self, weights: Weights) -> None:
-        """What `weights` gave, in any order."""
+        """Load what `weights` returned, in any order."""
         self.flat[:] = flatten(weights, list(self._shapes))
 
     def evaluate(self, part: str, x: torch.Tensor) -> Array:
-        """Outputs float32[n, outputs] of one part on x float32[n, inputs]."""
+        """Return outputs float32[n, outputs] of one part on x float32[n, inputs]."""
         return forward(self.layers[part], x, self.parts[part].activation).numpy()
 
 

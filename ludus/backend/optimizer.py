@@ -126,7 +126,7 @@ class ModuleAdam:
         return self._cpu_adam is not None
 
     def grad_norm(self) -> torch.Tensor:
-        """Of the gradient, on the device."""
+        """Return the norm of the gradient, on the device."""
         length: torch.Tensor = torch.linalg.vector_norm(self.module.grad[: self.module.size])
         return length
 
@@ -158,7 +158,7 @@ class ModuleAdam:
         return length
 
     def step_on_cpu(self, *, rate: float, max_norm: float) -> float:
-        """As `Adam.step`, on a CPU."""
+        """Do `Adam.step`, on a CPU."""
         assert self._cpu_adam is not None
         return self._cpu_adam.step(self.module.flat, self.module.gradient, rate=rate, max_norm=max_norm)
 
@@ -177,14 +177,14 @@ class ModuleAdam:
             self._cpu_adam.load_state_dict(snapshot)
 
     def state_dict(self) -> State:
-        """As `Adam.state_dict`."""
+        """Return the state, as `Adam.state_dict`."""
         if self._cpu_adam is not None:
             return self._cpu_adam.state_dict()
         steps, m, v = (to_numpy(tensor) for tensor in (self._steps, self._m, self._v))
         return {"steps": int(steps), "m": m.copy(), "v": v.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """Of any device."""
+        """Load the state of any device."""
         if self._cpu_adam is not None:
             self._cpu_adam.load_state_dict(state)
             return
@@ -224,7 +224,7 @@ class NonFiniteGuard:
         return adam.move(norm, held, rate=rate, max_norm=max_norm)
 
     def watch(self, numbers: torch.Tensor) -> None:
-        """These are to be finite, too."""
+        """Also require these numbers to be finite."""
         self.nonfinite |= ~finite(numbers.sum())
 
     def read(self, numbers: Sequence[torch.Tensor]) -> tuple[list[float], bool]:
@@ -261,7 +261,8 @@ class GuardedAdam:
     def step(
         self, loss: torch.Tensor | float, metrics: Sequence[Any], *, rate: float, max_norm: float, look: bool = True
     ) -> OptimizerStepResult | None:
-        """Down the gradient that the module holds. metrics: numbers, or scalars on the device. None where this step is not looked at."""
+        """Do a step along the gradient that the module holds. metrics: numbers, or scalars on the device. None where this step is not
+        looked at."""
         return (
             self._step_on_cpu(float(loss), metrics, rate, max_norm)
             if self.on_cpu
@@ -290,16 +291,16 @@ class GuardedAdam:
         return self.look(loss, norm, metrics) if look else None
 
     def keep(self) -> None:
-        """Before a step that is no CPU's: what to go back to."""
+        """Keep what to go back to, before a step on a device other than a CPU."""
         if self._snapshot is None:
             self._snapshot = [tensor.clone() for tensor in self._moved], self.adam.snapshot()
 
     def move(self, loss: torch.Tensor, *, rate: float | torch.Tensor, max_norm: float) -> torch.Tensor:
-        """The step, on the device alone; the gradient's norm."""
+        """Do the step on the device only, and return the gradient's norm."""
         return self._guard.step(self.adam, loss, rate=rate, max_norm=max_norm)
 
     def look(self, loss: torch.Tensor, norm: torch.Tensor, metrics: Sequence[Any]) -> OptimizerStepResult:
-        """What became of it; back to where all was well, if it is not."""
+        """Return the result of a step, and go back to the last finite state if it is not finite."""
         assert self._snapshot is not None
         self._guard.watch(self._module.values)
         (before, optimizer), self._snapshot = self._snapshot, None

@@ -192,7 +192,7 @@ def dense_from(flat, at, x, activation, out):  # type: ignore[no-untyped-def]
 
 @inner
 def _one_by_one(n, small):  # type: ignore[no-untyped-def]
-    """Whether n rows are taken one by one, which passes over inputs that are 0, and not by BLAS."""
+    """Return whether n rows are computed one by one, which skips inputs that are 0, and not by BLAS."""
     return n == 1 or small < n <= _FEW
 
 
@@ -219,7 +219,7 @@ def _row_by_row(flat, begin, widths, widest, activation, x, out):  # type: ignor
 
 @kernel
 def _in_tiles(flat, begin, widths, widest, activation, x, out):  # type: ignore[no-untyped-def]
-    """As `_row_by_row`, by BLAS."""
+    """Compute the same as `_row_by_row`, by BLAS."""
     last = len(widths) - 2
     work = np.empty((2, min(len(x), _TILE) * widest), np.float32)
     for first in range(0, len(x), _TILE):

@@ -63,7 +63,7 @@ class SingleRank:
         return slice(0, count)
 
     def sum(self, array: Array | Tensor) -> None:
-        """It is the sum."""
+        """Do nothing: the array is the sum."""
 
     def summing(self, array: Array | Tensor) -> Callable[[], None]:
         return lambda: None
@@ -102,7 +102,7 @@ class GradientSum:
             self._cut(bucket)
 
     def _cut(self, bucket: int) -> None:
-        """The buckets, and a hook for each parameter; what is behind the parameters comes last, as it is known last."""
+        """Make the buckets, and a hook for each parameter; what is behind the parameters comes last, as it is known last."""
         flat, this = self._flat, weakref.ref(self)  # a circle would keep a task's networks for a while
         end, members, flat.hooked = flat.size, 0, True
         for number, (parameter, there) in enumerate(reversed(flat.parts)):
@@ -115,13 +115,13 @@ class GradientSum:
         self._buckets.append(slice(flat.size, len(flat.grad)))
 
     def begin(self, scale: float = 1.0) -> None:
-        """Before the backward pass. scale: what this rank's part is multiplied by."""
+        """Begin, before the backward pass. scale: what this rank's part is multiplied by."""
         self._scale = scale
         if self._missing:
             self._left, self._begun, self._open = list(self._missing), 0, True
 
     def end(self) -> None:
-        """After it, whether or not it has filled all in. Raises as `RankGroup.sum`."""
+        """Finish, after the backward pass, whether or not it has filled all in. Raises as `RankGroup.sum`."""
         if not self._missing:
             self._ranks.sum(self._scaled(self._flat.grad))
             return
@@ -140,7 +140,7 @@ class GradientSum:
         self._begun += 1
 
     def filled(self, number: int) -> None:
-        """One more parameter of a bucket is."""
+        """Count one more parameter of a bucket as filled."""
         if self._open:
             self._left[number] -= 1
             while self._begun < len(self._left) and not self._left[self._begun]:

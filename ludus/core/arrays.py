@@ -186,7 +186,7 @@ def _read_only_array(array: Array) -> Array:
 
 
 def same_weights(a: Weights, b: Weights) -> bool:
-    """Equal names, dtypes, shapes and bits (NaN equals itself)."""
+    """Return whether names, dtypes, shapes and bits are equal (NaN equals itself)."""
     if a.keys() != b.keys():
         return False
     pairs = [(np.asarray(a[name]), np.asarray(b[name])) for name in a]

@@ -205,7 +205,7 @@ def _located_problem(error: yaml.YAMLError, source: str) -> str:
 
 
 def to_yaml(value: Any) -> str:
-    """YAML text that `from_yaml` gives an equal value of."""
+    """Return YAML text from which `from_yaml` gives an equal value."""
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 

@@ -55,9 +55,9 @@ class CurveRecorder:
         statistics: Metrics = MappingProxyType({}),
         sums: Sequence[float] = (),
     ) -> None:
-        """One iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended. metrics:
-        of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept. statistics: means over
-        the episodes. sums: `RETURNS` of the episodes, where they are not given one by one."""
+        """Add one iteration. counts: `COUNTERS` since the task began. returns, lengths: [n] of the learner's episodes that have ended.
+        metrics: of its last update; empty without one. Of a learner that names ever new ones the first `METRICS` are kept. statistics:
+        means over the episodes. sums: `RETURNS` of the episodes, where they are not given one by one."""
         lengths = lengths.copy()  # which may be part of a whole rollout that the runtime would keep
         counted = {f"{STATISTICS}{name}": value for name, value in statistics.items()}
         self._new.append((counts, seconds, returns, lengths, dict(metrics), counted, sums))
@@ -65,11 +65,11 @@ class CurveRecorder:
             self.settle()
 
     def curve(self) -> Curve:
-        """So far."""
+        """Return the curve so far."""
         return extended(self._curve, points(self._new)) if self._new else self._curve
 
     def settle(self) -> Curve:
-        """So far; this is what it goes on from."""
+        """Return the curve so far, and continue from it."""
         self._curve, self._new = self.curve(), []
         return self._curve
 
@@ -117,7 +117,7 @@ def points(iterations: Sequence[Iteration]) -> Curve:
 
 
 def extended(curve: Curve, new: Curve, *, limit: int = LIMIT) -> Curve:
-    """With points of later iterations."""
+    """Return the curve with points of later iterations."""
     together = _concatenated([curve, new])
     iterations = together.values[:, 0]
     stride = 1
@@ -132,12 +132,12 @@ def extended(curve: Curve, new: Curve, *, limit: int = LIMIT) -> Curve:
 
 
 def thinned(curve: Curve, limit: int) -> Curve:
-    """At most `limit` points."""
+    """Return the curve with at most `limit` points."""
     return _grouped(curve, np.arange(len(curve)) * limit // len(curve)) if len(curve) > limit else curve
 
 
 def joined(curves: Iterable[Curve]) -> Curve:
-    """One after the other: each counts on from the end of the one before it."""
+    """Return the concatenation of curves: each counts on from the end of the one before it."""
     counted, seconds, parts = np.zeros(_COUNTS), 0.0, []
     for curve in curves:
         if len(curve):
@@ -164,7 +164,7 @@ def spread(curve: Curve) -> NDArray[np.float64]:
 
 
 def per_second(curve: Curve, *, over: float) -> float:
-    """Environment steps per second in the newest `over` seconds, or in all that there are; NaN before anything can be said."""
+    """Return environment steps per second in the newest `over` seconds, or in all that there are; NaN before anything is known."""
     if not len(curve):
         return float("nan")
     steps, seconds = np.append(0.0, curve["env_steps"]), np.append(0.0, curve.seconds)
@@ -174,12 +174,12 @@ def per_second(curve: Curve, *, over: float) -> float:
 
 
 def to_state(curve: Curve) -> State:
-    """For a checkpoint."""
+    """Return the state for a checkpoint."""
     return {"columns": list(curve.columns), "values": curve.values, "seconds": curve.seconds}
 
 
 def of_state(state: State | None) -> Curve:
-    """From what `to_state` gave; empty from None: checkpoints of databases of version 3 have none."""
+    """Return the curve of a state of `to_state`; empty from None: checkpoints of databases of version 3 have none."""
     return EMPTY if state is None else Curve(tuple(state["columns"]), state["values"], state["seconds"])
 
 
@@ -191,7 +191,7 @@ def _rows(curve: Curve, rows: slice) -> Curve:
 
 
 def _concatenated(curves: Sequence[Curve]) -> Curve:
-    """With the columns of all of them: a learner may name a metric later than others."""
+    """Return a curve with the columns of all: a learner may name a metric later than others."""
     columns = tuple(dict.fromkeys(name for curve in curves for name in curve.columns))[: len(FIXED) + METRICS] or FIXED
     values = np.full((sum(map(len, curves)), len(columns)), np.nan)
     first = 0
@@ -207,7 +207,7 @@ def _concatenated(curves: Sequence[Curve]) -> Curve:
 
 
 def _grouped(curve: Curve, group: NDArray[np.generic]) -> Curve:
-    """Points whose `group`, which does not fall, is the same are one."""
+    """Return the curve with points of the same `group`, which does not fall, as one."""
     if not len(curve):
         return curve
     begins = np.append(True, group[1:] != group[:-1])

@@ -17,7 +17,7 @@ def redact_paths(text: str) -> str:
 
 
 def check_place(path: Path) -> None:
-    """What can be known of a file before there is anything to write. Raises ConfigError for a folder that there is not, or into which
+    """Check what can be known of a file before there is anything to write. Raises ConfigError for a folder that there is not, or into which
     nothing can be written, and for a folder in the file's place."""
     if not path.parent.is_dir():
         raise ConfigError(f"{str(path)!r} was given; there is no folder {str(path.parent)!r}.")
@@ -41,7 +41,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def atomic_replace(path: Path, *, durable: bool = True) -> None:
-    """The second half of `replace_file`."""
+    """Replace the file: the second half of `replace_file`."""
     os.replace(temporary_path(path), path)
     if durable:
         sync(path.parent)

@@ -23,7 +23,7 @@ def to_json(value: Any) -> bytes:
 
 
 def to_builtins(value: Any) -> Any:
-    """Records, arrays, mappings, lists, texts and numbers as the plain data that JSON has. Raises TypeError for others."""
+    """Return records, arrays, mappings, lists, texts and numbers as the plain data that JSON has. Raises TypeError for others."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

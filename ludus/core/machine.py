@@ -25,7 +25,7 @@ from ludus.core.errors import ConfigError
 
 
 def available_cpus() -> int:
-    """On how many this process may run."""
+    """Return the number of CPUs on which this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -63,7 +63,7 @@ _FILES = 1 << 16
 
 
 def raise_file_limit() -> None:
-    """Descriptors for this process, as many as it may have, up to 65,536: the usual 1,024 are few."""
+    """Raise the limit of open files to as many as this process may have, up to 65,536: the usual 1,024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -71,7 +71,7 @@ def raise_file_limit() -> None:
 
 
 def open_standard_files() -> None:
-    """Has nothing else become standard input or output where these are closed, as daemons may leave them."""
+    """Open standard input or output where these are closed, as daemons may leave them, so that no other file takes their place."""
     while (free := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(free, True)
     os.close(free)
@@ -125,7 +125,7 @@ def signals_handled(handler: Callable[[int, FrameType | None], None], numbers: I
 
 
 def ignore_termination_signals() -> None:
-    """From now on, what asks this process to end does nothing. For processes that a driver ends: systemd and batch systems send SIGTERM to
+    """Ignore signals that ask this process to end, from now on. For processes that a driver ends: systemd and batch systems send SIGTERM to
     all of a run's processes at once, or SIGUSR1 before it, and a driver that finds its parts gone cannot stop as it was asked to. What is
     forked from here does the same; programs that are started do not (a handler, unlike SIG_IGN, is not kept by exec)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -163,9 +163,9 @@ _MIB = 1 << 20
 
 @cache
 def keep_freed_memory() -> bool:
-    """From now on, this process keeps what was freed, up to 1 GiB at the end of its heap, where glibc would return it to the system at once
-    and take it back page by page: learning from images frees and asks for the same tens of megabytes with every minibatch. Does nothing,
-    and answers False, without glibc. Processes that only play have no need of it."""
+    """Keep what was freed, from now on, up to 1 GiB at the end of its heap, where glibc would return it to the system at once and take it
+    back page by page: learning from images frees and asks for the same tens of megabytes with every minibatch. Does nothing, and answers
+    False, without glibc. Processes that only play have no need of it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False
@@ -217,7 +217,7 @@ def _let_go(error: BaseException | None, torch: Any) -> None:
 
 @contextmanager
 def thread_limits(*, torch_threads: int | None) -> Iterator[None]:
-    """While this is open, BLAS and OpenMP use one thread and torch `torch_threads`; what the caller had comes back afterwards.
+    """Use one thread for BLAS and OpenMP and `torch_threads` for torch inside of the block; the caller's limits come back afterwards.
 
     torch_threads: None leaves importing torch (seconds) to whoever needs it.
     """

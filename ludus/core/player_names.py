@@ -37,12 +37,12 @@ class PlayerNames:
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Self:
-        """Those of an environment."""
+        """Return the names of an environment."""
         return cls.of_agents(spec.id, [spec.agents_of(player) for player in range(spec.num_players)])
 
     @classmethod
     def of_agents(cls, game: str, agents: Sequence[Sequence[NamedAgent]]) -> Self:
-        """Those of a game's id and of the agents [P] of each player."""
+        """Return the names of a game's id and of the agents [P] of each player."""
         return cls(game, tuple(tuple((agent.name, agent.role) for agent in some) for some in agents))
 
     def players(self, names: Iterable[int | str], *, what: str = "", others: Sequence[str] = ()) -> list[int]:
@@ -77,7 +77,7 @@ class PlayerNames:
         return chosen[0]
 
     def addresses(self, text: str) -> list[str]:
-        """RUN@NAME/POLICY as RUN@PLAYER/POLICY, with the number of each player that NAME stands for; another text as it is. Raises
+        """Return RUN@NAME/POLICY as RUN@PLAYER/POLICY, with the number of each player that NAME stands for; another text as it is. Raises
         ConfigError as `players`."""
         head, at, rest = text.rpartition("@")
         name, slash, policy = rest.rpartition("/")

@@ -94,7 +94,7 @@ def lines(frames: tuple[Frame, ...]) -> Iterator[str]:
 
 
 def _frames(error: BaseException) -> list[Frame]:
-    """Of this process; of another one, as Ray tells them in a text."""
+    """Return the frames of this process, or of another one, as Ray reports them in a text."""
     frames = list(_walked(error.__traceback__))
     return frames or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
 

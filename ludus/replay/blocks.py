@@ -74,7 +74,7 @@ class BlockRows:
 
     @staticmethod
     def of(block: Block) -> BlockRows:
-        """They are at least one."""
+        """Return the rows of a block; there is at least one."""
         import torch
 
         times, slots = block.row.shape

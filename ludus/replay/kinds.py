@@ -54,7 +54,7 @@ class Queue(BoundedTable):
         self._held = 0
 
     def announce(self, version: int) -> None:
-        """A newer version; what it makes too old is dropped and counted."""
+        """Announce a newer version; items that it makes too old are dropped and counted."""
         super().announce(version)
         limit = self._too_old()
         if limit is None or not self._blocks:
@@ -67,7 +67,7 @@ class Queue(BoundedTable):
         self._held = held
 
     def ahead(self, count: int, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the next `count` items: zeros, and their numbers in a column. They remain."""
+        """Return, of the next `count` items, zeros and their numbers in a column. They remain."""
         numbers = np.concatenate([np.empty(0, np.int64), *(block[column] for block in self._blocks)])[:count]
         return np.zeros(len(numbers)), numbers
 
@@ -295,7 +295,7 @@ class Replay(BoundedTable):
         return RingSlots(self.spec.capacity) if self._circular else SlotPool(self.spec.capacity)
 
     def _begin(self, slots: RingSlots | SlotPool) -> None:
-        """An empty table over these slots: no columns yet, a new book, and selectors that read it."""
+        """Begin an empty table over these slots: no columns yet, a new book, and selectors that read it."""
         choice, capacity = self.choice, slots.capacity
         kinds = [resolve_name("sampler", choice.sampler, SELECTORS)]
         if choice.remover != RESERVOIR:
@@ -312,7 +312,7 @@ class Replay(BoundedTable):
         self.top = 1.0
 
     def _allocate(self, schema: Schema) -> None:
-        """Room for all items that there may be: on a device it is taken at once."""
+        """Allocate room for all items: on a device it is taken at once."""
         shapes = {name: ((self.spec.capacity, *shape), dtype) for name, (dtype, shape) in schema.items()}
         if self.device is None:
             self._columns = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
@@ -341,7 +341,7 @@ class Replay(BoundedTable):
             selector.changed(slots)
 
     def _release(self, slots: Indices) -> None:
-        """Items leave."""
+        """Remove items."""
         held = self._book.slots
         if not len(slots):
             return
@@ -351,7 +351,7 @@ class Replay(BoundedTable):
             selector.changed(slots)
 
     def _tell(self, what: str, slots: Indices) -> None:
-        """The selectors that go by `what` of these slots."""
+        """Notify the selectors that use `what` of these slots."""
         for selector in self._selectors:
             if selector.by == what:
                 selector.changed(slots)

@@ -215,7 +215,7 @@ class _Line(Generic[Request, Batch]):
         self._thread.start()
 
     def add(self, work: _Ask[Request] | Callable[[], object]) -> None:
-        """One more thing to do."""
+        """Add one more request."""
         with self._changed:
             self._work.append(work)
             self._changed.notify_all()
@@ -243,7 +243,7 @@ class _Line(Generic[Request, Batch]):
             raise self._error
 
     def stop(self) -> None:
-        """Nobody wants more batches."""
+        """Stop: no more batches are needed."""
         with self._changed:
             self._unwanted.set()
             self._thrown += len(self._ready)

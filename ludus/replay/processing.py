@@ -340,7 +340,7 @@ class HER(Processing):
         ends = row == rows.start[segment + 1] - 1
 
         def behind(column: Array | None, bootstrap: Array | None) -> Array | None:
-            """Of what follows each row."""
+            """Return what follows each row."""
             if column is None or bootstrap is None:
                 return None
             following = column[np.where(ends, row, row + 1)]

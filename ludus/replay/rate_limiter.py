@@ -65,7 +65,8 @@ class RateLimiter:
 
     @staticmethod
     def of(options: Mapping[str, float]) -> RateLimiter:
-        """From `TableSpec.limiter`. Raises UnknownName for an option that does not exist, DataError for a bound that is given twice."""
+        """Return the limiter of `TableSpec.limiter`. Raises UnknownName for an option that does not exist, DataError for a bound that is
+        given twice."""
         known = [f.name for f in fields(RateLimiter)]
         for name in options:
             if name not in (*known, "error_buffer"):
@@ -87,17 +88,17 @@ class RateLimiter:
         return exact(self.samples_per_insert)
 
     def difference(self, fill: TableFill) -> Fraction:
-        """D of the module's formulas."""
+        """Return D of the module's formulas."""
         return self.ratio * fill.inserted - fill.sampled
 
     def allows_insert(self, count: int, fill: TableFill) -> bool:
-        """May `count` items be inserted now?"""
+        """Return whether `count` items may be inserted now."""
         if self.max_diff == _INFINITY or fill.size + count <= self.min_size:
             return True
         return self.difference(fill) + self.ratio * count <= self.max_diff
 
     def allows_sample(self, count: int, fill: TableFill) -> bool:
-        """May `count` items be sampled now?"""
+        """Return whether `count` items may be sampled now."""
         if self.min_diff == -_INFINITY or fill.size < self.min_size:
             return fill.size >= self.min_size
         return self.difference(fill) - count >= self.min_diff

@@ -73,19 +73,19 @@ class Selector(Protocol):
     repeats: ClassVar[bool]
 
     def changed(self, slots: Indices) -> None:
-        """Items came into these slots or left them, or what it goes by has changed."""
+        """Update for slots that items entered or left, or whose keys have changed."""
         ...
 
     def draw(self, count: int, rng: np.random.Generator | None) -> Indices:
-        """Slots of `count` items for a batch; only asked if `repeats`."""
+        """Return the slots of `count` items for a batch; only called if `repeats`."""
         ...
 
     def pick(self, count: int, rng: np.random.Generator | None) -> Indices:
-        """Slots of `count` different items, in the order in which they would come one by one. They remain."""
+        """Return the slots of `count` different items, in the order in which they would come one by one. They remain."""
         ...
 
     def probability(self, slots: Indices) -> NDArray[np.float64]:
-        """With which probability one draw gives the item of each slot (1 where there is an order)."""
+        """Return the probability that one draw gives the item of each slot (1 where there is an order)."""
         ...
 
 
@@ -99,7 +99,7 @@ class UniformSelector:
         self._slots = book.slots
 
     def changed(self, slots: Indices) -> None:
-        """It looks at nothing."""
+        """Do nothing: it looks at nothing."""
 
     def draw(self, count: int, rng: np.random.Generator | None) -> Indices:
         assert rng is not None
@@ -304,7 +304,7 @@ class SelectorChoice:
         return names, priority
 
     def given_priorities(self, table: str, columns: ItemColumns) -> NDArray[np.float64] | None:
-        """Those that come with new items; None if there are none, or nothing goes by them. Raises DataError."""
+        """Return the priorities of new items; None if there are none, or they are not used. Raises DataError."""
         if "priority" not in columns or not self.by_priority:
             return None
         column = columns["priority"]

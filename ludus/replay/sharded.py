@@ -33,7 +33,7 @@ Counts = NDArray[np.int64]
 
 
 def capacities(capacity: int, shards: int) -> Counts:
-    """Equal pieces; what is left over goes to the first ones."""
+    """Return equal pieces; the rest goes to the first ones."""
     return np.full(shards, capacity // shards) + (np.arange(shards) < capacity % shards)
 
 
@@ -61,7 +61,7 @@ def pieces(count: int, *, room: Counts, inserted: Counts, capacity: Counts) -> C
 
 
 def _fill(count: int, order: Counts, limit: Counts) -> Counts:
-    """Up to the limit of each in this order, until `count` are placed."""
+    """Fill up to the limit of each in this order, until `count` are placed."""
     ends = np.minimum(np.cumsum(limit[order]), count)
     out = np.zeros(len(limit), np.int64)
     out[order] = np.diff(ends, prepend=0)
@@ -69,7 +69,7 @@ def _fill(count: int, order: Counts, limit: Counts) -> Counts:
 
 
 def owners(count: int, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
-    """For each of `count` independent draws the shard that it falls to, in proportion to the weights (at least one above 0)."""
+    """Return, for each of `count` independent draws, the shard that it falls to, in proportion to the weights (at least one above 0)."""
     ends = np.cumsum(weights)
     shard = np.searchsorted(ends, rng.random(count) * ends[-1], side="right")
     last = int(np.flatnonzero(weights)[-1])  # rounding may take a draw to the very end
@@ -78,7 +78,7 @@ def owners(count: int, weights: NDArray[np.float64], rng: np.random.Generator) -
 
 
 def different_owners(count: int, sizes: Counts, rng: np.random.Generator) -> Counts:
-    """As `owners`, for draws of different items, all alike."""
+    """Return shards as `owners` does, for draws of different items, all alike."""
     shares = rng.multivariate_hypergeometric(sizes, count)
     shards: Counts = rng.permutation(np.repeat(np.arange(len(sizes)), shares))
     return shards
@@ -124,7 +124,7 @@ class TableShard:
         self._staged: dict[Key, Queue | Replay] = {}
 
     def ready(self, key: Key | None = None) -> None:
-        """Answered while it lives."""
+        """Answer while it lives."""
 
     def open(self, key: Key, spec: TableSpec) -> TableReport:
         """Make its piece of a table. Raises DataError if there is one of that name."""
@@ -170,7 +170,7 @@ class TableShard:
         return sample, self._report(key)
 
     def ahead(self, key: Key, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the next `count` items, or all that there are: what they are ordered by, and by what equal ones are."""
+        """Return, of the next `count` items, or all that there are, what they are ordered by, and by what equal ones are."""
         table = self._table(key)
         return table.ahead(min(count, len(table)), NUMBER)
 
@@ -209,7 +209,7 @@ class TableShard:
                 table.close()
 
     def tables(self) -> Sequence[Key]:
-        """Those it holds."""
+        """Return the tables that it holds."""
         return list(self._tables)
 
     def _table(self, key: Key) -> Queue | Replay:
@@ -308,7 +308,7 @@ class ShardClient:
         self._uncertain = False
 
     def learn(self, shard: int, report: TableReport) -> None:
-        """How a shard is."""
+        """Record the state of a shard."""
         self.sizes[shard], self.mass[shard] = report.size, report.mass
         self.top = max(self.top, report.top)
 
@@ -339,7 +339,7 @@ class ShardClient:
         self.ask_all("ready")
 
     def forget(self) -> None:
-        """Have the table dropped, where there is still somebody to do it."""
+        """Drop the table, where a shard still exists."""
         for peer in self._peers:
             with suppress(Exception):
                 peer.send("drop", self._key)
@@ -574,7 +574,7 @@ class ShardedTable(BoundedTable):
         return blocks
 
     def _took(self, shard: int, count: int) -> None:
-        """Rows have gone to a shard."""
+        """Record that rows have gone to a shard."""
         held = int(self._shards.sizes[shard]) + count
         self._shards.sizes[shard] = min(held, int(self._capacity[shard]))
         self._counts.evicted += held - int(self._shards.sizes[shard])
@@ -593,7 +593,7 @@ class ShardedTable(BoundedTable):
         self._next += items.rows
 
     def _weights(self) -> NDArray[np.float64]:
-        """By which draws fall to shards."""
+        """Return the weights by which draws fall to shards."""
         if self._chance:
             return self._given.astype(np.float64)
         return self._shards.mass if self._sampler is Prioritised else self._shards.sizes.astype(np.float64)
@@ -627,7 +627,7 @@ class ShardedTable(BoundedTable):
         return Sample(columns, index, probability), numbers
 
     def _again(self, method: str) -> None:
-        """Have the shards' contents replaced."""
+        """Replace the shards' contents."""
         reports = self._shards.ask_all(method)
         self._shards.top = 1.0
         for j, report in enumerate(reports):

@@ -23,7 +23,7 @@ from ludus.core.types import Array
 
 
 def num_leaves(capacity: int) -> int:
-    """P: the least power of two that is at least `capacity`."""
+    """Return P: the least power of two that is at least `capacity`."""
     return 1 << (capacity - 1).bit_length()
 
 
@@ -90,7 +90,7 @@ def pop_weighted(tree: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArr
 
 @kernel
 def _first(x: int, y: int, key: NDArray[np.float64], tie: NDArray[np.int64]) -> int:
-    """Of two slots (−1: none) the one with the smaller (key, tie)."""
+    """Return, of two slots (−1: none), the one with the smaller (key, tie)."""
     if x < 0 or (y >= 0 and (key[y] < key[x] or (key[y] == key[x] and tie[y] < tie[x]))):
         return y
     return x
@@ -162,14 +162,14 @@ class RingSlots:
         self._newest = 0  # one above the newest number
 
     def fill(self, numbers: Indices) -> Indices:
-        """Slots, ascending but for one wrap, for new items, whose numbers follow the last one's (no more than the capacity); the oldest
-        make room."""
+        """Return slots, ascending except for one wrap, for new items, whose numbers follow the last one's (no more than the capacity); the
+        oldest make room."""
         self._newest += len(numbers)
         self.size = min(self.size + len(numbers), self.capacity)
         return numbers % self.capacity
 
     def at(self, positions: Indices) -> Indices:
-        """Slots of the items at some positions 0 … size − 1 among those held."""
+        """Return the slots of the items at some positions 0 … size − 1 among those held."""
         slots = positions + (self._newest - self.size)
         slots %= self.capacity
         return slots
@@ -185,14 +185,14 @@ class RingSlots:
         return names
 
     def find(self, names: Indices) -> tuple[Indices, NDArray[np.bool_]]:
-        """Slots of the named items, and which of them are still held."""
+        """Return the slots of the named items, and which of them are still held."""
         return names % self.capacity, (names >= self._newest - self.size) & (names < self._newest)
 
     def numbers(self, slots: Indices) -> Indices:
         return self.names(slots)
 
     def in_order(self) -> Indices:
-        """All held slots, in insertion order."""
+        """Return all held slots, in insertion order."""
         return self.at(np.arange(self.size))
 
     def state_dict(self) -> dict[str, Array]:
@@ -219,7 +219,7 @@ class SlotPool:
         self._name = np.arange(-capacity, 0)  # the first item of slot s will be named s
 
     def fill(self, numbers: Indices) -> Indices:
-        """Slots, ascending, for new items; there must be room."""
+        """Return slots, ascending, for new items; there must be room."""
         free = slice(self.size, self.size + len(numbers))
         slots = np.sort(self._order[free])  # neighbours are written faster
         self._order[free] = slots
@@ -230,12 +230,12 @@ class SlotPool:
         return slots
 
     def release(self, slots: Indices) -> None:
-        """The items of these different slots leave."""
+        """Remove the items of these different slots."""
         compact_slots(self._order, self._place, self.size, slots)
         self.size -= len(slots)
 
     def at(self, positions: Indices) -> Indices:
-        """Slots of the items at some positions 0 … size − 1 among those held, in no particular order."""
+        """Return the slots of the items at some positions 0 … size − 1 among those held, in no particular order."""
         return self._order[positions]
 
     def held(self, slots: Indices) -> NDArray[np.bool_]:
@@ -246,7 +246,7 @@ class SlotPool:
         return self._name[slots]
 
     def find(self, names: Indices) -> tuple[Indices, NDArray[np.bool_]]:
-        """Slots of the named items, and which of them are still held."""
+        """Return the slots of the named items, and which of them are still held."""
         slots = names % self.capacity
         return slots, self.held(slots) & (self._name[slots] == names)
 
@@ -254,12 +254,12 @@ class SlotPool:
         return self._number[slots]
 
     def in_order(self) -> Indices:
-        """All held slots, in insertion order."""
+        """Return all held slots, in insertion order."""
         slots = self._order[: self.size]
         return slots[np.argsort(self._number[slots])]
 
     def state_dict(self) -> dict[str, Array]:
-        """The order goes in too, since random draws follow it."""
+        """Return the state; the order is included, since random draws follow it."""
         return {"order": self._order.copy(), "number": self._number.copy(), "name": self._name.copy()}
 
     def load_state_dict(self, state: dict[str, Array], size: int) -> None:

@@ -160,7 +160,7 @@ def columns_on_device(columns: ItemColumns, device: torch.device) -> dict[str, A
 
 
 def empty_on_device(shape: tuple[int, ...], dtype: np.dtype[np.generic], device: torch.device) -> torch.Tensor:
-    """Room on a device."""
+    """Return uninitialised columns on a device."""
     import torch
 
     return torch.empty(shape, dtype=dtype_of(np.empty(0, dtype)), device=device)
@@ -246,7 +246,7 @@ class BoundedTable(ABC):
 
     @abstractmethod
     def _size(self) -> int:
-        """Items held."""
+        """Return the number of items held."""
 
     @abstractmethod
     def _store(self, columns: ItemColumns, count: int, rng: np.random.Generator | None) -> None:
@@ -330,7 +330,7 @@ class BoundedTable(ABC):
         return {**asdict(self._counts), "size": self._size()}
 
     def state_dict(self) -> State:
-        """Counts, contents and the newest version; independent copies."""
+        """Return counts, contents and the newest version; independent copies."""
         self._require_open()
         contents = None
         if self._schema is not None:
@@ -389,7 +389,7 @@ class BoundedTable(ABC):
             raise TableClosed(f"table {self.spec.name!r} is closed: its task has ended. Stop using it.")
 
     def _too_old(self) -> int | None:
-        """Items with a `version_lo` below this are too old; None: none are."""
+        """Return the version below which items are too old; None: none are."""
         if self.spec.max_lag is None or self._newest is None:
             return None
         return self._newest - self.spec.max_lag
@@ -422,11 +422,11 @@ class AdmissionRules(Protocol):
     def most(self) -> float: ...
 
     def admits(self, count: int, fill: TableFill) -> bool:
-        """May `count` items come in now? Raises Deadlock if they never may."""
+        """Return whether `count` items may come in now. Raises Deadlock if they never may."""
         ...
 
     def yields(self, count: int, fill: TableFill) -> bool:
-        """May `count` items (0: everything) be drawn now? Raises Deadlock if they never may."""
+        """Return whether `count` items (0: everything) may be drawn now. Raises Deadlock if they never may."""
         ...
 
     def check_sizes(self, *, insert: int, batch: int, vary: bool = False) -> None:

@@ -72,8 +72,8 @@ class Trajectories:
 
 
 def join(pieces: Sequence[Trajectories]) -> Trajectories:
-    """One after the other, at least one, all of one policy and environment. Copies, that may be written to; a single one that may be
-    is given back as it is."""
+    """Join trajectories, at least one, all of one policy and environment. Copies, that may be written to; a single one that may be is given
+    back as it is."""
     first = pieces[0]
     if len(pieces) == 1 and first.reward.flags.writeable:
         return first
@@ -250,7 +250,7 @@ def _left_with(
 
 
 def _within(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0 … length - 1 for each length, one after the other."""
+    """Return 0 … length - 1 for each length, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 

@@ -30,7 +30,7 @@ class WaitCounts:
     longest: float = 0.0
 
     def add(self, seconds: float, *, blocked: bool) -> None:
-        """One more call."""
+        """Add one more call."""
         self.calls += blocked
         self.seconds += seconds
         self.longest = max(self.longest, seconds)
@@ -71,7 +71,7 @@ class WaitingTable:
         return self._wait("sample", lambda: self._table.try_sample(count, rng), timeout, unless)
 
     def wake(self) -> None:
-        """Have everybody who waits look again."""
+        """Wake all waiting calls, so that they look again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -175,7 +175,7 @@ class WaitingTable:
             return answer, waited
 
     def _sleep(self, seconds: float | None) -> None:
-        """Until the table changes. That shards have died is no change, so they are asked now and then."""
+        """Sleep until the table changes. That shards have died is no change, so they are asked now and then."""
         if not isinstance(self._table, ShardedTable):
             self._changed.wait(seconds)
         elif not self._changed.wait(_HEARTBEAT if seconds is None else min(seconds, _HEARTBEAT)):

@@ -110,7 +110,7 @@ def _braille(dots: NDArray[np.int64], height: int) -> Sequence[str]:
 
 
 def short(value: float) -> str:
-    """Four significant digits at most: 187.3, 0.0213, -13, 1.2e-05."""
+    """Return a number with at most four significant digits: 187.3, 0.0213, -13, 1.2e-05."""
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e5):
         return f"{value:.1e}"
@@ -119,7 +119,7 @@ def short(value: float) -> str:
 
 
 def compact(value: float) -> str:
-    """1234567 -> 1.23M."""
+    """Return a count in short: 1234567 is 1.23M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"

@@ -48,7 +48,7 @@ class Rates:
         return self._clock() - self._start
 
     def episodes_per_second(self) -> float | None:
-        """Training episodes per second over this session; None before there are any."""
+        """Return the training episodes per second over this session; None before there are any."""
         first, last = self._first, self._last
         if first is None or last is None or last.episodes <= first.episodes or last.seconds <= first.seconds:
             return None
@@ -154,7 +154,7 @@ class PlainProgress(NullObserver):
             os.write(2, f"\n{text}\n".encode())
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to give back."""
 
     def _write_held(self) -> None:
         if self._held is not None:
@@ -318,7 +318,7 @@ class RichProgress(NullObserver):
         text.append("\n")
 
     def _sizes(self, record: GenerationRecord) -> Sequence[int]:
-        """Per population: players may share one."""
+        """Return the size of each population: players may share one."""
         owners = self._population or range(len(record.sizes))
         return list(dict(zip(owners, record.sizes, strict=True)).values()) if record.sizes else ()
 
@@ -348,8 +348,8 @@ def format_columns(
     width: int,
     without: Collection[int] = (),
 ) -> list[str]:
-    """Right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that. without:
-    columns that are left out in any case."""
+    """Return right-aligned columns as lines of at most `width`, if leaving out columns of `spare`, in that order, is enough for that.
+    without: columns that are left out in any case."""
     widths = [max(low, *(2 + len(row[k]) for row in rows)) for k, low in enumerate(least)]
     widths[0] = max(least[0], *(len(row[0]) for row in rows))  # nothing to keep a distance from
     columns = [k for k in range(len(widths)) if k not in without]
@@ -430,7 +430,7 @@ def format_progress(curve: Curve) -> str:
 
 
 def number(value: float | None) -> str:
-    """Four decimals, or four significant digits where that says nothing."""
+    """Return a number with four decimals, or four significant digits where that says nothing."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
@@ -441,18 +441,18 @@ def returns(values: tuple[float, ...]) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """With its sign, and zero with plus."""
+    """Return a number with its sign, and zero with plus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def remaining(seconds: float) -> str:
-    """about 2h03m left, over 1000 days left."""
+    """Return a time in words: about 2h03m left, over 1000 days left."""
     text = duration(seconds)
     return f"{'' if text.startswith('over') else 'about '}{text} left"
 
 
 def duration(seconds: float) -> str:
-    """4.2s, 1m05s, 2h03m, 3d04h, over 1000 days."""
+    """Return a duration in words: 4.2s, 1m05s, 2h03m, 3d04h, over 1000 days."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(int(seconds), 60)

@@ -93,7 +93,7 @@ class TensorBoardWriter(NullObserver):
         self.scalars(self._begun[task.id][0] + int(curve["decisions"][-1]), values)
 
     def scalars(self, step: int, values: Metrics) -> None:
-        """Any numbers, at one step; nothing before the run has started."""
+        """Write any numbers, at one step; nothing before the run has started."""
         if self._writer is None:
             return
         number = self._summary.Value

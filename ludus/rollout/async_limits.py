@@ -75,7 +75,8 @@ class InFlightLimiter:
         return lease
 
     def deliver(self, lease: InFlightPermit) -> bool:
-        """The lease's data arrived. False, and counted: it came from a dead incarnation, or twice; throw the data away."""
+        """Record that the permit's data arrived. Return False, and count it: it came from a dead incarnation, or twice; throw the data
+        away."""
         if self._collecting.get(lease.id) != lease:
             self.refused += 1
             return False
@@ -83,8 +84,8 @@ class InFlightLimiter:
         return True
 
     def release(self, leases: Iterable[InFlightPermit]) -> int:
-        """Weights trained on these are published; their credits are free again (the count). Raises DataError, and releases none, if
-        one was not delivered."""
+        """Free the permits of data whose weights are published (the count). Raises DataError, and releases none, if one was not
+        delivered."""
         ids = [lease.id for lease in leases]
         for k, number in enumerate(ids):
             if number not in self._delivered or number in ids[:k]:
@@ -96,8 +97,8 @@ class InFlightLimiter:
         return len(ids)
 
     def died(self, worker: str) -> tuple[InFlightPermit, ...]:
-        """A worker died: what it was collecting, whose credits are free again, for a replacement to repeat. What it had delivered
-        stays. Its next incarnation begins."""
+        """Record that a worker died, and return what it was collecting, whose permits are free again, for a replacement to repeat. What it
+        had delivered stays. Its next incarnation begins."""
         lost = tuple(lease for lease in self._collecting.values() if lease.worker == worker)
         for lease in lost:
             del self._collecting[lease.id]
@@ -105,7 +106,7 @@ class InFlightLimiter:
         return lost
 
     def state_dict(self) -> State:
-        """Everything, as JSON scalars and lists."""
+        """Return everything, as JSON scalars and lists."""
         return {
             "refused": self.refused,
             "next": self._next,

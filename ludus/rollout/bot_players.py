@@ -47,7 +47,7 @@ class BotRequests(NamedTuple):
     states: Sequence[Any]
 
     def only(self, rows: NDArray[np.int64]) -> BotRequests:
-        """These rows."""
+        """Return these rows."""
         return self._replace(
             bot=self.bot[rows],
             slot=self.slot[rows],
@@ -69,11 +69,12 @@ class BotPlayers(Protocol):
     """Bots that can be asked, wherever they are; shared by all workers of a process."""
 
     def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
-        """Have these made, unless they are. Raises what `BotSpec.make` raises; PolicyError for one that is not made in time."""
+        """Create these bots, unless they are. Raises what `BotSpec.make` raises; PolicyError for one that is not made in time."""
         ...
 
     def ask(self, questions: BotRequests) -> list[Any]:
-        """Their answers, whatever they are. Raises PolicyError, with its name, for a bot that raises, or does not answer in time."""
+        """Return the bots' answers, whatever they are. Raises PolicyError, with its name, for a bot that raises, or does not answer in
+        time."""
         ...
 
     def heartbeat(self) -> list[float]:
@@ -157,7 +158,7 @@ class BotPool:
             raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
 
     def _copy(self, bot: int, player: int) -> Any:
-        """Of the bot that was made, for a slot."""
+        """Return a copy of the bot, for a slot."""
         try:
             return self._ask(bot, player, copy.deepcopy, self._fresh[bot])
         except PolicyError as error:
@@ -447,7 +448,7 @@ class LegalMoves:
 
 
 def _numbers(answers: Sequence[Any], mask: NDArray[np.bool_] | None, space: Discrete) -> Array | None:
-    """All at once, if all are legal numbers: a hundred times as fast as one by one."""
+    """Return all actions at once, if all are legal numbers: a hundred times as fast as one by one."""
     try:
         actions = np.asarray(answers)
     except (ValueError, OverflowError):

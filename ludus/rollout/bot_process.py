@@ -44,7 +44,7 @@ class BotCallStatus:
         self._numbers = np.frombuffer(mmap.mmap(file, _NUMBERS * _NUMBER), np.float64)
 
     def __call__(self, bot: int, *, making: bool = False) -> None:
-        """This bot is asked from now on, or made if `making` (-1: none)."""
+        """Record that this bot is called from now on, or created if `making` (-1: none)."""
         self._numbers[2] = making
         self._numbers[1] = time.monotonic()
         self._numbers[0] = bot
@@ -72,7 +72,7 @@ class ProcessRole(Protocol):
         ...
 
     def begin(self, status: BotStatusCallback) -> Callable[..., Any]:
-        """In the process: get ready. What it answers takes the arguments of each call of the parent's."""
+        """Get ready, in the process. The returned function takes the arguments of each call of the parent's."""
         ...
 
 
@@ -94,7 +94,7 @@ class BotWorker:
         return self._play(*arguments)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class BotProcess:
@@ -118,7 +118,7 @@ class BotProcess:
                 raise
 
     def fileno(self) -> int:
-        """For `multiprocessing.connection.wait`."""
+        """Return the descriptor for `multiprocessing.connection.wait`."""
         return self._child.fileno()
 
     def call(self, *arguments: Any) -> None:
@@ -208,7 +208,7 @@ class _Answers:
     names: list[str] = field(default_factory=list)
 
     def begin(self, status: BotStatusCallback) -> Callable[..., Any]:
-        """In the process: what answers by calling methods of a pool."""
+        """Return, in the process, what answers by calling methods of a pool."""
         pool = BotPool(status)
         return lambda method, *arguments: getattr(pool, method)(*arguments)
 
@@ -314,7 +314,7 @@ class _BotCheck:
         return [bot.text for bot in self.bots]
 
     def begin(self, status: BotStatusCallback) -> Callable[[], list[tuple[PolicySpec | None, str]]]:
-        """In the process: what answers with their identities, and the specs of those that are policies."""
+        """Return, in the process, what answers with the bots' identities, and the specs of those that are policies."""
 
         def examined(number: int, bot: BotSpec) -> tuple[PolicySpec | None, str]:
             status(number, making=True)

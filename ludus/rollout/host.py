@@ -156,7 +156,7 @@ class RolloutHost:
         ]
 
     def ready(self) -> None:
-        """Answered as soon as the host is made, and has done what was asked before."""
+        """Answer as soon as the host is created, and has done what was requested before."""
 
     def close(self) -> None:
         """Close the environments, whatever some of them raise, and let the bots go."""
@@ -212,7 +212,7 @@ class RolloutHost:
         return self._task_slots[task_slot]
 
     def _worker(self, task_slot: int, number: int, env: VectorEnv) -> RolloutWorker:
-        """Around the environments of a shard."""
+        """Return a worker around the environments of a shard."""
         client = self._spec.client
         bank: PolicyBank = (
             RemoteBank(env.spec, env.num_envs, client=f"{client}, task slot {task_slot}, shard {number}")

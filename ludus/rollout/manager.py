@@ -82,7 +82,7 @@ class HostMonitor:
         self._made: list[_Start | None] = [None] * len(hosts)  # in their present lives
 
     def expect_reply(self, host: int) -> None:
-        """A host is about to be asked for an answer."""
+        """Record that a host is about to be asked for an answer."""
         handle = self._hosts[host]
         life, start = self._runtime.incarnation(handle), self._made[host]
         if start is None or start.life != life:
@@ -93,7 +93,7 @@ class HostMonitor:
         self._owed[host] += 1
 
     def answered(self, host: int) -> None:
-        """An answer was taken, or is not wanted any more."""
+        """Record that an answer was taken, or is not needed any more."""
         self._owed[host] -= 1
 
     def wait(self, owed: Sequence[PendingReply], *, at_least: int = 1, timeout: float | None = None) -> list[bool]:
@@ -254,7 +254,7 @@ class _StepReporter:
 
     @contextmanager
     def reporting_to(self, hear: ProgressCallback | None) -> Iterator[None]:
-        """Who is told meanwhile."""
+        """Report to this callback inside of the block."""
         self._hear, self._next = hear, monotonic() + _REPORT_SECONDS
         try:
             yield
@@ -262,7 +262,7 @@ class _StepReporter:
             self._hear = None
 
     def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
-        """Between two steps."""
+        """Report, between two steps."""
         if (now := monotonic()) >= self._next:
             self._next = now + _REPORT_SECONDS
             ended, unended = standing()
@@ -542,7 +542,7 @@ class RolloutManager:
                     self._runtime.get(answer)
 
     def _playing(self, owed: Sequence[PendingReply]) -> list[PendingReply]:
-        """Those of these answers that are not there yet."""
+        """Return those of these answers that are still missing."""
         if not owed:
             return []
         _, pending = self._runtime.wait([each.answer for each in owed], at_least=0, timeout=0.0)

@@ -40,12 +40,12 @@ class ActingLearner(Protocol):
     """A learner."""
 
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> tuple[Tensor, Tensor]:
-        """As `NetworkOpponent.act`, and the actions' log-probabilities float32[n]."""
+        """Return as `NetworkOpponent.act`, and the actions' log-probabilities float32[n]."""
         ...
 
     def table(self) -> Tensor:
-        """In an enumerated game: log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf where
-        illegal."""
+        """Return, in an enumerated game, the log-probabilities float32[I, A] of its newest policy in the states that its seats cover; -inf
+        where illegal."""
         ...
 
 
@@ -106,7 +106,7 @@ class SeatAssignment:
         self._policies = to_device(policies.astype(np.int64).reshape(-1, players), device)
 
     def draw(self, generator: Stream, where: Tensor | None = None) -> None:
-        """Anew: everywhere, or where bool[E]."""
+        """Draw policies again: everywhere, or where bool[E]."""
         if not self.others:
             return
         factors, most = self._cumulative.shape
@@ -149,7 +149,7 @@ class Players(Protocol):
     """All who play a request."""
 
     def load(self, seats: SeatAssignment) -> None:
-        """The newest weights of the learner, and of its opponents."""
+        """Load the newest weights of the learner, and of its opponents."""
         ...
 
     def act(self, timestep: DeviceTimestep, seats: SeatAssignment, generator: Stream) -> DeviceActions: ...
@@ -174,7 +174,7 @@ class PolicyTables:
         self._below = torch.cat([thresholds(self.logp.exp()), self._opponent_tables])
 
     def _load_others(self, seats: SeatAssignment) -> None:
-        """Behind the learner's rows."""
+        """Load the opponents' tables behind the learner's rows."""
         device, actions = self.logp.device, self.logp.shape[1]
         first = np.zeros((len(seats.refs) + 1, len(self._game.offset) - 1), np.int64)  # row of id 0, had it one
         first[LEARNER] = -self._base
@@ -196,7 +196,8 @@ class PolicyTables:
         return DeviceActions(tuple(actions), None)
 
     def log_prob(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Of the learner's actions, for ids of the states of its seats (or any others, whose answers mean nothing)."""
+        """Return log-probabilities of the learner's actions, for ids of the states of its seats (or any others, whose answers mean
+        nothing)."""
         index = (observation - self._base).clamp(0, len(self.logp) - 1)
         return self.logp.flatten()[index * self.logp.shape[1] + action.clamp(max=self.logp.shape[1] - 1)]
 
@@ -276,8 +277,8 @@ class DevicePlay:
         self._first = 0
 
     def play(self, request: RolloutRequest, *, each: bool = False) -> Rollout:
-        """As `RolloutWorker.play`, but for `seconds` of the request, which do not count. The trajectories are a `Block`, in `left`. Read
-        back is how much there is, and what the episodes came to; and each of them, if that is wanted."""
+        """Play as `RolloutWorker.play`, except for `seconds` of the request, which do not count. The trajectories are a `Block`, in `left`.
+        Read back is how much there is, and what the episodes came to; and each of them, if that is wanted."""
         seats, timestep = self._begin(request)
         once = request.amount == self.env.num_envs and request.unit == "episodes"
         steps = _Steps(request, self.env.spec, seats, once=once, first=self._pending)
@@ -365,7 +366,7 @@ class _Steps:
         return -(-missing * num_steps // decided) if decided else _AHEAD
 
     def record_actions(self, timestep: DeviceTimestep, answer: DeviceActions) -> None:
-        """In this timestep."""
+        """Record the actions of this timestep."""
         slots, own_slots = timestep.slots, [timestep.slots[p] for p in self._players]
         self._due.append(torch.cat([side.due for side in slots], 1))
         self._keep("observation", [side.observation for side in own_slots])
@@ -379,7 +380,7 @@ class _Steps:
             self._keep("state", [self._of_slots(timestep.state)])
 
     def record_result(self, timestep: DeviceTimestep, seats: SeatAssignment, episode: Tensor) -> None:
-        """What the actions led to. episode int64[E]: which one it was of each environment."""
+        """Record the result of the actions. episode int64[E]: which one it was of each environment."""
         own_slots = [timestep.slots[p] for p in self._players]
         for name in ("due", "reward", "ended", "terminated"):
             self._keep(name, [getattr(side, name) for side in own_slots])
@@ -495,7 +496,7 @@ class _Steps:
         return pending, {name: _where(there, pending.columns[name], column) for name, column in now.items()}
 
     def episodes(self, first: int, count: int) -> EpisodeResults:
-        """So many that have ended, in one transfer. first: what their indices count from."""
+        """Return episodes that have ended, in one transfer. first: what their indices count from."""
         players, envs = self._spec.num_players, len(self._seat)
         records = torch.stack(self._records).flatten(0, 1)
         where = placed_where(records[:, 0] > 0, count)

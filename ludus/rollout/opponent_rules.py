@@ -112,7 +112,7 @@ class Quality:
         return {"score": np.log(np.maximum(probs, 1e-12))}
 
     def update(self, state: State, evidence: OpponentResults) -> State:
-        """Each score falls at most by 1 in a rollout, however many episodes that has."""
+        """Return the state after a rollout: each score falls at most by 1, however many episodes the rollout has."""
         probs = self.probs(state)
         fall = np.minimum(1.0, self.rate * evidence.won / (len(probs) * np.maximum(probs, 1e-12)))
         return {"score": state["score"] - fall}

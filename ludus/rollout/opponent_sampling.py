@@ -210,7 +210,7 @@ def _planned(planned: PlannedEpisodes, shard: Shard, known: dict[PolicyRef, int]
 def compiled(
     factors: Sequence[OpponentFactor], num_players: int, known: dict[PolicyRef, int], *, always: set[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
-    """cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""
+    """Return cumulative float64[F, K], bank indices int32[F, K, P] (-1 outside the factor's seats), seats bool[F, P]."""
     most = max((len(f.entries) for f in factors), default=1)
     cumulative = np.full((len(factors), most), np.inf)
     policies = np.full((len(factors), most, num_players), LEARNER, np.int32)

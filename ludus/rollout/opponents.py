@@ -44,7 +44,7 @@ class AdaptiveOpponents:
             self._sums = [np.zeros(len(self._movable(group))) for group in self._groups]
 
     def mixture(self, live: Callable[[PolicyRef], PolicyRef]) -> Mixture:
-        """With the present probabilities, and with live refs as `live` says that they are now."""
+        """Return the mixture with the present probabilities, and with live refs as `live` says that they are now."""
         probs = self._probs() if self._rules else [factor.probs for factor in self._start.factors]
         return Mixture(
             tuple(

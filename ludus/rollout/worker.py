@@ -319,7 +319,7 @@ class RolloutWorker:
         return rollout
 
     def _steps(self, request: RolloutRequest) -> Iterator[Rollout | None]:
-        """None before each step; the rollout last."""
+        """Yield None before each step; the rollout last."""
         shard = self._shard
         self._check_state(request)
         run = _Run(request, self.env, decisions=shard.decisions(request.amount))
@@ -388,7 +388,7 @@ class RolloutWorker:
         return timestep
 
     def _seeds(self, request: RolloutRequest) -> NDArray[np.uint64]:
-        """Of the environments; planned episodes bring those of their players' chance, too."""
+        """Return the seeds of the environments; planned episodes bring those of their players' chance, too."""
         if request.planned is None:
             return self._shard.keys(request.seed, "environment")
         own_environments = slice(self._shard.first, self._shard.first + self._shard.num_envs)
@@ -501,7 +501,7 @@ class RolloutWorker:
         episodes: EpisodeResults,
         trajectories: Trajectories | None,
     ) -> tuple[EpisodeResults, Trajectories | None]:
-        """Of a request that was cut short, each environment's first `counted` int64[E] episodes."""
+        """Return, of a request that was cut short, each environment's first `counted` int64[E] episodes."""
         shard = self._shard
 
         def counts(index: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -627,7 +627,7 @@ class _Run:
         self._waited, self._restarts = _counted(env)
 
     def counters(self, log: EpisodeLog, env: VectorEnv) -> dict[str, int]:
-        """As `Rollout.counters`."""
+        """Return counts as in `Rollout.counters`."""
         out = {
             "env_steps": self.env_steps if self.request.learner is not None else log.steps,
             "decisions": self.decisions,
@@ -639,7 +639,7 @@ class _Run:
         return out
 
     def seconds(self, env: VectorEnv) -> dict[str, float]:
-        """As `Rollout.seconds`."""
+        """Return times as in `Rollout.seconds`."""
         waiting = _counted(env)[0] - self._waited
         return {
             "environment": self.environment - waiting,

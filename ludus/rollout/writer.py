@@ -56,7 +56,7 @@ class WriterArrays(NamedTuple):
     episode: NDArray[np.int64]
 
     def table(self) -> NDArray[np.int64]:
-        """For the kernels, as long as these arrays stay."""
+        """Return the table for the kernels, as long as these arrays stay."""
         return addresses(*self)
 
 
@@ -96,7 +96,7 @@ def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table): 
 
 @inner
 def _tick(e, clock, step):  # type: ignore[no-untyped-def]
-    """1 if environment e's clock goes on, 0 if it has done so in this step."""
+    """Return 1 if environment e's clock moves, 0 if it has done so in this step."""
     if clock[e, STEP] == step:
         return 0
     clock[e, STEP] = step
@@ -106,7 +106,7 @@ def _tick(e, clock, step):  # type: ignore[no-untyped-def]
 
 @kernel
 def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
-    """The clocks of the environments of `slot` go on, unless they have done so in this step. Returns how many did."""
+    """Move the clocks of the environments of `slot`, unless they have done so in this step. Returns how many did."""
     ticks = 0
     for i in range(len(slot)):
         ticks += _tick(slot[i] // agents, clock, step)
@@ -115,8 +115,9 @@ def tick(slot, agents, clock, step):  # type: ignore[no-untyped-def]
 
 @kernel
 def append(slot, agents, step, row, segment, player, agent, version, table):  # type: ignore[no-untyped-def]
-    """Rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent: number
-    of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments, ticks)."""
+    """Append rows for the learner's decisions, from `row` on; new segments, from `segment` on, where a slot has none; and `tick`. agent:
+    number of the player's first one. picked: the due rows taken; opened: the slots that opened a segment. Returns (rows, segments,
+    ticks)."""
     slots, place = rows_at(table, _SLOTS, np.int64, 3), rows_at(table, _PLACE, np.int32, 2)
     head, picked = rows_at(table, _HEAD, np.int64, HEAD), flat_at(table, _PICKED, np.int64)
     opened, clock = flat_at(table, _OPENED, np.int64), rows_at(table, _CLOCK, np.int64, 2)
@@ -186,7 +187,7 @@ class EnvironmentCounters:
         self.step = self.active = 0
 
     def restart(self, request: RolloutRequest) -> int | NDArray[np.int64] | None:
-        """Everything anew. What the environments' reset is told about the episodes to play."""
+        """Start everything again. What the environments' reset is told about the episodes to play."""
         self.episode.fill(0)
         self.clock[:] = -1, 0
         self.step = 0
@@ -204,7 +205,7 @@ class EnvironmentCounters:
         return np.minimum(self.episode + 1, self.quota)
 
     def tick(self, slots: NDArray[np.int32], agents: int) -> int:
-        """The environments of these slots have a decision due in this step. For how many of them it is the first to be seen."""
+        """Count that the environments of these slots have a decision due in this step. For how many of them it is the first to be seen."""
         return int(tick(slots, agents, self.clock, self.step))
 
 
@@ -216,7 +217,7 @@ class GrowingColumns:
         self.arrays: dict[str, Array] = {}
 
     def ensure(self, rows: int) -> None:
-        """Room for `rows` rows; what is there stays."""
+        """Make room for `rows` rows; the present ones stay."""
         if rows <= self.capacity:
             return
         old = self.capacity
@@ -383,8 +384,8 @@ class TrajectoryWriter:
         self.complete += closed + paid
 
     def append(self, player: int, due: ActionRequests, act: PolicyOutput) -> tuple[int, int]:
-        """The learner's decisions among the due ones. Returns how many were, and how many environments' clocks this was the first to move
-        in this step."""
+        """Append the learner's decisions among the due ones. Returns how many were, and how many environments' clocks this was the first to
+        move in this step."""
         n = len(due.slot)
         row, segment = self._num_rows, self._num_segments
         if row + n > self._rows.capacity or segment + n > self._segments.capacity:
@@ -479,12 +480,12 @@ class TrajectoryWriter:
         return slots.astype(np.int64) // self._agents[player]
 
     def _times(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Of the present step, in the episodes of these slots' environments."""
+        """Return the times of the present step, in the episodes of these slots' environments."""
         times: NDArray[np.int64] = self._clocks.clock[self._environments(player, slots), TIME]
         return times
 
     def _state_after(self, player: int, slots: NDArray[np.int32], rows: NDArray[np.int64] | None) -> Array | None:
-        """Of decisions that closed: of the rows `rows` (None: all)."""
+        """Return the state of decisions that closed: of the rows `rows` (None: all)."""
         if self.states is None:
             return None
         return self.states.after(self._environments(player, slots if rows is None else slots[rows]))

@@ -105,7 +105,7 @@ def stop_on_signals(
 
 
 def _say(text: str) -> None:
-    """A line on standard error. Not print: a signal may have come in the middle of one."""
+    """Write a line on standard error. Not print: a signal may have come in the middle of one."""
     with suppress(OSError):
         os.write(2, f"\n{text}\n".encode())
 
@@ -192,7 +192,7 @@ class Control(NullObserver):
         return self._clock() - self.waited
 
     def checkpointed(self) -> None:
-        """The driver has taken a checkpoint: those that were asked for are there."""
+        """Record that the driver has taken a checkpoint: requested ones are done."""
         if self._status.checkpoints != self._order.checkpoints:
             self._status = replace(self._status, checkpoints=self._order.checkpoints)
             self._write(self._clock())
@@ -202,7 +202,7 @@ class Control(NullObserver):
         self._parts = parts
 
     def close(self) -> None:
-        """The session is over, and nobody need be told."""
+        """End the session without a message."""
         self._parts = tuple  # which leads back to here
         live_files.remove(self._folder)
 
@@ -293,7 +293,7 @@ class Control(NullObserver):
 
 
 def describe_throttle(order: LiveOrder) -> str:
-    """In a few words; empty at full speed."""
+    """Return the pace in a few words; empty at full speed."""
     if order.paused:
         return "paused"
     return f"at {live_files.percent(order.speed)} of full speed" if order.speed < 1.0 else ""

@@ -88,12 +88,12 @@ class History:
 
     @staticmethod
     def of(players: int) -> History:
-        """Of a run that has not begun."""
+        """Return the history of a run that has not begun."""
         return History(values=[0.0] * players, responses=[float("nan")] * players)
 
     @staticmethod
     def of_state(state: State) -> History:
-        """From what `state_dict` gave, also in an earlier version."""
+        """Return the history from a state of `state_dict`, also of an earlier version."""
         names = {f.name for f in fields(History)}
         return History(**{name: value for name, value in state.items() if name in names})
 
@@ -103,16 +103,17 @@ class History:
             self.counters[name] += count
 
     def record_response(self, seat: int, earned: float) -> None:
-        """What a new response earns in a seat; of several the best one counts."""
+        """Record what a new response earns in a seat; of several the best one counts."""
         self.responses[seat] = float(np.fmax(self.responses[seat], earned))
 
     def record_baseline(self, seat: int, earned: float) -> None:
-        """What the strategies of a seat earn where its response was trained, if that is known; without it, in the newest profile."""
+        """Record what the strategies of a seat earn where its response was trained, if that is known; without it, in the newest profile."""
         if not np.isnan(earned):
             self.values[seat] = earned
 
     def generation(self, number: int, *, values: Sequence[float], nash_conv: float | None) -> None:
-        """A generation was solved: `values` float[P] of its meta-strategies. The responses so far were trained against the last one's."""
+        """Record a solved generation: `values` float[P] of its meta-strategies. The responses so far were trained against the last
+        one's."""
         gains = np.subtract(self.responses, self.values)
         if number:
             self.gains.append(float(np.nanmax(gains)) if not np.isnan(gains).all() else float("nan"))
@@ -151,12 +152,12 @@ class Response(NamedTuple):
     players: Mixture
 
     def pack(self) -> State:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {"ref": list(self.ref), "seat": self.seat, "players": pack_mixture(self.players)}
 
     @staticmethod
     def unpack(state: State) -> Response:
-        """From what `pack` gave."""
+        """Return the response that `pack` packed."""
         return Response(PolicyRef(*state["ref"]), int(state["seat"]), unpack_mixture(state["players"]))
 
 
@@ -245,7 +246,7 @@ class Driver:
 
     @reserve_stack
     def run(self) -> str:
-        """Until the schedule is complete, a stopper fires or a stop is asked for; says which."""
+        """Run until the schedule is complete, a stopper fires or a stop is requested, and return the reason."""
         try:
             while True:
                 if reason := self._over():
@@ -266,7 +267,8 @@ class Driver:
             return str(interruption) or self.stop.reason
 
     def _next_tasks(self) -> Sequence[Task]:
-        """Of the scheduler, whose meta-solver may take long: it is watched, and where it is stopped, the scheduler is as it was before."""
+        """Return the scheduler's next tasks. Its meta-solver may take long: it is watched, and where it is stopped, the scheduler is as it
+        was before."""
         if self._solving < _SOON:
             return request_tasks(self.scheduler, self.manager.view(), free=self.work.task_slots)
         before = self.scheduler.state_dict()
@@ -278,7 +280,7 @@ class Driver:
             raise
 
     def _watch(self) -> None:
-        """Between two iterations of a meta-solver."""
+        """Look for orders, between two iterations of a meta-solver."""
         now = time.perf_counter()
         if now - self._watched < LOOK:
             return
@@ -331,14 +333,14 @@ class Driver:
                     self._after_matches(result)
 
     def _on_iteration(self, fraction: float | None, metrics: Metrics) -> None:
-        """Between two iterations."""
+        """Report progress and look for orders, between two iterations."""
         self.observer.task_progress(fraction, metrics)
         self.control.check(self.parts.profile.rollout_seconds)
         if self.stop.requested:
             raise Interrupted
 
     def _on_match_progress(self, fraction: float) -> None:
-        """Within a match, which may take minutes."""
+        """Report progress and look for orders, within a match, which may take minutes."""
         self.observer.task_progress(fraction, {})
         self.control.look()
         if self.stop.requested:
@@ -382,7 +384,7 @@ class Driver:
             history.unmeasured += [Response(result.ref, seat, players).pack() for seat in task.seats]
 
     def _join(self, result: TrainingResult) -> None:
-        """The policy becomes a member, unless it adds nothing to those that there are."""
+        """Add the policy as a member, unless it adds nothing to the present ones."""
         task = result.task
         if result.member:
             self.store.event("no_gain", f"{task.policy} was not added: member {result.ref.policy} earns as much")
@@ -393,7 +395,7 @@ class Driver:
             self.history.newcomers.append([task.population, task.policy])
 
     def warn(self, kind: str, text: str) -> None:
-        """Say that something about the run is wrong.
+        """Report that something about the run is wrong.
 
         Args:
             kind: A name for what it is. The first of a kind is shown, and stays in the run's results as a warning; later ones are only in
@@ -437,7 +439,7 @@ class Driver:
         )
 
     def _measure(self, mean: Array) -> None:
-        """What the responses of this generation earn against what they were trained against: once they have been evaluated. mean:
+        """Record what the responses of this generation earn against what they were trained against: once they have been evaluated. mean:
         float64[P, n_0, …] payoffs."""
         for response in map(Response.unpack, self.history.unmeasured):
             seat, players = response.seat, response.players
@@ -510,7 +512,8 @@ class Driver:
             self.checkpoint({})
 
     def checkpoint(self, trainings: Mapping[str, State]) -> None:
-        """A barrier: everything so far becomes durable, together. `trainings`: states of the tasks that are in progress, by id."""
+        """Write a checkpoint, at a barrier: everything so far becomes durable, together. `trainings`: states of the tasks that are in
+        progress, by id."""
         with self.parts.profile.part("checkpoints"):
             self._checkpoint(trainings)
 
@@ -564,7 +567,7 @@ class Driver:
             self.checkpoint(self.work.resumed)
 
     def _record_throughput(self, trainings: Sequence[Curve]) -> None:
-        """Where the time since the last barrier went. trainings: of the tasks in progress."""
+        """Record where the time since the last barrier went. trainings: of the tasks in progress."""
         before, self._last_barrier_seconds = self._last_barrier_seconds, self.seconds
         wall = self._last_barrier_seconds - (self.history.seconds if before is None else before)
         lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
@@ -576,7 +579,7 @@ class Driver:
         self.store.metrics_recorded("barriers", self.history.checkpoints, values)
 
     def finish(self) -> None:
-        """A last barrier, unless nothing happened since the one before it."""
+        """Write a last checkpoint, unless nothing happened since the one before it."""
         if not self._checkpointed:
             self.checkpoint({})
 
@@ -610,7 +613,7 @@ class Driver:
 
 
 def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
-    """Training tasks that follow each other are done together."""
+    """Yield tasks in groups: training tasks that follow each other are done together."""
     for training, some in groupby(tasks, lambda task: isinstance(task, TrainingTask)):
         if training:
             yield list(some)

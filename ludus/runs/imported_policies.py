@@ -158,7 +158,7 @@ def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
 def _require_seats(
     entries: Sequence[tuple[PolicyQuery, float, NamedSeats]], opponent_seats: Sequence[int], spec: EnvSpec
 ) -> None:
-    """That everybody who was given is met, and that somebody was given for each seat in which somebody is met."""
+    """Require that every imported policy plays, and that there is one for each seat that needs one."""
     if not opponent_seats:
         raise ScenarioError(
             f"opponents were given, and in {spec.id} the learners meet nobody: all of its players are theirs, one each. Leave them out."
@@ -223,7 +223,7 @@ class _Members:
         return self._refs[key]
 
     def _require_fit(self, wanted: PolicyQuery, choice: SampledPolicy, population: int) -> None:
-        """That it can play, and be evaluated, in all seats of its population: members do."""
+        """Require that it can play, and be evaluated, in all seats of its population: members do."""
         spec, scenario = self._spec, self._scenario
         exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
         name = f"{wanted.text} {choice.name}" if wanted.several else wanted.text

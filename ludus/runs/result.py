@@ -66,7 +66,7 @@ class Result:
     warnings: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
-        """Short: the last value of a notebook's cell is printed."""
+        """Return a short text: the last value of a notebook's cell is printed."""
         last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
         return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
 
@@ -109,7 +109,7 @@ class Result:
 
 
 def _counted(statistics: NamedStatistics | None, members: Sequence[PolicyRecord]) -> dict[str, Any] | None:
-    """Of one population: policy -> statistic -> mean."""
+    """Return policy -> statistic -> mean of one population."""
     if statistics is None:
         return None
     rows = [dict(zip(statistics.names, to_builtins(statistics.mean[m.index].tolist()), strict=True)) for m in members]

@@ -96,7 +96,7 @@ class ResumableRun:
         aside.unlink(missing_ok=True)
 
     def change_scenario(self, store: Store, info: RunInfo) -> None:
-        """Durably, in the database and in `scenario.yaml`."""
+        """Change it durably, in the database and in `scenario.yaml`."""
         path = self.folder / SCENARIO
         write_file(temporary_path(path), info.text.encode())
         store.set_info(info, abandoned=self.abandoned)
@@ -160,7 +160,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
 
 
 def _changed(stored: Scenario, overrides: Sequence[str], run: StoredRun) -> Scenario:
-    """With a user's changes, in which players may have names."""
+    """Return the scenario with a user's changes, in which players may have names."""
     texts = numbered_overrides(overrides, stored, lambda: run.player_names)
     scenario = parse_scenario(stored.to_yaml(), texts)
     if names_players(scenario):

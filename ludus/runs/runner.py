@@ -220,8 +220,8 @@ def _warn(folder: Path, store: Store) -> None:
 def _session(
     scenario: Scenario, folder: Path, observer: Observer
 ) -> Iterator[tuple[TensorBoardWriter, Runtime, Runtime]]:
-    """Limited threads, a writer of events, a runtime, and the one of whoever plays matches while others train, which are closed whatever
-    happens. A disk that is full or taken away ends the run in one line; what was committed stays."""
+    """Open what a session needs: limited threads, a writer of events, a runtime, and that of matches that are played while others train.
+    They are closed whatever happens. A disk that is full or taken away ends the run in one line; what was committed stays."""
     require_writable(folder)
     threads = scenario.runtime.threads if scenario.learns else None
     if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
@@ -287,7 +287,7 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
 
 
 def _add_initial_policies(driver: Driver, imported: ImportedPolicies | None) -> None:
-    """Generation 0: every population starts with the policy that plays uniformly at random, and those that were given."""
+    """Add generation 0: every population starts with the policy that plays uniformly at random, and the imported ones."""
     for warning in unscheduled_warnings(driver.scenario):
         driver.store.event("schedule", warning, level="warning")
         driver.observer.message(warning)
@@ -443,7 +443,7 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
 def spill_observers(
     runtime: Runtime, observer: Observer, event: Callable[[str, str], None]
 ) -> list[ObjectStoreSpillObserver]:
-    """An observer for a runtime that spills, none for one that has nothing to spill to."""
+    """Return an observer for a runtime that spills, none for one that has nothing to spill to."""
     spilled = getattr(runtime, "spilled", None)
     return [] if spilled is None else [ObjectStoreSpillObserver(spilled, observer=observer, event=event)]
 

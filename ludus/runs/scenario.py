@@ -167,7 +167,7 @@ class Evaluation(Config):
             self.adaptive.check(spec)
 
     def _check_tables(self, context: ScheduleContext, schedule: ScheduleOptions) -> None:
-        """That policies can be evaluated exactly where they will be."""
+        """Check that policies can be evaluated exactly where they will be."""
         chosen = {"payoffs": self.payoffs, "exploitability": self.exploitability}
         exact = ", ".join(f"evaluation.{key}={how}" for key, how in chosen.items() if how not in ("simulate", "off"))
         if not exact:

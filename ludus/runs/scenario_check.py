@@ -79,7 +79,7 @@ def check(scenario: Scenario, env: EnvSpec, *, matches: EnvSpec, generation: int
 
 
 def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
-    """That whoever plays matches while others train has some to play, and plays them as others would."""
+    """Check that processes that play matches while others train have some to play, and play them as others would."""
     workers, runtime = scenario.evaluation.workers, scenario.runtime
     if not workers:
         return
@@ -136,7 +136,7 @@ def check_vector(scenario: Scenario, env: VectorEnv) -> None:
 
 
 def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
-    """That there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
+    """Check that there is a tree where a game is compiled, and where something is computed: a list of information states is none."""
     if env.spec.enumeration is None or find_tree(env) is not None:
         return
     if scenario.computes or "exact" in (scenario.evaluation.payoffs, scenario.evaluation.exploitability):
@@ -149,7 +149,7 @@ def _check_tree(scenario: Scenario, env: VectorEnv) -> None:
 
 
 def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
-    """That games can be played where they are learned from, as far as that is known before there are opponents (`in_place` knows)."""
+    """Check that games can be played on the learner's device, as far as that is known before there are opponents."""
     runtime, algorithms = scenario.runtime, scenario.who_learns(scenario.population(env.spec))
     for assigned in algorithms.assigned(env.spec):
         if not isinstance(assigned.algorithm, Algorithm):
@@ -182,7 +182,7 @@ def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learne
 
 
 def _check_device(choice: DeviceChoice, context: ScheduleContext) -> None:
-    """That who learns has a use for a place, or a precision, that was asked for. Whether a card is there, `RuntimeChoice` checks."""
+    """Check that learners can use a requested device or precision. Whether a card is there, `RuntimeChoice` checks."""
     device = choice.device not in ("auto", "cpu")
     if not device and choice.precision == "float32":
         return
@@ -196,7 +196,7 @@ def _check_device(choice: DeviceChoice, context: ScheduleContext) -> None:
 
 
 def _check_modes(scenario: Scenario, context: ScheduleContext) -> None:
-    """That members can be played as the schedule says."""
+    """Check that members can be played in the schedule's modes."""
     for assigned in context.assigned:
         if "search" in scenario.modes and not searches(assigned.policy):
             raise ScenarioError(
@@ -206,7 +206,7 @@ def _check_modes(scenario: Scenario, context: ScheduleContext) -> None:
 
 
 def _check_storage(algorithm: Algorithm) -> None:
-    """That what it collects at once fits into its tables, as far as that is known before."""
+    """Check that what an iteration collects fits into the tables, as far as that is known before."""
     sizes = sizes_of(algorithm)
     for spec in algorithm.tables():
         try:
@@ -220,7 +220,7 @@ def _check_storage(algorithm: Algorithm) -> None:
 
 
 def _check_recorded(scenario: Scenario, algorithm: Algorithm) -> None:
-    """That what rewards are learned from was recorded in this environment."""
+    """Check that what rewards are learned from was recorded in this environment."""
     learned = getattr(algorithm, "learned_reward", None)
     if learned is not None:
         learned.check_recorded(scenario.env.played.model_dump(mode="json"))
@@ -247,7 +247,8 @@ def unscheduled_warnings(scenario: Scenario) -> Iterator[str]:
 
 
 def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, scheduler: Scheduler) -> None:
-    """That the first update comes before a policy is done, as far as that is known: where decisions are what is collected and limited."""
+    """Check that the first update comes before a policy is done, as far as that is known: where decisions are what is collected and
+    limited."""
     limit, collect = limit_in_unit(scenario.response, "decisions"), algorithm.collect()
     if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
         return
@@ -273,7 +274,7 @@ def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, sched
 
 
 def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algorithm) -> None:
-    """Episodes that stay open from one rollout to the next keep their seats, so there must be an environment for each seat."""
+    """Check that there is an environment for each seat: episodes that stay open from one rollout to the next keep their seats."""
     most = max(len(seats) for seats in context.seats)
     if algorithm.collect().unit == "decisions" and scenario.env.num_envs < most:
         raise ScenarioError(
@@ -283,7 +284,8 @@ def _check_seats(scenario: Scenario, context: ScheduleContext, algorithm: Algori
 
 
 def _check_both_sides(scenario: Scenario, env: EnvSpec, algorithm: Algorithm) -> None:
-    """That who learns from both players' moves gets them. Scenarios of one's own are left alone: the learner looks, too."""
+    """Check that an algorithm that learns from both players' moves gets them. Scenarios of one's own are left alone: the learner looks,
+    too."""
     if env.num_players == 1 or not getattr(algorithm, "learns_both_sides", False) or ":" in scenario.kind:
         return
     if not getattr(scenario, "every_seat", False) or getattr(scenario, "latest", 1.0) != 1.0:

@@ -48,7 +48,7 @@ _INSIDE: Final = (
 
 
 def missing_settings(scenario: Scenario) -> list[tuple[str, ...]]:
-    """Paths of the settings that follow from the environment and are still to be filled in."""
+    """Return the paths of the settings that follow from the environment and are still to be filled in."""
     return list(_missing(scenario))
 
 

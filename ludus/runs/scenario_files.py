@@ -46,7 +46,8 @@ def load_scenario(
 def read_scenario(
     name_or_path: str | PathLike[str], overrides: Sequence[str] | None = None, seed: int | None = None, **changes: Any
 ) -> Scenario:
-    """As `load_scenario`, without what follows from the environment of a preset or a file, which need not be here."""
+    """Return a scenario as `load_scenario` does, without what follows from the environment of a preset or a file, which need not be
+    installed."""
     name, texts = str(name_or_path), _texts(overrides or [])
     if _is_environment(name):
         return first_scenario({"id": name}, texts, changes, seed)
@@ -214,7 +215,7 @@ def _schedule(kind: type[Scenario], data: Mapping[str, Any], path: Sequence[str]
 
 
 def _is_schedule(annotation: Any) -> bool:
-    """Of a field that is one, or may be."""
+    """Return whether a field is, or may be, a schedule."""
     return annotation is Schedule or any(_is_schedule(part) for part in get_args(annotation))
 
 
@@ -243,7 +244,7 @@ def _needs(text: str) -> str:
 
 
 def preset_names() -> list[str]:
-    """Sorted."""
+    """Return the names of all presets, sorted."""
     return sorted(p.name.removesuffix(".yaml") for p in _presets().iterdir() if p.name.endswith(".yaml"))
 
 
@@ -274,7 +275,7 @@ def _read(name_or_path: str) -> tuple[str, str]:
 
 
 def _ids() -> list[str]:
-    """Of the environments that are listed at once."""
+    """Return the ids of all listed environments."""
     from ludus.envs.registry import list_envs  # a scenario can be read without loading what it runs on
 
     return [

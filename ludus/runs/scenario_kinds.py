@@ -138,7 +138,7 @@ class PBT(PBTOptions, Scenario, kind="pbt"):
 
 
 def _modes(scenario: Scenario, population: tuple[int, ...]) -> list[Modes]:
-    """In which the newest weights of each population are met: those that their learner plays in."""
+    """Return the modes in which the newest weights of each population are played: those that their learner plays in."""
     chosen = scenario.who_learns(population)
     learners = [chosen.of(k) for k in sorted(set(population))]
     return [learner.collect().modes if isinstance(learner, Algorithm) else () for learner in learners]

@@ -155,7 +155,7 @@ class RuntimeChoice(Config):
         return {"num_cpus": self.trainer_cpus, "num_gpus": self._num_gpus(self.trainer_gpus)}
 
     def _num_gpus(self, num_gpus: float | None) -> float:
-        """That a part which computes asks Ray for."""
+        """Return the GPUs that a part which computes requests."""
         return float(self.device.startswith("cuda")) if num_gpus is None else num_gpus
 
     @property

@@ -80,8 +80,9 @@ class TaskRunner:
         hear: Callable[[float], None],
         checkpoint: Checkpoint,
     ) -> Iterator[TaskResult]:
-        """Of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to end it all.
-        hear(share): now and then within a match; may, too. checkpoint(states): at barriers, with those of training tasks in progress."""
+        """Yield the results of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to
+        end it all. hear(share): now and then within a match; may, too. checkpoint(states): at barriers, with those of training tasks in
+        progress."""
 
         def go_on(fraction: float | None, metrics: Metrics) -> None:
             if self.early is not None:
@@ -123,7 +124,8 @@ class TaskRunner:
             )
 
     def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
-        """Groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they meet."""
+        """Return groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they play
+        each other."""
         if self.scenario.runtime.task_slots > 1 or any(plays_others(task) for task in tasks):
             return [tasks] if tasks else []
         return [[task] for task in tasks]
@@ -300,7 +302,7 @@ class TaskRunner:
         ]
 
     def _expect(self) -> None:
-        """Have matches of members that have not played yet begin, while others train."""
+        """Start matches of members that have not played yet, while others train."""
         if self.early is None:
             return
         known = self.manager.table.view().known

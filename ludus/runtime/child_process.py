@@ -107,7 +107,7 @@ class ChildProcess:
         return self._popen.pid
 
     def fileno(self) -> int:
-        """For `multiprocessing.connection.wait`: ready when there is an answer, or the child is gone."""
+        """Return the descriptor for `multiprocessing.connection.wait`: ready when there is an answer, or the child is gone."""
         return self._connection.fileno()
 
     def send(self, method: str, *arguments: Any, descriptor: int | None = None) -> None:

@@ -52,7 +52,7 @@ class Outcome:
         self._then: list[Callable[[Outcome], None]] = []
 
     def settle(self, kind: int, value: Value | None = None) -> None:
-        """Once; later answers are not heard."""
+        """Settle it once; later answers are ignored."""
         with self._wires.changed:
             if self.kind:
                 return
@@ -112,7 +112,7 @@ class FrameConnection:
         return outcome
 
     def send(self, kind: int, number: int, value: Value) -> bool:
-        """Never waits. False if it is closed."""
+        """Send without waiting. Return False if it is closed. False if it is closed."""
         header = _HEADER.pack(kind, value.is_large, number, value.size)
         data = header if value.is_large else b"".join((header, value.body))
         with self._lock:
@@ -125,7 +125,7 @@ class FrameConnection:
         return True
 
     def close(self) -> None:
-        """What was not answered is lost."""
+        """Close; unanswered calls are lost."""
         with self._lock:
             if self.closed:
                 return
@@ -185,7 +185,7 @@ class FrameConnection:
                 self._wires.selector.modify(self._socket, wanted, self._ready)
 
     def finish(self) -> None:
-        """The other end's process is over: take what it has sent before, and close, whoever else may hold that end open."""
+        """Take what the other end, whose process is over, has sent before, and close, whoever else may hold that end open."""
         while not self.closed and self._read():
             pass
         self.close()
@@ -302,7 +302,7 @@ class ConnectionLoop:
         self.watch(sock, accept)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have it called by the thread."""
+        """Let the thread call it."""
         if self._ended:
             return
         self._soon.append(call)
@@ -311,12 +311,13 @@ class ConnectionLoop:
                 os.eventfd_write(self._wake, 1)
 
     def lost(self, wire: FrameConnection) -> None:
-        """The other end is gone."""
+        """Record that the other end is gone."""
         self._gone(wire)
         wire.close()
 
     def wait(self, enough: Callable[[], bool], timeout: float | None) -> bool:
-        """Until something that changes with outcomes holds; False after `timeout` seconds. Raises RunError if the thread has failed."""
+        """Wait until something that changes with outcomes holds; False after `timeout` seconds. Raises RunError if the thread has
+        failed."""
         end = None if timeout is None else time.monotonic() + timeout
         with self.changed:
             while not enough():

@@ -72,17 +72,17 @@ class ForkServer:
         wires.watch(self._socket, self._read)
 
     def load(self, module: str) -> None:
-        """Have a module loaded before the next fork, so that those who need it have it already."""
+        """Load a module before the next fork, so that processes that need it have it already."""
         if module not in self._loaded:
             self._loaded.add(module)
             self._send(["load", module])
 
     def fork(self, number: int, files: Sequence[int]) -> None:
-        """A process for a part. files: its end of the wire, what it listens at, and what it writes its messages to."""
+        """Fork a process for a part. files: its end of the wire, what it listens at, and what it writes its messages to."""
         self._send(["fork", number], files)
 
     def end(self) -> None:
-        """With all that it has forked."""
+        """End it, with all that it has forked."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:

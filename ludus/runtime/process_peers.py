@@ -79,7 +79,7 @@ _here: list[ProcessContext] = []  # none in a driver
 
 
 def register_actor(surroundings: ProcessContext) -> None:
-    """Say that this process is a part's."""
+    """Record that this process is a part's."""
     _here[:] = [surroundings]
 
 
@@ -173,5 +173,5 @@ class ProcessPeer:
 
 
 def raised(error: Exception) -> Value:
-    """An error as the value of a RAISED frame."""
+    """Return an error as the value of a RAISED frame."""
     return pack(pack_exception(error))

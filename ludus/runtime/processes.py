@@ -96,7 +96,7 @@ class ProcessIncarnation:
             self.process = outcome.value.load()
 
     def kill(self) -> None:
-        """Whatever it is doing, also where it is frozen. What it has not answered is lost."""
+        """Kill it, whatever it is doing, also where it is frozen. What it has not answered is lost."""
         self.unwanted = True
         self.wire.close()
         if self.descriptor >= 0:
@@ -112,7 +112,7 @@ class ProcessIncarnation:
         return PartState(part_kind(part.name), part.name, "", self.process or None, state, last_seen, part.number)
 
     def forget_words(self) -> None:
-        """That it printed, if they are many."""
+        """Remove its output, if there is much."""
         if os.fstat(self.log).st_size > _MOST_WORDS:
             os.ftruncate(self.log, 0)
             os.lseek(self.log, 0, os.SEEK_SET)  # for the part, too: it writes through the same description
@@ -316,7 +316,7 @@ class ProcessRuntime:
         return handle.number
 
     def heartbeat(self, handle: ProcessPart) -> ProcessAnswer:
-        """Asked of a thread of its own."""
+        """Request a heartbeat of a thread of its own."""
         self._require_open()
         require_own_ref(self, handle, ProcessPart)
         if not handle.heartbeat:
@@ -345,7 +345,7 @@ class ProcessRuntime:
         )
 
     def node(self, handle: ProcessPart) -> str:
-        """Always "". Waits until the part's process is there, and raises as `get` does."""
+        """Return "". Waits until the part's process is there, and raises as `get` does."""
         self._require_open()
         require_own_ref(self, handle, ProcessPart)
         life = handle.life
@@ -414,7 +414,7 @@ class ProcessRuntime:
         return self._server
 
     def _learn_of(self, life: ProcessIncarnation) -> str:
-        """A life that has lost what it was asked is over: its part gets a new one, if it has a restart left. Its last words."""
+        """End an incarnation that has lost a call: its part gets a new one, if it has a restart left. Return its last output."""
         if life.why is not None:
             return ""
         self._wires.wait(partial(_is_over, life), _GRACE)
@@ -425,7 +425,7 @@ class ProcessRuntime:
         return f"{how}. {last_output}"
 
     def _end(self, life: ProcessIncarnation, why: str) -> None:
-        """A life is over: its part gets a new one, if it has a restart left. A life ends once."""
+        """End an incarnation: its part gets a new one, if it has a restart left. An incarnation ends once."""
         if life.why is not None:
             return
         part = life.part
@@ -441,7 +441,7 @@ class ProcessRuntime:
         self.tell(str(life.why))
 
     def _kill(self, life: ProcessIncarnation) -> None:
-        """And wait until it is over."""
+        """Kill it and wait until it is over."""
         self._signal([life])
         if life in self._starting:
             self._starting.remove(life)
@@ -477,7 +477,7 @@ class ProcessRuntime:
     # ------------------------------------------------------------------------------------------ called by the wires' thread
 
     def _receive(self, wire: FrameConnection, kind: int, number: int, value: Value) -> None:
-        """A part asks for a value."""
+        """Answer a part that requests a value."""
         assert kind == FETCH
         ref = self.refs.get(value.load())
         if ref is None or ref.outcome is None:
@@ -495,7 +495,7 @@ class ProcessRuntime:
         ref.outcome.then(hand_over)
 
     def _gone(self, wire: FrameConnection) -> None:
-        """A part has closed its connection: it is over, or soon will be."""
+        """Record that a part has closed its connection: it is over, or soon will be."""
         for life in list(self._lives.values()):
             if life.wire is wire:
                 life.kill()
@@ -530,7 +530,7 @@ class ProcessRuntime:
     # ------------------------------------------------------------------------------------------ what there is
 
     def _take_gpus(self, name: str, resources: Mapping[str, float]) -> list[str]:
-        """Cards for a part. Raises RunError for resources that there are not."""
+        """Return GPUs for a part. Raises RunError for resources that do not exist."""
         for what, amount in resources.items():
             if not amount >= 0:
                 raise RunError(f"resources are amounts of at least 0, unlike {what!r}: {amount!r}.")
@@ -568,7 +568,7 @@ def _is_over(life: ProcessIncarnation) -> bool:
 
 
 def _visible_gpus() -> list[str]:
-    """As CUDA names them, which sees none from the first on that there cannot be (-1)."""
+    """Return the GPUs as CUDA names them, which sees none from the first on that there cannot be (-1)."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return list(takewhile(lambda name: not name.startswith("-"), filter(None, map(str.strip, visible.split(",")))))

@@ -158,7 +158,7 @@ class RayIncarnation:
         return True
 
     def heard(self, number: int) -> None:
-        """The call of this number is answered: those before it, too."""
+        """Record that the call of this number, and those before it, are answered."""
         self.answered = max(self.answered, number)
         self.last_seen = time.time()
 
@@ -170,7 +170,7 @@ class RayIncarnation:
         return PartState(part_kind(name), name, self.node[:8], self.process or None, state, self.last_seen, part.spent)
 
     def heartbeat(self) -> ray.ObjectRef[Any]:
-        """Asked of the thread that runs no calls."""
+        """Request a heartbeat of the thread that runs no calls."""
         ref: ray.ObjectRef[Any] = self.actor.heartbeat.options(concurrency_group=_CONTROL).remote()
         return ref
 
@@ -239,7 +239,7 @@ class RayAnswer:
         self.error = error
 
     def is_there(self) -> None:
-        """To be called when it is known to be answered."""
+        """Record that it is known to be answered."""
         if self.number and self.life is not None:
             self.life.heard(self.number)
 
@@ -255,7 +255,7 @@ def _arrived(ref: ray.ObjectRef[Any]) -> ray.ObjectRef[Any]:
 
 
 def actor_options(resources: Mapping[str, float], *, concurrency: int = 1, node: str = "") -> dict[str, Any]:
-    """Ray's options for an actor with these resources, on a node or spread over all. Raises RunError for amounts below 0."""
+    """Return Ray's options for an actor with these resources, on a node or spread over all. Raises RunError for amounts below 0."""
     known = {name: value for name, value in resources.items() if name in ("num_cpus", "num_gpus", "memory")}
     custom = {name: value for name, value in resources.items() if name not in known}
     bad = [name for name, value in resources.items() if not value >= 0]
@@ -282,7 +282,7 @@ def has_room(wanted: Sequence[tuple[Mapping[str, Any], str]]) -> bool:
 
 
 def amounts(options: Mapping[str, Any]) -> dict[str, float]:
-    """By Ray's names, without those that are 0."""
+    """Return resources by Ray's names, without those that are 0."""
     known = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), "memory": options.get("memory")}
     return {name: value for name, value in {**known, **options.get("resources", {})}.items() if value}
 

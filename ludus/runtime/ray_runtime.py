@@ -223,7 +223,7 @@ class RayRuntime:
         return str(node)
 
     def heartbeat(self, handle: RayPart) -> RayAnswer:
-        """Asked of a thread of its own."""
+        """Request a heartbeat of a thread of its own."""
         self._require_open()
         require_own_ref(self, handle, RayPart)
         if not handle.heartbeat:
@@ -299,7 +299,7 @@ class RayRuntime:
         self._starting.append(part.life)
 
     def _end(self, life: RayIncarnation, why: str, *, free: bool = False) -> None:
-        """A life is over: its part gets a new one, `free` or if it has a restart left. A life ends once."""
+        """End an incarnation: its part gets a new one, `free` or if it has a restart left. An incarnation ends once."""
         if life.why is not None:
             return
         part = life.part
@@ -321,7 +321,8 @@ class RayRuntime:
             ray.kill(life.actor)
 
     def _wait(self, refs: list[ray.ObjectRef[Any]], at_least: int, timeout: float | None) -> set[ray.ObjectRef[Any]]:
-        """Those that are done, once so many are or the time is over; lives whose process does not come are ended meanwhile."""
+        """Return those that are done, once so many are or the time is over; incarnations whose process does not come are ended
+        meanwhile."""
         end = None if timeout is None else time.monotonic() + timeout
         if not refs:
             return set()
@@ -364,7 +365,7 @@ class RayRuntime:
 
 
 def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:
-    """Of a part that Ray cannot place."""
+    """Return the message for a part that Ray cannot place."""
     total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
     cards = (
         "; there is no card that Ray knows of (nvidia-smi lists them)"

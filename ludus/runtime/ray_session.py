@@ -88,7 +88,7 @@ def enter(
 
 
 def leave(session: Session) -> None:
-    """One runtime less. The last one disconnects, and ends a Ray that was started here with all of its processes and files."""
+    """Count one runtime less. The last one disconnects, and ends a Ray that was started here with all of its processes and files."""
     session.users -= 1
     if session.users <= 0 and session in _sessions:
         _sessions.remove(session)
@@ -138,7 +138,7 @@ def kill(session: Session, process: int) -> None:
 
 @atexit.register
 def leave_all() -> None:
-    """At the end of the process."""
+    """End all sessions, at the end of the process."""
     while _sessions:
         _end(_sessions.pop())
 

@@ -147,7 +147,7 @@ class AnytimePSROScheduler(PSROScheduler):
         return self._means.solution(view) or super().solve(view)
 
     def opponents(self, target: Target, view: View) -> AdaptiveMixture:
-        """All members, whatever their weight is now."""
+        """Return all members, whatever their weight is now."""
         marginals = {}
         for player, which in enumerate(self.population):
             refs = view.populations[which]

@@ -89,7 +89,8 @@ class OwnPastOptions(ChunkedOptions):
         return False
 
     def meets_first(self, population: Sequence[int]) -> bool:
-        """Also by win rates against the past, which begins with them, where all others in a match are of one population."""
+        """Return whether it does, also by win rates against the past, which begins with them, where all others in a match are of one
+        population."""
         pairs = len(population) == 2 or len(set(population)) == 1
         return super().meets_first(population) or (self.reads_rates and pairs)
 
@@ -120,10 +121,10 @@ class ChunkedScheduler(PlanningScheduler):
 
     @abstractmethod
     def groups(self, view: View) -> Sequence[Sequence[TrainingTask]]:
-        """Training tasks of the next chunk, in groups that are given out together."""
+        """Return the training tasks of the next chunk, in groups that are given out together."""
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
-        """Cells that the next chunk depends on, one by one."""
+        """Return the cells that the next chunk depends on."""
         return ()
 
     def game(self, view: View) -> Places | None:
@@ -178,12 +179,12 @@ class ChunkedScheduler(PlanningScheduler):
     # ------------------------------------------------------------------------------------------ the scheduler
 
     def advance(self) -> None:
-        """The next chunk."""
+        """Begin the next chunk."""
         self.chunk, self._announced = self.chunk + 1, False
         self.payoffs.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """Groups of what can be done now; nothing when the schedule is complete. Raises ConfigError if a population is empty."""
+        """Return groups of what can be done now; none when the schedule is complete. Raises ConfigError if a population is empty."""
         if empty := [k for k in self.populations if not view.populations[k]]:
             raise ConfigError(f"population {empty[0]} is empty; add a policy to it first.")
         groups: list[Sequence[Task]] = []

@@ -76,7 +76,7 @@ class EfficientPSROScheduler(ResponseScheduler):
         self._means = MeanMixtures(population)
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """No match is played."""
+        """Return the next tasks; no match is played."""
         groups: list[Sequence[Task]] = []
         if self.solution is None:
             self.solution = self._solve(view)
@@ -116,11 +116,11 @@ class EfficientPSROScheduler(ResponseScheduler):
         return f"-{level}" if self._training > 1 else ""
 
     def _name(self, population: int, level: int) -> str:
-        """Of the policy that it trains in this generation."""
+        """Return the name of the policy that it trains in this generation."""
         return f"{population}-{self.generation + 1}{self._label(level)}"
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """The mixture that the last level has met is what is announced."""
+        """Record the mixture that the last level has played against, which is announced."""
         if result.ref.policy == self._name(result.task.population, self._training):
             self._means.record(result)
 

@@ -168,7 +168,7 @@ class FixedOpponentsScheduler(ChunkedScheduler):
         return MetaSolution(tuple(marginals), np.nan)
 
     def state_dict(self) -> State:
-        """As `ChunkedScheduler`, with the opponents."""
+        """Return the state as `ChunkedScheduler`, with the opponents."""
         opponents = None if self.opponents is None else pack_mixture(self.opponents)
         return {**super().state_dict(), "opponents": opponents, "lacking": list(self._lacking)}
 

@@ -138,7 +138,8 @@ def opponent_probabilities(
     rate: Rate,
     rules: LeagueRules,
 ) -> Mapping[Opponent, float]:
-    """Whom `player` meets in a seat of the population that `mains` and `past` (oldest first, not empty) belong to; sums to 1."""
+    """Return the opponents of `player` in a seat of the population that `mains` and `past` (oldest first, not empty) belong to; sums to
+    1."""
     draw = OpponentDraw()
     rates = np.array([rate(player, checkpoint) for checkpoint in past])
     if player.role == "league_exploiter":
@@ -171,7 +172,7 @@ def _meet(
     *,
     share: float,
 ) -> None:
-    """A main agent, or its checkpoints while it is too strong."""
+    """Add to the draw a main agent, or its checkpoints while it is too strong."""
     enough = rules.weak if player.role == "main" else rules.hopeless
     its = _made_by(main, past)
     if player == main or rate(player, main) > enough or not its.any():
@@ -304,7 +305,7 @@ class LeagueScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ results
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
-        """Newest snapshots against those they may meet or have to beat."""
+        """Yield newest snapshots against those they may play against or have to beat."""
         self._begin(view)
         rates = self._win_rates(view)
         for player in self._standings:
@@ -314,7 +315,7 @@ class LeagueScheduler(ChunkedScheduler):
                     yield from rates.profiles(member, others)
 
     def game(self, view: View) -> Places | None:
-        """Among main agents and their checkpoints, if it is solved."""
+        """Return the game among main agents and their checkpoints, if it is solved."""
         self._begin(view)
         return None if self.options.meta_solver is None else self._main_places()
 
@@ -327,7 +328,7 @@ class LeagueScheduler(ChunkedScheduler):
         return [*mains, *past]
 
     def review(self, view: View) -> None:
-        """Checkpoints, and new beginnings."""
+        """Add checkpoints, and reset learners."""
         self._begin(view)
         rates = self._win_rates(view)
         for player in [p for p in self._standings if self._is_ready(p, rates)]:
@@ -349,7 +350,7 @@ class LeagueScheduler(ChunkedScheduler):
         return player.role == "main_exploiter"
 
     def _begin(self, view: View) -> None:
-        """The policies that are there from the start are checkpoints."""
+        """Make checkpoints of the policies that are there from the start."""
         if self._past:
             return
         for population in self.populations:
@@ -368,7 +369,7 @@ class LeagueScheduler(ChunkedScheduler):
         return rates.rate(self._members(player), self._members(opponent), decay=self.options.decay)
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """A new snapshot."""
+        """Record a new snapshot."""
         super().trained(result, view)
         place = view.place(result.ref)
         (player,) = (p for p in self._standings if self._task_id(p, result.task.generation) == result.task.id)
@@ -385,7 +386,7 @@ class LeagueScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ what is announced
 
     def solution(self, view: View) -> MetaSolution:
-        """Of the main agents."""
+        """Return the solution of the main agents."""
         places, payoffs = self._main_places(), self.payoffs.completed(view.payoffs)
         if self.options.meta_solver is None:
             newest = {k: sorted({self._newest(main) for main in self._mains(k)}) for k in self.populations}
@@ -398,7 +399,7 @@ class LeagueScheduler(ChunkedScheduler):
         return normal_form.lift(solve(self.options.meta_solver, payoffs.part(places), rng=rng), payoffs, places)
 
     def _main_places(self) -> dict[int, list[int]]:
-        """Checkpoints of main agents and their newest snapshots."""
+        """Return the places of checkpoints of main agents and of their newest snapshots."""
         places = {}
         for population in self.populations:
             mains = self._mains(population)

@@ -123,7 +123,7 @@ class NeuPLScheduler(PlanningScheduler):
         return groups
 
     def advance(self) -> None:
-        """From training to saving, or to the next generation."""
+        """Go from training to saving, or to the next generation."""
         if not self._saving:
             self._saving = True
             return
@@ -135,7 +135,7 @@ class NeuPLScheduler(PlanningScheduler):
     # ------------------------------------------------------------------------------------------ the graph
 
     def _name(self, population: int, generation: int, row: int | None = None) -> str:
-        """Of a network (row None), or of one of its rows as it was saved."""
+        """Return the name of a network (row None), or of one of its rows as it was saved."""
         return f"{population}-{generation}" + ("" if row is None else f"-{row + 1}")
 
     def _places(self, view: View) -> Places:
@@ -148,7 +148,7 @@ class NeuPLScheduler(PlanningScheduler):
         return places
 
     def _solve(self, payoffs: Payoffs, places: Places, view: View) -> MetaSolution:
-        """Of all; and for each row of the next generation, of those below it."""
+        """Return the solution of all; and solve, for each row of the next generation, the game of those below it."""
         self._graph = []
         for row in range(min(self.options.policies, self._rows + 1)):
             below = {k: places[k][: view.first(k) + row] for k in self.populations}
@@ -176,7 +176,7 @@ class NeuPLScheduler(PlanningScheduler):
     # ------------------------------------------------------------------------------------------ tasks
 
     def _opponents(self, row: int, view: View, *, live: bool) -> Mixture:
-        """Those of a row: the others' rows as they are now (live), or as they were saved last."""
+        """Return the opponents of a row: the others' rows as they are now (live), or as they were saved last."""
         factors = []
         for seat, k in enumerate(self.population):
             first = view.first(k)
@@ -189,7 +189,7 @@ class NeuPLScheduler(PlanningScheduler):
         return Mixture(tuple(factors))
 
     def _train(self, population: int, view: View) -> TrainingTask:
-        """The network in all its rows, from where the last generation left it."""
+        """Return the task that trains the network in all its rows, from where the last generation left it."""
         rows = tuple(
             PolicyCondition(self._condition(population, row, view), self._opponents(row, view, live=True))
             for row in range(len(self._graph))
@@ -227,7 +227,7 @@ class NeuPLScheduler(PlanningScheduler):
         )
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """A training that ended early is gone on from by its last good weights."""
+        """Record a training; one that ended early continues from its last good weights."""
         if result.task.takes_row is None:
             self._lost.pop(str(result.task.population), None)
             if result.failure is not None:

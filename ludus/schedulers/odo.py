@@ -63,7 +63,7 @@ class OnlinePlayer:
 
     @staticmethod
     def of(strategies: int, opponents: int) -> OnlinePlayer:
-        """Before the first round, with all of its strategies."""
+        """Return the player before the first round, with all of its strategies."""
         uniform = np.full(strategies, 1.0 / strategies)
         zeros = np.zeros(strategies)
         return OnlinePlayer(list(range(strategies)), uniform, zeros, np.zeros(opponents), 0, zeros, zeros)
@@ -79,7 +79,7 @@ class OnlinePlayer:
         return out
 
     def observe(self, own: Array, other: Array, earned: Array) -> None:
-        """A round is over. own: float64[n], what it played; other: float64[m], what was played against it; earned: float64[n], what each of
+        """Record a round. own: float64[n], what it played; other: float64[m], what was played against it; earned: float64[n], what each of
         its strategies would have earned."""
         self.gains = self.gains + earned[self.effective]
         self.met, self.played, self.rounds = self.met + other, self.played + own, self.rounds + 1
@@ -94,13 +94,13 @@ class OnlinePlayer:
         return np.asarray(total / total.sum())
 
     def resize(self, strategies: int, opponents: int) -> None:
-        """There are so many of each now; new ones are not played, and have not been met."""
+        """Set the numbers of strategies; new ones are not played, and were not played against."""
         self.met = np.append(self.met, np.zeros(opponents - len(self.met)))
         new = np.zeros(strategies - len(self.played))
         self.played, self.past = np.append(self.played, new), np.append(self.past, new)
 
     def grow(self, place: int, *, begin: Literal["uniform", "last"]) -> None:
-        """A strategy joins, and a new window begins: at the uniform strategy, or at the window's mean with a uniform share for who has
+        """Add a strategy, and begin a new window: at the uniform strategy, or at the window's mean with a uniform share for who has
         none."""
         mean = self.mean_played(all_windows=False) if begin == "last" else np.zeros(len(self.played))
         self.effective = [*self.effective, place]
@@ -120,12 +120,12 @@ class OnlinePlayer:
 
 
 def zero_sum_tables(mean: Array) -> tuple[Array, Array]:
-    """Payoffs float64[2, n, m] as each player sees them: own strategy by the other's."""
+    """Return payoffs float64[2, n, m] as each player sees them: own strategy by the other's."""
     return mean[0], mean[1].T
 
 
 def play_rounds(players: Sequence[OnlinePlayer], tables: Sequence[Array], *, unit: float, rounds: int) -> None:
-    """Both play each other. tables[p]: float64[n_p, n_q], what player p earns; read where somebody plays."""
+    """Let both play against each other. tables[p]: float64[n_p, n_q], what player p earns; read where somebody plays."""
     known = [np.nan_to_num(table) for table in tables]
     for _ in range(rounds):
         strategies = [player.strategy(unit) for player in players]
@@ -174,7 +174,7 @@ class ODOScheduler(ResponseScheduler):
         self._players: list[OnlinePlayer] = []
 
     def advance(self) -> None:
-        """The next generation."""
+        """Begin the next generation."""
         super().advance()
         self.payoffs.begin()
 
@@ -203,7 +203,7 @@ class ODOScheduler(ResponseScheduler):
         return places
 
     def _play(self, payoffs: Payoffs) -> MetaSolution:
-        """The rounds of a generation, after its responses have been looked at."""
+        """Play the rounds of a generation, after its responses have been looked at, and return the averages."""
         tables, sizes = zero_sum_tables(payoffs.mean), payoffs.sizes
         if not self._players:
             self._players = [OnlinePlayer.of(sizes[p], sizes[1 - p]) for p in range(2)]
@@ -217,7 +217,7 @@ class ODOScheduler(ResponseScheduler):
         return MetaSolution(tuple(player.mean_played(all_windows=run) for player in self._players), np.nan)
 
     def _consider(self, player: OnlinePlayer, new: Sequence[int], earned: Array, unit: float) -> None:
-        """Whether the best of the new strategies is to play. earned: float64[n], by each against what the player has met."""
+        """Decide whether the best of the new strategies is played. earned: float64[n], by each against what the player has met."""
         if not new:
             return
         best = new[best_index(earned[new], unit)]
@@ -225,7 +225,7 @@ class ODOScheduler(ResponseScheduler):
             player.grow(best, begin=self.options.begin)
 
     def _response(self, population: int, view: View) -> Task:
-        """To what its players have met in their windows: to each, what the other has played there."""
+        """Return the response to what its players have played against in their windows: to each, what the other has played there."""
         averages = tuple(self._players[1 - q].mean_met() for q in range(2))
         return self.response(population, opponents(MetaSolution(averages, np.nan), self.members(view)), view)
 

@@ -27,7 +27,7 @@ class MatchSelection(Protocol):
     """State: how far the evaluation of one meta-game is. With the same state and payoffs it wants the same."""
 
     def begin(self) -> None:
-        """A new meta-game is to be evaluated."""
+        """Begin with a new meta-game."""
         ...
 
     def next_profiles(
@@ -60,7 +60,7 @@ class AllMissing:
     def next_profiles(
         self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
     ) -> tuple[PolicyProfile, ...]:
-        """In the order of the table."""
+        """Return all missing profiles, in the order of the table."""
         if self._asked:
             return ()
         holes = ~payoffs.exact & (payoffs.count == 0) & wanted(payoffs, game, needed)
@@ -68,7 +68,7 @@ class AllMissing:
         return tuple(map(tuple, np.argwhere(holes).tolist()))
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
-        """As they are: solvers refuse holes."""
+        """Return the payoffs as they are: solvers refuse missing entries."""
         return payoffs
 
     def state_dict(self) -> State:
@@ -125,7 +125,7 @@ class AdaptiveSelection:
     def next_profiles(
         self, payoffs: Payoffs, *, game: Places | None, needed: Iterable[PolicyProfile] = ()
     ) -> tuple[PolicyProfile, ...]:
-        """Nothing where all that counts is exact."""
+        """Return the next profiles; none where all that counts is exact."""
         if not self._asked and (lacking := self._lacking(payoffs, needed)):
             self._asked = True
             return lacking
@@ -140,13 +140,13 @@ class AdaptiveSelection:
         )
 
     def _lacking(self, payoffs: Payoffs, needed: Iterable[PolicyProfile]) -> tuple[PolicyProfile, ...]:
-        """Portions up to `episodes`, in every order of the seats."""
+        """Return portions up to `episodes`, in every order of the seats."""
         some = {order for profile in needed for order in mirrored(profile, payoffs.population)}
         short = {p: self._episodes - int(payoffs.count[p]) for p in sorted(some) if not payoffs.exact[p]}
         return tuple(Counter({p: -(-most // self._portion) for p, most in short.items()}).elements())
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
-        """With guesses in the holes."""
+        """Return the payoffs with estimates of missing entries."""
         return impute_missing(payoffs)
 
     def state_dict(self) -> State:
@@ -177,7 +177,7 @@ class PayoffTasks:
         self._selection, self._steps = selection or AllMissing(), 0
 
     def begin(self) -> None:
-        """A new meta-game is to be evaluated."""
+        """Begin with a new meta-game."""
         self._steps = 0
         self._selection.begin()
 

@@ -54,7 +54,7 @@ class Range(Config):
         return self
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Anywhere in the range, alike on its scale."""
+        """Draw from the range, uniformly on its scale."""
         if self.log:
             return float(np.exp(rng.uniform(np.log(self.low), np.log(self.high))))
         return float(rng.uniform(self.low, self.high))
@@ -88,14 +88,14 @@ class TuningRules:
 
 
 def sample_hyperparameters(ranges: Mapping[str, Range], rng: np.random.Generator) -> dict[str, float]:
-    """Hyper-parameters to begin with."""
+    """Return hyper-parameters to begin with."""
     return {name: ranges[name].draw(rng) for name in sorted(ranges)}
 
 
 def perturb(
     hyper: Hyper, ranges: Mapping[str, Range], rules: TuningRules, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Copied hyper-parameters, each drawn anew or perturbed, inside its range."""
+    """Return copied hyper-parameters, each drawn again or perturbed, inside its range."""
     out = {}
     for name in sorted(ranges):
         if rng.random() < rules.resample:
@@ -107,8 +107,8 @@ def perturb(
 
 
 def copies(ratings: Array, rules: TuningRules, rng: np.random.Generator) -> dict[int, int]:
-    """Truncation selection: loser -> winner. The worst `fraction` each copy one of the best, at least one of two or more does so unless the
-    fraction is 0; of equal ratings the lower index is better."""
+    """Return loser -> winner, by truncation selection. The worst `fraction` each copy one of the best, at least one of two or more does so
+    unless the fraction is 0; of equal ratings the lower index is better."""
     least = int(rules.fraction > 0 and len(ratings) > 1)
     count = max(least, int(rules.fraction * len(ratings) + 1e-9))
     order = [int(i) for i in np.argsort(-ratings, kind="stable")]
@@ -187,7 +187,7 @@ class PBTOptions(OwnPastOptions):
         return True
 
     def meets_first(self, population: Sequence[int]) -> bool:
-        """Not by win rates: its learners meet each other alone."""
+        """Return whether the first members are played against; not by win rates, as its learners play against each other only."""
         return self.complete
 
     def check_schedule(self, context: ScheduleContext) -> None:
@@ -226,7 +226,7 @@ class PBTScheduler(ChunkedScheduler):
         return [learner for learner in self._learners if learner.population == population]
 
     def _rivals(self, learner: PBTMember, population: int, view: View) -> list[Rival]:
-        """Whom it meets: the other learners, and opponents that were given."""
+        """Return its opponents: the other learners, and imported ones."""
         imported = [Member(population, place) for place in range(1, view.first(population))]
         return [*(other for other in self._of(population) if other is not learner), *imported]
 
@@ -274,7 +274,7 @@ class PBTScheduler(ChunkedScheduler):
         self._learners = tuple(learner if (old.population, old.number) == key else old for old in self._learners)
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """A new snapshot."""
+        """Record a new snapshot."""
         super().trained(result, view)
         population = result.task.population
         (learner,) = (t for t in self._of(population) if self._task_id(t, result.task.generation) == result.task.id)

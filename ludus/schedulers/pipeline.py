@@ -114,7 +114,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
             self._initial = tuple(len(view.populations[k]) for k in self.populations)
 
     def _grow(self) -> None:
-        """As many levels as there may be at once."""
+        """Add as many levels as may train at the same time."""
         none = (0,) * len(self.populations)
         while len(self._active) < self.options.levels and len(self._levels) < self.options.generations:
             self._levels += (PipelineLevel(len(self._levels) + 1, ages=none, places=none),)
@@ -150,7 +150,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ results
 
     def game(self, view: View) -> Places:
-        """Among the initial policies and the newest snapshots."""
+        """Return the game among the initial policies and the newest snapshots."""
         self._begin(view)
         return self._places(len(self._levels) + 1)
 
@@ -176,7 +176,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         self._levels = tuple(level if old.number == level.number else old for old in self._levels)
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """A new snapshot of a level."""
+        """Record a new snapshot of a level."""
         super().trained(result, view)
         population = result.task.population
         i = self.populations.index(population)
@@ -187,7 +187,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         )
 
     def solution(self, view: View) -> MetaSolution:
-        """Over all levels."""
+        """Return the solution over all levels."""
         return self._solve(len(self._levels) + 1, view)
 
     # ------------------------------------------------------------------------------------------ tasks
@@ -230,7 +230,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         )
 
     def _objective(self, level: PipelineLevel, i: int, refs: tuple[tuple[PolicyRef, ...], ...]) -> Diversity | None:
-        """Whom a level is to differ from: an initial policy, and the frozen levels below it."""
+        """Return what a level is to differ from: an initial policy, and the frozen levels below it."""
         if self.options.diversity is None:
             return None
         known = refs[self.seats(self.populations[i])[0]]

@@ -30,7 +30,7 @@ _MIXTURE = TypeAdapter(Mixture)
 
 
 def pack_solution(solution: MetaSolution) -> State:
-    """Field by field; arrays as they are."""
+    """Return a solution field by field; arrays as they are."""
     return {f.name: getattr(solution, f.name) for f in dataclasses.fields(solution)}
 
 
@@ -47,7 +47,7 @@ def unpack_solution(state: Mapping[str, Any]) -> MetaSolution:
 
 
 def pack_task(task: Task) -> State:
-    """Under "training" or "evaluation"."""
+    """Return a task under "training" or "evaluation"."""
     if isinstance(task, TrainingTask):
         return {"training": _TRAINING.dump_python(task, mode="json")}
     solution = None if task.solution is None else pack_solution(task.solution)
@@ -72,7 +72,7 @@ def unpack_task(state: State) -> Task:
 
 
 def pack_mixture(mixture: Mixture) -> State:
-    """As JSON values."""
+    """Return a mixture as JSON values."""
     packed: State = _MIXTURE.dump_python(mixture, mode="json")
     return packed
 
@@ -141,11 +141,11 @@ class TaskQueue:
         return False
 
     def state_dict(self) -> State:
-        """Groups, those that are out first; what of them was answered is left out."""
+        """Return groups, those in flight first; tasks of them that were answered are left out."""
         return {"groups": [[pack_task(task) for task in group] for group in (*self._out, *self._planned)]}
 
     def load_state_dict(self, state: State) -> None:
-        """Everything that was out is planned again."""
+        """Load a state: everything that was in flight is planned again."""
         self._out = []
         self._planned = [tuple(unpack_task(task) for task in group) for group in state["groups"]]
 
@@ -156,7 +156,7 @@ def one_task_per_group(tasks: Iterable[T]) -> list[Sequence[T]]:
 
 
 def announcement(generation: int, solution: MetaSolution) -> EvaluationTask:
-    """Says a generation's meta-strategies, and has their exploitability found out."""
+    """Return the task that announces a generation's meta-strategies, and requests their exploitability."""
     return EvaluationTask(f"exploitability-{generation}", generation, solution=solution)
 
 
@@ -204,17 +204,17 @@ class PlanningScheduler(ABC):
 
     @abstractmethod
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """Groups of what can be done now; nothing when the schedule is complete."""
+        """Return groups of what can be done now; none when the schedule is complete."""
 
     def trained(self, result: TrainingResult, view: View) -> None:  # noqa: B027 - the view may have all that is needed
-        """Called once per training result."""
+        """Record a training result; called once for each."""
 
     @abstractmethod
     def advance(self) -> None:
-        """All training tasks that were planned are answered."""
+        """Go on: all training tasks that were planned are answered."""
 
     def state_dict(self) -> State:
-        """Tasks that are out or planned are kept whole, and given out again after loading."""
+        """Return the state; tasks that are in flight or planned are kept whole, and given out again after loading."""
         return {"tasks": self._queue.state_dict()}
 
     def load_state_dict(self, state: State) -> None:

@@ -176,7 +176,7 @@ class ResponseScheduler(PlanningScheduler):
         self._renew()
 
     def _renew(self) -> None:
-        """What was solved and asked for is over."""
+        """Forget what was solved and requested."""
         self.solution, self._asked = None, False
 
     # ------------------------------------------------------------------------------------------ responses
@@ -343,7 +343,7 @@ class PSROScheduler(ResponseScheduler):
         self.payoffs.begin()
 
     def _plan(self, view: View) -> Sequence[Sequence[Task]]:
-        """Groups of what can be done now; nothing when the schedule is complete."""
+        """Return groups of what can be done now; none when the schedule is complete."""
         tasks: list[Task] = []
         if self.conclusion:
             return []

@@ -138,7 +138,7 @@ class ResponseDiversity:
     def opponents(
         self, target: Target, payoffs: Payoffs, populations: tuple[tuple[PolicyRef, ...], ...]
     ) -> AdaptiveMixture | None:
-        """From the target's mixture (of a joint one, its marginals)."""
+        """Return opponents from the target's mixture (of a joint one, its marginals)."""
         if not self.weight or payoffs.sizes[target.seats[0]] < 2:
             return None
         strategies = target.opponents.strategies

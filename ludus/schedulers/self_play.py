@@ -268,7 +268,7 @@ class SelfPlayScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ what the past is worth
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
-        """Newest snapshots against the past, where the rule reads win rates."""
+        """Return newest snapshots against the past, where the rule reads win rates."""
         if not self.options.reads_rates:
             return []
         rates = self._win_rates(view)

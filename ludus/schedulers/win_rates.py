@@ -72,7 +72,7 @@ class WinRates:
         self._spans = return_ranges(payoffs.utility_range, span) if payoffs.num_players > 1 else []
 
     def profiles(self, own: Member, others: Iterable[Member]) -> list[PolicyProfile]:
-        """Return what has to be evaluated for `of`."""
+        """Return the profiles that have to be evaluated for `rate`."""
         which = self.payoffs.population
         return [profile for other in others for _, profile in pairing(which, own, other, self.reference)]
 
@@ -87,8 +87,8 @@ class WinRates:
         return sum(rates) / len(rates) if rates else np.nan
 
     def rate(self, own: Sequence[Member], other: Sequence[Member], *, decay: float = 0.0) -> float:
-        """Of a learner against another, by their snapshots, newest first; one snapshot of `other` stands for all. decay: what a pair of
-        snapshots counts beside the next newer one. 0.5 if nothing is known."""
+        """Return the win rate of a learner against another, by their snapshots, newest first; one snapshot of `other` stands for all.
+        decay: what a pair of snapshots counts beside the next newer one. 0.5 if nothing is known."""
         total = weight = 0.0
         for age, snapshot in enumerate(own):
             rate = self.mean_rate(snapshot, other[min(age, len(other) - 1)]) if other else np.nan

@@ -106,7 +106,7 @@ class XDOOptions(ResponseOptions):
                 self._check_pair(meta, response)
 
     def _check_tables(self, meta: Assignment, response: Assignment) -> None:
-        """That a restricted game with these responses can be computed."""
+        """Check that a restricted game with these responses can be computed."""
         if tabulates(response.policy, mode=self.mode):
             return
         other = next((mode for mode in ("greedy", "explore") if tabulates(response.policy, mode=mode)), None)
@@ -118,7 +118,7 @@ class XDOOptions(ResponseOptions):
         )
 
     def _check_pair(self, meta: Assignment, response: Assignment) -> None:
-        """That what is learned in the restricted game can say how likely each pick is, and pick from responses."""
+        """Check that what is learned in the restricted game can say how likely each pick is, and pick from responses."""
         assert isinstance(meta.algorithm, Algorithm)
         refuse_recorded(
             meta.algorithm,
@@ -191,7 +191,7 @@ class XDOScheduler(ResponseScheduler):
         return groups
 
     def advance(self) -> None:
-        """From the equilibrium to the responses, or to the next generation."""
+        """Go from the equilibrium to the responses, or to the next generation."""
         if not self._asked:
             self._solved = True
             return
@@ -202,7 +202,7 @@ class XDOScheduler(ResponseScheduler):
         self.payoffs.begin()
 
     def _narrow(self) -> None:
-        """ε falls below what the responses gained, so that the next equilibrium is another one even if they bring nothing new."""
+        """Lower ε below what the responses gained, so that the next equilibrium is another one even if they bring nothing new."""
         gained = self._earned[RESPONSE] - self._earned[META]
         if gained <= self.tolerance:
             self.tolerance *= self.options.fall
@@ -212,7 +212,7 @@ class XDOScheduler(ResponseScheduler):
     # ------------------------------------------------------------------------------------------ who is who
 
     def _name(self, population: int, generation: int) -> str:
-        """Of the policy that plays a generation's restricted game."""
+        """Return the name of the policy that plays a generation's restricted game."""
         return f"{population}-{generation}-{META}"
 
     def _members(self, population: int, view: View) -> tuple[PolicyRef, ...]:
@@ -262,7 +262,7 @@ class XDOScheduler(ResponseScheduler):
         return replace(task, role=RESPONSE)
 
     def trained(self, result: TrainingResult, view: View) -> None:
-        """What it earned, and how near an equilibrium it is."""
+        """Record what it earned, and how near an equilibrium it is."""
         task, earned = result.task, float(result.metrics.get("return", 0.0))
         self._earned[task.role] += earned * len(task.seats)
         if task.restricted is not None:

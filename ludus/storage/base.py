@@ -164,7 +164,7 @@ class Observer(Protocol):
     """Observer of a run. Calls come from the driver's thread, in order, and must return quickly; an observer never changes the run."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        """The run begins or is resumed. generation: number of generations that a resumed run already has."""
+        """Called when the run begins or is resumed. generation: number of generations that a resumed run already has."""
         ...
 
     def task_started(self, task: Task) -> None: ...

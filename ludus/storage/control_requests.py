@@ -42,7 +42,7 @@ def throttle(speed: float) -> ControlRequest:
 
 
 def checkpoint_now(status: Status) -> ControlRequest:
-    """One more than the driver has been asked for so far."""
+    """Return the request of one more checkpoint than were requested so far."""
     wanted = status.checkpoints + 1
     return ControlRequest(
         lambda order: replace(order, checkpoints=max(order.checkpoints, wanted)),
@@ -116,7 +116,7 @@ def submit_and_wait(folder: Path, name: str, wish: ControlRequest, before: Statu
 
 
 def not_running(name: str, folder: Path) -> RunError:
-    """Says how it ended."""
+    """Return the error of a run that is not running, which says how it ended."""
     return RunError(f"run {name!r} is not running: {ended(name, folder)}.")
 
 

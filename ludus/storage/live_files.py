@@ -108,7 +108,7 @@ def write(folder: Path, value: LiveOrder | Status) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Both files, and what a kill has left of them. The status goes first: who left an order and sees none takes the order back."""
+    """Remove both files, and what a kill has left of them. The status goes first: who left an order and sees none takes the order back."""
     for name in (STATUS, CONTROL):
         for path in (folder / name, *folder.glob(f".{name}.*")):
             with suppress(OSError):
@@ -128,14 +128,14 @@ def read(path: Path) -> bytes:
 
 
 def describe_state(status: Status) -> str:
-    """Of a run whose driver lives, in a few words."""
+    """Return the state of a run whose driver lives, in a few words."""
     if status.stopping or status.paused:
         return "stopping" if status.stopping else "paused"
     return "running" if status.speed == 1 else f"running at {percent(status.speed)}"
 
 
 def percent(share: float) -> str:
-    """0.5 -> 50%"""
+    """Return 0.5 as 50%."""
     return f"{100 * share:.3g}%"
 
 

@@ -254,12 +254,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _digest(data: Mapping[str, Any]) -> str:
-    """Of what it says, however it is laid out."""
+    """Return the digest of the contents, however they are laid out."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _text(data: Mapping[str, Any]) -> str:
-    """JSON for people and for `git diff`: a line for each record."""
+    """Return JSON for people and for `git diff`: a line for each record."""
 
     def laid_out(value: Any, depth: int) -> str:
         inside, outside = "  " * depth, "  " * (depth - 1)

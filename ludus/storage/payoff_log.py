@@ -38,7 +38,7 @@ class Batch:
         return self.profiles, self.n, self.mean, self.m2, self.wins, self.exact
 
     def select(self, selected: NDArray[np.bool_]) -> Batch:
-        """Some of them."""
+        """Return some of the matches."""
         return Batch(*(column[selected] for column in self.columns))
 
 
@@ -77,7 +77,7 @@ def _part(k: int, profile: str, n: str, mean: str, m2: str, wins: str, exact: st
 
 
 def _numbers(listed: str) -> NDArray[np.int32]:
-    """All whole numbers of JSON lists, one after the other; a tenth of the time that a JSON parser takes."""
+    """Return all whole numbers of JSON lists, concatenated; a tenth of the time that a JSON parser takes."""
     text = listed.encode()
     if text.translate(None, b"0123456789-,[] "):
         raise ValueError("a match holds what is no whole number")
@@ -97,7 +97,7 @@ class PayoffLog:
 
     @staticmethod
     def empty(sizes: tuple[int, ...]) -> PayoffLog:
-        """Holes alone."""
+        """Return a log of missing entries only."""
         players = len(sizes)
         return PayoffLog(
             np.full((players, *sizes), np.nan),
@@ -112,7 +112,8 @@ class PayoffLog:
         return self.exact.shape
 
     def extended(self, sizes: tuple[int, ...], batch: Batch, cells: Sequence[PayoffCells]) -> PayoffLog:
-        """With more policies, matches and exact cells; an exact cell wins over matches. Raises ValueError for a profile outside of `sizes`.
+        """Return the log with more policies, matches and exact cells; an exact cell wins over matches. Raises ValueError for a profile
+        outside of `sizes`.
 
         Matches of one profile are pooled by (n, mean, M2), as in Chan, Golub and LeVeque (1979):
         M2 = Σ M2_i + Σ n_i (mean_i - mean)².
@@ -169,7 +170,7 @@ class PayoffLog:
             self.m2[player][where] = 0.0
 
     def payoffs(self, info: RunInfo) -> Payoffs:
-        """As meta-solvers read it."""
+        """Return the payoffs as meta-solvers read them."""
         return Payoffs(self.mean, self.count, self.m2, self.exact, info.utility_range, info.population, info.zero_sum)
 
 
@@ -178,7 +179,7 @@ Sums = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def _merged(old: Sums, new: Sums) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and M2 of both together, to the bit those of one where the other has nothing."""
+    """Return mean and M2 of both together, to the bit those of one where the other has nothing."""
     (n_old, mean_old, m2_old), (n_new, mean_new, m2_new) = old, new
     total = n_old + n_new
     apart = mean_new - mean_old

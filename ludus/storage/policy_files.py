@@ -52,7 +52,7 @@ class PolicyFiles:
                 )
 
     def file(self, ref: PolicyRef) -> str:
-        """Relative to the run directory."""
+        """Return the path relative to the run directory."""
         return self._files.get(ref) or os.path.join("policies", str(ref.population), f"{ref.policy}.safetensors")
 
     def locate(self, ref: PolicyRef) -> tuple[str, str]:

@@ -384,7 +384,7 @@ class Reader:
         }
 
     def _payoff_cells(self, after: int) -> list[PayoffCells]:
-        """Exact cells, in the order in which they were recorded."""
+        """Return exact cells, in the order in which they were recorded."""
         rows = self._rows("SELECT players, profiles, mean FROM payoffs WHERE seq > ? ORDER BY seq", after)
         return [
             (np.frombuffer(profiles, "<i4").reshape(-1, players), np.frombuffer(mean, "<f8").reshape(-1, players))
@@ -514,8 +514,8 @@ class Reader:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """For reading. Beside a database that its driver did not leave in order SQLite wants to make a file; where it cannot, nobody writes
-    either, and it is told so. Raises RunError if rows lie in the write-ahead log that it cannot read there."""
+    """Connect for reading. Beside a database that its driver did not leave in order SQLite wants to make a file; where it cannot, nobody
+    writes either, and it is told so. Raises RunError if rows lie in the write-ahead log that it cannot read there."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=5.0)
     try:
@@ -544,7 +544,7 @@ def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connec
 
 
 def run_state(run_dir: Path, summary: RunSummary | None) -> str:
-    """ "finished" (a stopper or the schedule ended it), "failed" (so it was, and every response failed), "stopped" (the user did),
+    """Return "finished" (a stopper or the schedule ended it), "failed" (so it was, and every response failed), "stopped" (the user did),
     "running" or "interrupted" (it died)."""
     if summary is None:  # a resumed run has none until it ends again
         return "running" if is_running(run_dir) else "interrupted"

@@ -149,13 +149,13 @@ def parse_info(rows: Mapping[str, str], run_dir: Path) -> RunInfo:
 
 
 def summary_to_json(summary: RunSummary) -> str:
-    """Without where it lies."""
+    """Return the summary as JSON, without its location."""
     facts: Mapping[str, object] = asdict(replace(summary, run_dir=Path(), report=None))
     return json.dumps({**facts, "run_dir": "", "report": summary.report.name if summary.report else ""})
 
 
 def summary_from_json(text: str, run_dir: Path) -> RunSummary:
-    """Of a run that lies there now."""
+    """Return the summary of a run in its present directory."""
     facts = json.loads(text)
     report = run_dir / facts["report"] if facts["report"] else None
     return RunSummary(**{**facts, "run_dir": run_dir, "report": report})
@@ -268,5 +268,5 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def float_or_nan(value: float | None) -> float:
-    """SQLite keeps NaN as NULL."""
+    """Return a float; SQLite keeps NaN as NULL."""
     return float("nan") if value is None else value

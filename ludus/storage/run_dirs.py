@@ -116,7 +116,7 @@ def find_experiment(text: str) -> Path | None:
 
 
 def run_dirs(root: Path | None = None) -> list[Path]:
-    """Directories below `root` (default ./runs) that hold a run, those of experiments included, by name."""
+    """Return the directories below `root` (default ./runs) that hold a run, those of experiments included, by name."""
     root = root or RUNS
     if not root.is_dir():
         return []

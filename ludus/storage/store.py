@@ -60,7 +60,7 @@ _READERS = 500  # milliseconds that a reader may take at the end of a run
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """For writing: readers go on beside it, and a commit is on disk when it returns."""
+    """Connect for writing: readers go on beside it, and a commit is on disk when it returns."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -80,7 +80,7 @@ def disconnect(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
-    """All tables and the run's facts, or nothing."""
+    """Make all tables and write the run's facts, or nothing."""
     ours = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     connection.executescript(f"BEGIN; {TABLES} {ours}")
     connection.executemany("INSERT INTO run VALUES (?, ?)", info_rows(info))
@@ -88,7 +88,7 @@ def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
 
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Brings an older database to the present version. Raises RunError if it is damaged or newer."""
+    """Bring an older database to the present version. Raises RunError if it is damaged or newer."""
     migrate(connection, repr(str(path)))
     check_integrity(connection, path)
 
@@ -159,7 +159,7 @@ class Store:
 
     @classmethod
     def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
-        """An existing run's database, migrated if it is older. Raises RunError if it is missing, damaged, newer or in use."""
+        """Open an existing run's database, migrated if it is older. Raises RunError if it is missing, damaged, newer or in use."""
         Reader(run_dir).close()  # refuses what is foreign or damaged before anything is written
         return cls._locked(run_dir, locate, lambda connection: upgrade(connection, run_dir / FILE))
 
@@ -271,7 +271,7 @@ class Store:
                 self._add("opponents", (task.id, seat, population, policy, prob))
 
     def ratings_recorded(self, population: int, ratings: Mapping[str, float]) -> None:
-        """Elo of policies after the current generation."""
+        """Record Elo ratings of policies after the current generation."""
         for policy, rating in ratings.items():
             self._add("ratings", (self.generation, population, policy, "elo", float(rating)))
 
@@ -281,7 +281,7 @@ class Store:
             self._add("metrics", (name, counter, int(step), float(value)))
 
     def curve_recorded(self, task: str, curve: Curve) -> None:
-        """The curve of a training task so far. Only points that are new, or have changed, are written."""
+        """Record the curve of a training task so far. Only points that are new, or have changed, are written."""
         unchanged = _same_points(self._curves.get(task), curve)
         self._flush()
         with translated(self.path):
@@ -303,7 +303,8 @@ class Store:
         self._add("events", row)
 
     def run_finished(self, summary: RunSummary) -> None:
-        """Says durably how the session ended. Rows after the last commit are dropped, but for warnings: a resumed run makes them again."""
+        """Record durably how the session ended. Rows after the last commit are dropped, but for warnings: a resumed run makes them
+        again."""
         self._discard()
         self._flush()
         with translated(self.path):
@@ -436,7 +437,7 @@ def locate_by_name(run_dir: Path, ref: PolicyRef) -> Located:
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file; empty if it is not there."""
+    """Return the hexadecimal SHA-256 of a file; empty if it does not exist."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -445,5 +446,5 @@ def sha256_of(path: Path) -> str:
 
 
 def blob(values: Iterable[float] | NDArray[np.float64]) -> bytes:
-    """float64, little-endian."""
+    """Return float64 numbers as little-endian bytes."""
     return np.ascontiguousarray(values, "<f8").tobytes()

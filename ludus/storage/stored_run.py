@@ -251,7 +251,7 @@ class StoredRun:
         return self.folder / self._files.file(ref)
 
     def name(self, ref: PolicyRef) -> str:
-        """PLAYER/POLICY, how a user names it after RUN@: of the first player who shares its population."""
+        """Return PLAYER/POLICY, how a user names it after RUN@: of the first player who shares its population."""
         return f"{self.population.index(ref.population)}/{ref.policy}"
 
     def names(self, player: int) -> list[str]:
@@ -268,7 +268,7 @@ def open_run(folder: Path | str) -> StoredRun:
 
 
 def _padded(solution: MetaSolution, sizes: Sequence[int]) -> MetaSolution:
-    """With zeros for policies that came later. sizes: [P] of all."""
+    """Return the table with zeros for policies that came later. sizes: [P] of all."""
     if solution.joint is not None:
         return replace(
             solution,

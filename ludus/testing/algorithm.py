@@ -384,7 +384,7 @@ def _check_nan(loop: _Loop, rounds: int) -> None:
 
 
 def _differ(first: Weights | State, second: Weights | State) -> list[str]:
-    """Names of arrays that are not equal to the bit."""
+    """Return the names of arrays that are not bitwise equal."""
     names = sorted({*first, *second})
     return [
         n

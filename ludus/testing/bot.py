@@ -62,7 +62,7 @@ def check_bot(bot: str, env: str, *, episodes: int = 8, seed: int = 0, **options
 
 
 def _moves(env: str, options: dict[str, Any], bot: BotSpec, seat: int, keys: NDArray[np.uint64]) -> list[Any]:
-    """Per episode, what was played in it, against chance."""
+    """Return the moves of each episode, against chance."""
     out = []
     filmed = _Filmed(make_env(env, num_envs=_ENVS, **options))
     spec, me = filmed.spec, PolicyRef(0, "bot")

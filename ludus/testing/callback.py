@@ -57,7 +57,7 @@ def check_callback(make: Callable[[], Callback], *, players: int = 2, generation
 
 
 def _check_options(callback: Callback) -> None:
-    """That a run's scenario can name it, so that the run can be resumed."""
+    """Check that a run's scenario can name it, so that the run can be resumed."""
     try:
         (checked,) = parse_callbacks(callback)
         written = dump_callback(checked)
@@ -189,7 +189,7 @@ def _record(generation: int, players: int) -> GenerationRecord:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal to the bit, arrays and NaN included."""
+    """Return whether they are bitwise equal, arrays and NaN included."""
     if isinstance(one, np.ndarray):
         return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
     if isinstance(one, dict):

@@ -148,7 +148,7 @@ class ScriptedEnv:
         return self._timestep(finished)
 
     def snapshot(self) -> bytes | None:
-        """Times and quotas as JSON."""
+        """Return times and quotas as JSON."""
         return json.dumps([self._time, self._left, self._last]).encode()
 
     def restore(self, snapshot: bytes) -> Timestep:
@@ -157,7 +157,7 @@ class ScriptedEnv:
         return self._timestep(finished)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _timestep(self, finished: list[int]) -> Timestep:
         self._last = finished
@@ -253,7 +253,7 @@ class FixedPolicy:
         )
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: the action may be illegal."""
+        """Return None: the action may be illegal."""
         return None
 
     def weights(self) -> Weights:
@@ -261,7 +261,7 @@ class FixedPolicy:
 
     @classmethod
     def stack(cls, policies: Sequence[FixedPolicy]) -> StackedFixed:
-        """Several as one."""
+        """Return several as one."""
         return StackedFixed([policy.action for policy in policies], policies[0].logp)
 
 
@@ -312,7 +312,7 @@ class CountingPolicy:
         return PolicyOutput(count % _ACTIONS, np.zeros(len(count), np.float32), memory + 1)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: it has memory."""
+        """Return None: it has memory."""
         return None
 
     def weights(self) -> Weights:
@@ -438,7 +438,7 @@ class CoinGame:
         return f"round {self.round} of {self.rounds}"
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def coins(num_envs: int) -> PythonVectorEnv:

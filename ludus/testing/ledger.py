@@ -65,7 +65,7 @@ class Actor:
 
 
 def legal_actions(spec: EnvSpec, due: ActionRequests, choices: Choices) -> list[list[list[int]]]:
-    """Of each due row, the legal values of each number of its action."""
+    """Return, of each due row, the legal values of each number of its action."""
     if due.mask is not None:
         return [choices.values(row) for row in due.mask]
     if spec.enumeration is not None:
@@ -78,7 +78,7 @@ def legal_actions(spec: EnvSpec, due: ActionRequests, choices: Choices) -> list[
 
 
 def layout(spec: EnvSpec, num_envs: int, timestep: Timestep) -> None:
-    """Numbers of players, slots, dtypes and lengths: what other checks build on."""
+    """Check numbers of players, slots, dtypes and lengths, on which other checks build."""
     assert len(timestep.due) == len(timestep.ended) == spec.num_players, (
         "`due` and `ended` need one entry for each player."
     )
@@ -122,7 +122,7 @@ def _check_slots(spec: EnvSpec, num_envs: int, p: int, slot: NDArray[Any], what:
 
 
 def observations(spec: EnvSpec, p: int, observation: Array) -> None:
-    """Observations of due rows, in their space or among the player's ids."""
+    """Check that observations of due rows are in their space or among the player's ids."""
     enumeration = spec.enumeration
     if enumeration is not None:
         ids = enumeration.ids(p)
@@ -139,7 +139,7 @@ def observations(spec: EnvSpec, p: int, observation: Array) -> None:
 
 
 def finals(spec: EnvSpec, p: int, ended: ClosedDecisions) -> None:
-    """Final observations, likewise, and their masks."""
+    """Check final observations, likewise, and their masks."""
     n = len(ended.slot)
     space = spec.agents_of(p)[0].observation
     shape = (n,) if spec.enumeration is not None else (n, *(space.shape or ()))
@@ -155,7 +155,7 @@ def finals(spec: EnvSpec, p: int, ended: ClosedDecisions) -> None:
 
 
 def masks(spec: EnvSpec, p: int, due: ActionRequests) -> None:
-    """Masks of due rows: their shape, and something legal in each."""
+    """Check masks of due rows: their shape, and something legal in each."""
     if due.mask is None:
         return
     space = spec.agents_of(p)[0].action
@@ -167,7 +167,7 @@ def masks(spec: EnvSpec, p: int, due: ActionRequests) -> None:
 
 
 def rewards(p: int, reward: NDArray[np.float32], what: str) -> None:
-    """Rewards are numbers."""
+    """Check that rewards are finite."""
     assert np.isfinite(reward).all(), f"player {p}: a reward in `{what}` is not finite, or beyond float32."
 
 
@@ -374,7 +374,7 @@ Trace: TypeAlias = list[list[Row]]
 def play(
     env: VectorEnv, seeds: NDArray[np.uint64], steps: int, *, watch: Callable[[Timestep], None] | None = None
 ) -> Trace:
-    """Random legal actions for so many steps. `watch` sees each timestep before the next step."""
+    """Play random legal actions for so many steps. `watch` sees each timestep before the next step."""
     actor = Actor(env.spec, seeds)
     timestep = env.reset(seeds)
     trace: Trace = [[] for _ in seeds]

@@ -170,7 +170,7 @@ def _check_distribution(what: str, probs: NDArray[np.float64], shape: tuple[int,
 
 
 def _check_gap(name: str, game: _Game, solution: MetaSolution) -> None:
-    """A reported gap is true, and a small one means the equilibrium where there is only one."""
+    """Check that a reported gap is true, and that a small one means the equilibrium where there is only one."""
     marginals, mean = solution.marginals, symmetrize(game.payoffs)
     if marginals is None or math.isnan(solution.gap):
         return
@@ -190,7 +190,7 @@ def _check_gap(name: str, game: _Game, solution: MetaSolution) -> None:
 
 
 def _check_plain(name: str, warm: Any) -> None:
-    """Checkpoints hold arrays and JSON scalars."""
+    """Check that it holds arrays and JSON scalars, as checkpoints do."""
     if isinstance(warm, Mapping):
         warm = list(warm.values())
     if isinstance(warm, list | tuple):
@@ -272,7 +272,7 @@ def _check_refusal(solver: MetaSolver, game: _Game, seed: int) -> None:
 
 
 def _check_holes(solver: MetaSolver, needs: frozenset[str], seed: int) -> None:
-    """Holes are refused, unless the payoffs do not matter to the solver at all."""
+    """Check that missing entries are refused, unless the payoffs do not matter to the solver at all."""
     name, matrix = type(solver).__name__, np.array(ROCK_PAPER_SCISSORS)
     full = zero_sum_view(matrix, shared="symmetric" in needs)
     mean, exact = full.mean.copy(), full.exact.copy()

@@ -87,7 +87,7 @@ def _act(policy: Policy, rows: _Rows, mode: str) -> PolicyOutput:
 
 
 def _teams(policy: Policy, rows: int) -> dict[str, Teams]:
-    """For a `JointPolicy`: teams one after the other, the last of which may lack some."""
+    """Return teams for a `JointPolicy`, one after the other, the last of which may lack some."""
     size = team_size_of(policy)
     return {"teams": Teams.of(np.arange(rows, dtype=np.int32), size)} if size else {}
 

@@ -315,7 +315,7 @@ class _World:
 
 
 def _spread(count: int) -> list[int]:
-    """Up to six places in a run of `count` results: both ends, and between."""
+    """Return up to six places in a run of `count` results: both ends, and between."""
     return sorted({0, 1, count // 3, count // 2, 2 * count // 3, count - 1} & set(range(count)))
 
 
@@ -327,7 +327,7 @@ def _difference(expected: list[object], actual: list[object]) -> str:
 
 
 def _plain(value: Any) -> object:
-    """Nested tuples that compare by value, whatever records and arrays `value` is made of."""
+    """Return nested tuples that compare by value, whatever records and arrays `value` is made of."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = tuple((f.name, _plain(getattr(value, f.name))) for f in dataclasses.fields(value))
         return (type(value).__name__, *fields)

@@ -71,7 +71,7 @@ def _check_bound_and_contents(make: MakeTable, kind: str) -> None:
 
 
 def _held(copy: Table, table: Table) -> dict[int, int]:
-    """index -> number of the items that a table holds, looked up in a copy of it."""
+    """Return index -> number of the items that a table holds, looked up in a copy of it."""
     size = len(table)
     copy.load_state_dict(table.state_dict())
     everything = copy.try_sample(0, np.random.default_rng(0))

@@ -173,7 +173,7 @@ def _parsed(value: Any) -> Callback:
 
 
 def _check_hooks(callback: Callback) -> None:
-    """That each can be called; otherwise it would be found out when the run has lasted a while, or never."""
+    """Check that each hook can be called; otherwise it would be found out when the run has lasted a while, or never."""
     kind = _kind(type(callback))
     for name in dir(callback):
         if name.startswith("on_") and name not in HOOKS:

@@ -48,11 +48,11 @@ class Collector(Protocol):
         ...
 
     def prefetch_requests(self) -> None:
-        """What was taken is counted, and will be learned from: hosts that need not wait for that get requests."""
+        """Send requests to hosts that need not wait for the learner: what was taken is counted, and will be learned from."""
         ...
 
     def on_published(self) -> None:
-        """Weights that were trained on what was taken are published."""
+        """Record that weights that were trained on what was taken are published."""
         ...
 
     def drain(self) -> Collected:
@@ -60,7 +60,7 @@ class Collector(Protocol):
         ...
 
     def close(self) -> None:
-        """Nobody wants what hosts still owe."""
+        """Cancel what hosts still owe."""
         ...
 
 
@@ -180,7 +180,7 @@ class AsyncCollector:
         self._in_flight = []
 
     def _ask(self, host: int) -> bool:
-        """One more request for a host, if a credit is free and the task wants more."""
+        """Request one more rollout of a host, if a permit is free and the task needs more."""
         if self._draining or not self._wants(len(self._in_flight) / len(self._hosts)):
             return False
         lease = self._credits.reserve(f"{host} {self._rollouts.life(host)}")
@@ -193,8 +193,8 @@ class AsyncCollector:
         return True
 
     def _gather(self, least: int) -> Collected:
-        """So many partial results that are not too old, or all that are still asked for, and those that come within the window after
-        them."""
+        """Return at least `least` partial results that are not too old, or all that are still in flight, and those that come within the
+        window after them."""
         rollouts: list[Rollout] = []
         stale = 0
         while len(rollouts) < least and self._in_flight:

@@ -206,14 +206,14 @@ _RULES: tuple[Callable[[TrainingRecord], Diagnosis | None], ...] = (
 
 
 def _learned(curve: Curve, *names: str) -> list[tuple[str, NDArray[np.float64]]]:
-    """Metrics of these names that have enough points: their finite values, in order."""
+    """Return the metrics of these names that have enough points: their finite values, in order."""
     metrics = [name for name in names if name in curve.columns and name not in FIXED]
     known = [(name, curve[name][np.isfinite(curve[name])]) for name in metrics]
     return [(name, values) for name, values in known if len(values) >= POINTS]
 
 
 def _median(values: NDArray[np.float64], first: float, last: float) -> float:
-    """Of the part of a curve between two shares of it."""
+    """Return the median of the part of a curve between two shares of it."""
     start = min(int(first * len(values)), len(values) - 1)
     return float(np.median(values[start : max(start + 1, round(last * len(values)))]))
 

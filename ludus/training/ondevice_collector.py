@@ -60,7 +60,7 @@ class DeviceVectors:
         return vector
 
     def table(self, ref: PolicyRef, policy: Policy, player: int) -> NDArray[np.float64]:
-        """Of a policy in an enumerated game; those of frozen policies that were asked for last are kept."""
+        """Return the table of a policy in an enumerated game; those of frozen policies that were used last are kept."""
         if (cached := self._tables.find((ref, player))) is not None:
             return cached
         enumeration = self.env.spec.enumeration
@@ -85,8 +85,8 @@ def select_collector(
     frozen: Policies,
     asynchronous: bool,
 ) -> SupportsOnDevice | str:
-    """The one function that decides whether a task's games are played on its learner's device: the learner that they are played for; or why
-    they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
+    """Decide whether a task's games are played on its learner's device; the only function that does. Return the learner that they are
+    played for; or why they are played in memory, "" where nobody asks. With "auto" they are played there where the learner is on a card.
 
     trainer: None where it is in another process. frozen: the opponents whose weights stay. asynchronous: whether workers play each for
     itself. Raises ConfigError where it was asked for ("device") and is not possible.
@@ -108,7 +108,7 @@ ELSEWHERE = "its learner is in another process"
 
 
 def refused(who: str, why: str) -> ConfigError:
-    """For who was asked to be played for on a device, and cannot be."""
+    """Return the error of a device that was requested and cannot be used."""
     return ConfigError(f"runtime.environments=device was given, and {who} cannot do that: {why}. Leave it out.")
 
 
@@ -238,5 +238,5 @@ class OnDeviceCollector:
         return Collected(())
 
     def close(self) -> None:
-        """The vector stays, for the next task."""
+        """Keep the vector, for the next task."""
         self._play = None

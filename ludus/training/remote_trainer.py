@@ -231,7 +231,7 @@ class TrainerHost:
         self._ranks = ProcessGroup(address, rank=self._spec.rank, size=self._spec.size, timeout=_PATIENCE)
 
     def begin(self, spec: TrainerSpec) -> PolicySpec:
-        """A new task. Returns the spec of its policy."""
+        """Begin a task, and return the spec of its policy."""
         self.end()
         self._open.enter_context(deterministic_algorithms(spec.context.device.deterministic))
         here = replace(spec, context=replace(spec.context, ranks=self._ranks))
@@ -240,7 +240,7 @@ class TrainerHost:
         return self._trainer.spec
 
     def heartbeat(self) -> bool:
-        """That its process runs, however long it learns. Asked from another thread."""
+        """Answer that its process runs, however long it learns. Called from another thread."""
         return True
 
     def receive(self, numbers: Sequence[int], *parts: Sequence[Trajectories]) -> None:
@@ -276,7 +276,7 @@ class TrainerHost:
         self._own.load_state_dict(state)
 
     def end(self) -> None:
-        """The task is over."""
+        """End the task."""
         self._received = {}
         if self._trainer is not None:
             self._trainer.close()
@@ -355,8 +355,8 @@ class RemoteTrainer:
         self._parts = 0  # received so far
 
     def receive(self, left: Sequence[Ref]) -> Sequence[int]:
-        """Have every rank take what hosts have left; what `learn` knows it by. It is lost where a host's node dies
-        before that; once one rank learns, the others must have it, too, since they wait for each other."""
+        """Let every rank take what hosts have left, and return the keys for `learn`. It is lost where a host's node dies before that; once
+        one rank learns, the others must have it, too, since they wait for each other."""
         numbers = range(self._parts, self._parts + len(left))
         self._parts += len(left)
         self._ranks.answers("receive", numbers, *left)

@@ -90,7 +90,7 @@ class TrainingCounts:
 
     @staticmethod
     def of(state: State) -> TrainingCounts:
-        """From what `state_dict` gave."""
+        """Return the counts of a state of `state_dict`."""
         state = {
             "published": state["iterations"],
             "unpublished": 0,

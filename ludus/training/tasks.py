@@ -119,7 +119,7 @@ def _independently(
 
 
 def _in_step(trainings: Sequence[Training], *, barriers: Barriers, proceed: Proceed, checkpoint: Checkpoint) -> None:
-    """Until all are finished. One that is finished earlier stays as it is, for the others to play against."""
+    """Train until all are finished. One that is finished earlier stays as it is, for the others to play against."""
     while active := [training for training in trainings if training.finished() is None]:
         before = max(training.iterations for training in active)
         for training in active:
@@ -142,7 +142,7 @@ def _barrier(training: Training) -> bool:
 
 
 def _share(trainings: Sequence[Training]) -> float | None:
-    """Of the work that is done; None where one of them cannot say."""
+    """Return the share of the work that is done; None where one of them cannot say."""
     shares = [training.fraction for training in trainings]
     known = [share for share in shares if share is not None]
     return sum(known) / len(known) if len(known) == len(shares) else None

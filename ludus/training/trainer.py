@@ -62,7 +62,7 @@ class BatchPlacement:
         return self.on_device or (table.kind == "queue" and not sharded)
 
     def prefetch_depth(self, moved: Sequence[TableSpec]) -> int:
-        """Return batches that are prepared ahead. moved: the tables whose batches have a way to go."""
+        """Return the number of batches that are prepared ahead. moved: the tables whose batches have a way to go."""
         if self.prefetch is not None:
             return self.prefetch
         replayed = [table for table in moved if table.kind != "queue"]  # of others there is one batch a round
@@ -184,7 +184,7 @@ class Trainer:
         return learns_in_place(self._learner)
 
     def learn_in_place(self, block: Block) -> LearnResult:
-        """One update from a block on the learner's device."""
+        """Do one update from a block on the learner's device."""
         assert isinstance(self._learner, SupportsOnDevice)
         learner, self._newest = self._learner, False
         try:
@@ -306,7 +306,7 @@ def _elsewhere(learner: Learner, tables: Sequence[TableSpec]) -> dict[str, torch
 
 
 def _lag(batch: Sample, version: int) -> Mapping[str, float]:
-    """Mean and greatest number of versions that the rows are behind; nothing where all are new."""
+    """Return mean and greatest number of versions that the rows are behind; nothing where all are new."""
     made_with = batch.columns.get("version_lo")
     if made_with is None or not len(made_with):
         return {}

@@ -53,7 +53,7 @@ class Scorer(Protocol):
     def submit(
         self, task: TrainingTask, version: int, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
     ) -> None:
-        """A new version of a task's policy is out. policies: that one and its opponents."""
+        """Submit a new version of a task's policy. policies: that one and its opponents."""
         ...
 
     def collect(self, *, wait_for: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Scorer(Protocol):
         ...
 
     def close(self) -> None:
-        """No more scores: what is not there yet is left."""
+        """Stop; scores that are missing are dropped."""
         ...
 
 
@@ -200,7 +200,7 @@ class Training:
     # ------------------------------------------------------------------------------------------ one iteration
 
     def begin(self) -> None:
-        """Have workers play, if they do not."""
+        """Start rollouts, unless they run."""
         self._collector.begin()
 
     def complete(self) -> None:
@@ -291,20 +291,20 @@ class Training:
         return self._first + self._count.published
 
     def _publish_newest(self) -> None:
-        """The trainer's weights are a new version from now on."""
+        """Publish the trainer's weights as a new version."""
         self._count.published += 1
         self._count.unpublished = 0
         self._publish()
         self.offer()
 
     def _publish(self) -> None:
-        """The trainer's weights are the newest version from now on."""
+        """Publish the trainer's weights as the newest version."""
         self._trainer.announce(self._version)
         if self._collect.publish_every > 1:  # or they would be those of when they are first asked for
             self._trainer.policy(self._version)
 
     def offer(self) -> None:
-        """Have the newest version scored beside training, if it is to be, against its opponents as they are now."""
+        """Submit the newest version for scoring during training, if it is to be, against its opponents as they are now."""
         if self._parts.background is not None and self._requests.knows_opponents:
             opponents, policies = self._requests.playing(*self.newest("explore"))
             self._parts.background.submit(replace(self.task, opponents=opponents), self._version, policies)
@@ -362,8 +362,8 @@ class Training:
         return self._failure or stop_reason(self._stop, self.progress)
 
     def barrier(self) -> None:
-        """A checkpoint is taken here, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments
-        were cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
+        """Prepare for a checkpoint, in every run: episodes that are open end as counted, bootstrapped truncations. (Their fragments were
+        cut, and so bootstrapped, when they came; a decision that was still waiting for its reward is lost.)"""
         self._count.barrier_at = self._count.iterations
         if self._collect.unit == "decisions" and self._count.requests > self._count.cut_at:
             self._count.truncated += self._parts.rollouts.num_envs
@@ -373,7 +373,7 @@ class Training:
         self._count.cut_at, self._count.decisions_at = self._count.requests, self._count.decisions
 
     def publish(self) -> None:
-        """Weights that wait for `publish_every`, if there are any."""
+        """Publish weights that wait for `publish_every`, if there are any."""
         if self._count.unpublished:
             self._publish_newest()
 
@@ -420,7 +420,7 @@ class Training:
         return {"trainer": self._trainer.state_dict(), "version": version, "next_episode": count.next_episode}
 
     def state_dict(self) -> State:
-        """At a barrier."""
+        """Return the state, at a barrier."""
         return {
             **self._trainer.state_dict(),
             "opponents": self._requests.opponents.state_dict(),

@@ -39,7 +39,7 @@ def assign(bound, slots, policy, row_of, kind):  # type: ignore[no-untyped-def]
 
 @kernel
 def common(bound):  # type: ignore[no-untyped-def]
-    """The row that every slot is bound to, or -1."""
+    """Return the row that every slot is bound to, or -1."""
     for row in bound:
         if row != bound[0]:
             return -1
@@ -67,7 +67,7 @@ class SlotMemory(Protocol):
     each once: as many as there are, are all."""
 
     def clear(self, slots: NDArray[np.int32]) -> None:
-        """These start at zero."""
+        """Set the memory of these slots to zero."""
         ...
 
     def take(self, slots: NDArray[np.int32]) -> Any:
@@ -75,7 +75,7 @@ class SlotMemory(Protocol):
         ...
 
     def put(self, slots: NDArray[np.int32], memory: Any) -> None:
-        """What was answered."""
+        """Store what was answered."""
         ...
 
     def recall(self, slots: NDArray[Any]) -> NDArray[np.float32]:
@@ -184,7 +184,7 @@ class PolicyBindings:
         return rows, fresh
 
     def release(self) -> None:
-        """No slot is bound any more."""
+        """Unbind all slots."""
         for bound in self.bound:
             bound.fill(-1)
 
@@ -195,12 +195,12 @@ class PolicyBindings:
         return np.flatnonzero(bound[:-1])
 
     def forget(self, player: int, slots: NDArray[np.int32]) -> None:
-        """The memory of these slots starts at zero."""
+        """Set the memory of these slots to zero."""
         for memory in self._memory[player].values():
             memory.clear(slots)
 
     def begin(self, player: int, due: ActionRequests) -> None:
-        """As `forget`, where an episode begins."""
+        """Do `forget`, where an episode begins."""
         for memory in self._memory[player].values():
             memory.clear(due.slot[due.first])
 
@@ -306,7 +306,7 @@ class Group:
         noise: NDArray[np.float32],
         teams: Teams | None = None,
     ) -> PolicyOutput:
-        """As `act`, where all rows are played by one policy, at this place in the group."""
+        """Return as `act`, where all rows are played by one policy, at this place in the group."""
         if self.placement is not None:
             index = np.full(len(noise), policy, np.int32)
             return self.act(observation, mask, memory, noise, index=index, teams=teams)
@@ -315,7 +315,7 @@ class Group:
 
 
 def _of(teams: Teams | None) -> dict[str, Any]:
-    """An argument for those policies that take it."""
+    """Return an argument for those policies that take it."""
     return {} if teams is None else {"teams": teams}
 
 
@@ -334,7 +334,7 @@ def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placeme
 
 
 def group_key(policy: Policy, mode: str) -> tuple[Any, ...]:
-    """Equal for policies that may share a group: class, configuration, mode."""
+    """Return a key that is equal for policies that may share a group: class, configuration, mode."""
     return type(policy), policy.spec.kind, json.dumps(policy.spec.config, sort_keys=True, default=str), mode
 
 

@@ -44,11 +44,11 @@ class StackedTables:
         self._logp = np.empty((0, *self._legal.shape), np.float32)
 
     def __len__(self) -> int:
-        """I_p."""
+        """Return I_p."""
         return len(self._legal)
 
     def set(self, row: int, probs: NDArray[np.float64], *, name: str) -> None:
-        """Row `row` plays probs float[I_p, A]. Raises PolicyError unless these are distributions over legal actions."""
+        """Set row `row` to probs float[I_p, A]. Raises PolicyError unless these are distributions over legal actions."""
         if probs.shape != self._legal.shape:
             raise PolicyError(
                 f"policy {name!r} tabulated as {probs.shape} for player {self.player}; expected {self._legal.shape}: every "
@@ -261,7 +261,7 @@ class LocalBank:
     # ------------------------------------------------------------------------------------------------ rows
 
     def _make_room(self, refs: Sequence[PolicyRef | None]) -> None:
-        """A place for each row of the table; what was in free ones is let go."""
+        """Make a place for each row of the table; what was in free ones is released."""
         self._entries += [None] * (len(refs) - len(self._entries))
         for row, ref in enumerate(refs):
             if ref is None:
@@ -300,13 +300,13 @@ class LocalBank:
         return bool(populations)
 
     def _population(self, row: int) -> tuple[int, object]:
-        """Whose policies are put together: of one population, class, configuration and mode."""
+        """Return which policies are put together: those of one population, class, configuration and mode."""
         entry = self._entries[row]
         assert entry is not None
         return entry.ref.population, entry.group
 
     def _worth_a_table(self, player: int, ref: PolicyRef) -> bool:
-        """Members (version 0) stay; other versions are a learner's."""
+        """Return whether a table pays off: members (version 0) stay; other versions are a learner's."""
         return ref.version == 0 or len(self._tables[player]) <= LARGE
 
     def _all_tables(self, player: int) -> bool:

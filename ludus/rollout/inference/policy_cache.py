@@ -73,8 +73,8 @@ class PolicyCache:
         self._stale = False  # whether `_groups` lack some of `_entries`: they could not be made the last time
 
     def load(self, client: str, keep: Sequence[int], wanted: Sequence[tuple[PolicyRef, Ref]]) -> list[CachedPolicy]:
-        """From now on a client holds what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy
-        without its mode."""
+        """Let a client hold what it `keep`s of what it held, and these. One thread at a time. Raises PolicyError for a policy without its
+        mode."""
         entries = [self._find(ref, sent) for ref, sent in wanted]
         keys = []
         for entry in entries:
@@ -212,7 +212,7 @@ def _teams(together: Sequence[RequestRows]) -> Teams:
 
 
 def _layout(rows: RequestRows) -> tuple[Any, ...]:
-    """Rows with the same one can be joined."""
+    """Return a key: rows with the same one can be joined."""
     return tuple(None if column is None else (column.shape[1:], column.dtype.str) for column in rows[1:])
 
 

@@ -119,7 +119,7 @@ class RemoteBank:
         return act
 
     def act_all(self, requests: Sequence[tuple[int, ActionRequests, NDArray[np.float32]]]) -> list[PolicyOutput]:
-        """As `act`, for several players, in one request."""
+        """Return as `act`, for several players, in one request."""
         parts: list[RequestRows] = []
         pieces = [list(self._pieces(*request, parts)) for request in requests]
         answers = iter(self._ask("act", *parts))
@@ -136,7 +136,7 @@ class RemoteBank:
         return self.server.ask(method, self._client, *args)
 
     def _enter(self, entries: dict[int, _Entry]) -> None:
-        """These are the rows of the table."""
+        """Enter these rows into the table."""
         size = len(self._bindings.refs)
         self._entries = [entries.get(row) for row in range(size)]
         self._key_of = np.full(size, -1, np.int32)

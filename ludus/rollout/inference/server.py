@@ -83,7 +83,7 @@ class Batches(Generic[Q, A]):
         return ticket.result()
 
     def close(self) -> None:
-        """Requests that wait, and later ones, fail with RunError."""
+        """Fail waiting and later requests with RunError."""
         with self._lock:
             self._closed = True
             for ticket in self._queue:
@@ -195,7 +195,7 @@ class InferenceServer:
         )
 
     def ready(self) -> None:
-        """Answered as soon as the server is made."""
+        """Answer as soon as the server is created."""
 
     def load(
         self,
@@ -225,7 +225,7 @@ class InferenceServer:
         return max(now - begun if begun else 0.0 for begun in self._busy.values())
 
     def counters(self) -> Mapping[str, int]:
-        """requests, rows and batches that were answered, policies that were fetched."""
+        """Return counts: requests, rows and batches that were answered, policies that were fetched."""
         done = self._batches
         return {
             "requests": done.requests,
@@ -235,7 +235,7 @@ class InferenceServer:
         }
 
     def close(self) -> None:
-        """Requests that wait, and later ones, fail with RunError."""
+        """Fail waiting and later requests with RunError."""
         self._batches.close()
         self._open.close()
 
@@ -332,7 +332,7 @@ class Servers:
         return new
 
     def life(self, host: int) -> int:
-        """Of what serves a host: how often it was made again; 0 before it is there."""
+        """Return how often what serves a host was restarted; 0 before it exists."""
         return self._runtime.incarnation(self._servers[self._server_of[host]]) if self._servers else 0
 
     def serving(self, host: int) -> Serving:
@@ -362,8 +362,8 @@ class Servers:
         self._again(server, serving.life)
 
     def unstick(self, host: int) -> bool:
-        """A host has made no step for `deadline` seconds: whether that is its server's doing. Then that is only being made, or it is made
-        again now: it does not answer, or its evaluation takes most of that time already."""
+        """Return whether the server is the reason that a host has made no step for `deadline` seconds. Then that is only being made, or it
+        is made again now: it does not answer, or its evaluation takes most of that time already."""
         if not self._servers or self._deadline is None:
             return False
         number = self._server_of[host]
