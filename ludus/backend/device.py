@@ -630,8 +630,8 @@ def columns_to_device(columns: Mapping[str, Array], device: torch.device) -> dic
     places = {name: slice(at, at + array.nbytes) for at, (name, array) in zip([0, *ends], whole.items(), strict=False)}
     for name, array in whole.items():
         memory[places[name]] = array.reshape(-1).view(np.uint8)
-    there = packed.to(device, non_blocking=True)
-    return {name: there[places[name]].view(dtype_of(array)).view(array.shape) for name, array in whole.items()}
+    transferred = packed.to(device, non_blocking=True)
+    return {name: transferred[places[name]].view(dtype_of(array)).view(array.shape) for name, array in whole.items()}
 
 
 def dtype_of(array: Array) -> torch.dtype:
@@ -649,8 +649,8 @@ def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
     if not tensors or tensors[0].device.type == "cpu":
         return [to_numpy(tensor).astype(np.float32) for tensor in tensors]
     packed = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
-    here = _beside(packed) if packed.device.type == "cuda" else to_numpy(packed)
-    parts = np.split(here, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+    on_host = _beside(packed) if packed.device.type == "cuda" else to_numpy(packed)
+    parts = np.split(on_host, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
     return [part.reshape(tensor.shape).copy() for part, tensor in zip(parts, tensors, strict=True)]
 
 

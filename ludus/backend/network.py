@@ -72,11 +72,11 @@ class FlatModule:
         self.parts: list[tuple[nn.Parameter, slice]] = []
         at = 0
         for p in parameters:
-            there = slice(at, at + p.numel())
-            self.parts.append((p, there))
-            self.values[there] = p.detach().reshape(-1)
-            p.data = self.values[there].view_as(p)
-            p.grad = self.grad[there].view_as(p)
+            place = slice(at, at + p.numel())
+            self.parts.append((p, place))
+            self.values[place] = p.detach().reshape(-1)
+            p.data = self.values[place].view_as(p)
+            p.grad = self.grad[place].view_as(p)
             at += p.numel()
         if self.device.type == "cpu":
             self.flat, self.joint = self.values.numpy(), self.grad.numpy()
@@ -103,7 +103,7 @@ class FlatModule:
     def part(self, module: nn.Module) -> FlatPart:
         """Return the parameters of a module within this one, which lie side by side."""
         own = {id(p) for p in module.parameters()}
-        places = [there for p, there in self.parts if id(p) in own]
+        places = [place for p, place in self.parts if id(p) in own]
         return FlatPart(self, slice(places[0].start, places[-1].stop))
 
 

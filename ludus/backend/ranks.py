@@ -105,13 +105,13 @@ class GradientSum:
         """Make the buckets, and a hook for each parameter; what is behind the parameters comes last, as it is known last."""
         flat, this = self._flat, weakref.ref(self)  # a circle would keep a task's networks for a while
         end, members, flat.hooked = flat.size, 0, True
-        for number, (parameter, there) in enumerate(reversed(flat.parts)):
+        for number, (parameter, place) in enumerate(reversed(flat.parts)):
             at, members = len(self._buckets), members + 1
             parameter.register_post_accumulate_grad_hook(partial(_filled, this, at))
-            if 4 * (end - there.start) >= bucket or number == len(flat.parts) - 1:
-                self._buckets.append(slice(there.start, end))
+            if 4 * (end - place.start) >= bucket or number == len(flat.parts) - 1:
+                self._buckets.append(slice(place.start, end))
                 self._missing.append(members)
-                end, members = there.start, 0
+                end, members = place.start, 0
         self._buckets.append(slice(flat.size, len(flat.grad)))
 
     def begin(self, scale: float = 1.0) -> None:

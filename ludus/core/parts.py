@@ -92,10 +92,12 @@ def module_hint(module: str) -> str:
         return f"; did you mean {close[0]!r}?"
     if package:
         return f". {package!r} has no such module."
-    here = Path.cwd()
-    if any(Path(entry).resolve() == here for entry in sys.path):
-        return f". Python looked in the working directory, {here}, and on its path; PYTHONPATH adds folders."
-    return f". The working directory, {here}, is not on Python's path; PYTHONPATH=. adds it."
+    working_directory = Path.cwd()
+    if any(Path(entry).resolve() == working_directory for entry in sys.path):
+        return (
+            f". Python looked in the working directory, {working_directory}, and on its path; PYTHONPATH adds folders."
+        )
+    return f". The working directory, {working_directory}, is not on Python's path; PYTHONPATH=. adds it."
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class PlayerNames:
     @classmethod
     def of_agents(cls, game: str, agents: Sequence[Sequence[NamedAgent]]) -> Self:
         """Return the names of a game's id and of the agents [P] of each player."""
-        return cls(game, tuple(tuple((agent.name, agent.role) for agent in some) for some in agents))
+        return cls(game, tuple(tuple((agent.name, agent.role) for agent in player_agents) for player_agents in agents))
 
     def players(self, names: Iterable[int | str], *, what: str = "", others: Sequence[str] = ()) -> list[int]:
         """Return the players that are named, each once.
@@ -87,7 +87,7 @@ class PlayerNames:
 
     def _known(self) -> dict[str, list[int]]:
         known: dict[str, dict[int, None]] = {}
-        pairs = [(player, *agent) for player, some in enumerate(self.agents) for agent in some]
+        pairs = [(player, *agent) for player, player_agents in enumerate(self.agents) for agent in player_agents]
         groups = [(player, _NUMBER.sub("", name), role) for player, name, role in pairs]
         for words in (  # of two that are spelt alike, the later counts
             [(player, role) for player, _, role in pairs if role != _NO_ROLE],

@@ -85,8 +85,8 @@ class Queue(BoundedTable):
         """Return where they are kept."""
         if self.device is None:
             return {name: np.array(array) for name, array in columns.items()}
-        there = columns_on_device(columns, self.device)
-        return {name: np.array(c) if isinstance(c, np.ndarray) else c for name, c in there.items()}
+        copied = columns_on_device(columns, self.device)
+        return {name: np.array(c) if isinstance(c, np.ndarray) else c for name, c in copied.items()}
 
     def _draw(self, count: int, rng: np.random.Generator) -> Sample:
         missing = count = count or self._held
@@ -156,9 +156,9 @@ class Replay(BoundedTable):
             super().update_priorities(index, priority)
         self._require_open()
         names, priority = self.choice.check_update(self.spec.name, index, priority)
-        slots, there = self._book.slots.find(names)
-        if not there.all():
-            slots, priority = slots[there], priority[there]
+        slots, is_held = self._book.slots.find(names)
+        if not is_held.all():
+            slots, priority = slots[is_held], priority[is_held]
         self._book.priority[slots] = priority
         self.top = float(priority.max(initial=self.top))
         self._tell("priority", slots)

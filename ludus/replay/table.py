@@ -75,15 +75,15 @@ def check_schema(columns: ItemColumns, schema: Schema) -> None:
 
 def rows_of(columns: Columns, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> dict[str, Any]:
     """Return the given rows of every column (views for a slice, copies otherwise)."""
-    there: torch.Tensor | None = None  # the rows, on a device
+    device_rows: torch.Tensor | None = None  # the rows, on a device
     out: dict[str, Any] = {}
     for name, column in columns.items():
         if isinstance(rows, slice) or isinstance(column, np.ndarray):
             out[name] = column[rows]
             continue
-        if there is None:
-            there = to_device(np.flatnonzero(rows) if rows.dtype == np.bool_ else rows, column.device)
-        out[name] = column.index_select(0, there)
+        if device_rows is None:
+            device_rows = to_device(np.flatnonzero(rows) if rows.dtype == np.bool_ else rows, column.device)
+        out[name] = column.index_select(0, device_rows)
     return out
 
 
@@ -99,8 +99,8 @@ class DeviceRowCache(Mapping[str, Any]):
         self._own: dict[str, Any] = {
             name: column[slots] for name, column in columns.items() if isinstance(column, np.ndarray)
         }
-        there = {name: column for name, column in columns.items() if name not in self._own}
-        self.there: LazyRows | None = LazyRows(there, torch.from_numpy(np.array(slots, np.int64)))
+        device_columns = {name: column for name, column in columns.items() if name not in self._own}
+        self.there: LazyRows | None = LazyRows(device_columns, torch.from_numpy(np.array(slots, np.int64)))
         """The columns on the device and which rows; None: they have been copied."""
 
     def __getitem__(self, name: str) -> Any:
@@ -155,8 +155,8 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def columns_on_device(columns: ItemColumns, device: torch.device) -> dict[str, Any]:
     """Return copies of columns on a device, which take one transfer; but for those of `ON_HOST`, which are as they were."""
-    there = columns_to_device({name: array for name, array in columns.items() if name not in ON_HOST}, device)
-    return {name: there.get(name, array) for name, array in columns.items()}
+    transferred = columns_to_device({name: array for name, array in columns.items() if name not in ON_HOST}, device)
+    return {name: transferred.get(name, array) for name, array in columns.items()}
 
 
 def empty_on_device(shape: tuple[int, ...], dtype: np.dtype[np.generic], device: torch.device) -> torch.Tensor:

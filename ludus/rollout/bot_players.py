@@ -442,7 +442,9 @@ class LegalMoves:
         is_number = action.dtype.kind in "iuf" and bool(np.isfinite(action).all())
         if not is_number or not space.contains(action.astype(space.dtype)):
             raise PolicyError(f"{wrong}; an action of {space} was expected.")
-        if legal is not None and not all(n in some for n, some in zip(action.ravel().tolist(), legal, strict=True)):
+        if legal is not None and not all(
+            n in legal_values for n, legal_values in zip(action.ravel().tolist(), legal, strict=True)
+        ):
             raise PolicyError(f"{wrong}; legal are {legal}.")
         return action
 

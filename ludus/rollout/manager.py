@@ -126,10 +126,10 @@ class HostMonitor:
         who does not say how it is."""
         if not heartbeats:
             return self._runtime.wait(answers, at_least=at_least, timeout=timeout)[0]
-        there = self._runtime.wait(answers, at_least=0, timeout=0.0)[0]
-        if len(there) >= at_least:
-            return there
-        return self._runtime.wait([*answers, *heartbeats], at_least=len(there) + 1, timeout=timeout)[0]
+        done = self._runtime.wait(answers, at_least=0, timeout=0.0)[0]
+        if len(done) >= at_least:
+            return done
+        return self._runtime.wait([*answers, *heartbeats], at_least=len(done) + 1, timeout=timeout)[0]
 
     def _open(self, hosts: Collection[int]) -> list[Ref]:
         """Return the heartbeats that these hosts were asked for and have not given."""

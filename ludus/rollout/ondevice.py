@@ -233,8 +233,8 @@ class Networks:
                 logps[p] = logp.view(envs, agents)
             for k in [k for k, player in seats.plays if player == p]:
                 action = self._known[seats.refs[k - 1]].act(x, mask, generator)
-                here = (seats.policy[:, p] == k).repeat_interleave(agents).view(-1, *[1] * (action.dim() - 1))
-                chosen = action if chosen is None else torch.where(here, action, chosen)
+                is_played = (seats.policy[:, p] == k).repeat_interleave(agents).view(-1, *[1] * (action.dim() - 1))
+                chosen = action if chosen is None else torch.where(is_played, action, chosen)
             assert chosen is not None
             actions.append(chosen.view(envs, agents, *chosen.shape[1:]))
         return DeviceActions(tuple(actions), logps)
@@ -486,14 +486,14 @@ class _Steps:
         """Return (decisions whose rewards have not come; what follows the last rows that have theirs: one of these, or what is due now)."""
         if self._request.unit == "episodes":
             return None, {}
-        there, k = still_open.any(0), still_open.to(torch.int8).argmax(0)
+        is_waiting, k = still_open.any(0), still_open.to(torch.int8).argmax(0)
         slot = torch.arange(len(k), device=k.device)
         names = ("observation", "mask", "action", "logp", "state")
-        pending = _Pending(there, {name: columns[name][k, slot] for name in names if name in columns})
+        pending = _Pending(is_waiting, {name: columns[name][k, slot] for name in names if name in columns})
         now = {"observation": torch.cat([timestep.slots[p].observation for p in self._players], 1).flatten(0, 1)}
         if "state" in columns and timestep.state is not None:
             now["state"] = self._of_slots(timestep.state).flatten(0, 1)
-        return pending, {name: _where(there, pending.columns[name], column) for name, column in now.items()}
+        return pending, {name: _where(is_waiting, pending.columns[name], column) for name, column in now.items()}
 
     def episodes(self, first: int, count: int) -> EpisodeResults:
         """Return episodes that have ended, in one transfer. first: what their indices count from."""
@@ -523,5 +523,5 @@ def _closed(row: Tensor, closes: Tensor) -> tuple[Tensor, Tensor]:
     return when.clamp(max=times - 1), row & (when < times)
 
 
-def _where(there: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(there.view(-1, *[1] * (one.dim() - 1)), one, other)
+def _where(condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(condition.view(-1, *[1] * (one.dim() - 1)), one, other)

@@ -449,7 +449,7 @@ class RolloutWorker:
             trajectories = replace(trajectories, bootstrap_value=self._bootstrap_value(trajectories, run))
         episodes = log.result()
         ids = (episodes.index, () if trajectories is None else trajectories.episode)
-        highest = max(int(np.max(some, initial=-1)) for some in ids)
+        highest = max(int(np.max(indices, initial=-1)) for indices in ids)
         counters = run.counters(log, self.env)
         if run.counted is not None and run.request.unit == "episodes":
             episodes, trajectories = self._counted_only(run.counted, run.request, episodes, trajectories)

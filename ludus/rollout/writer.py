@@ -521,8 +521,8 @@ class TrajectoryWriter:
             if len(rows):  # another player's observations may have another shape
                 self._number_tails(slots[now.slot[rows], SEGMENT])
                 state = None if self.states is None else self.states.now[self._environments(player, now.slot[rows])]
-                some = None if len(rows) == len(now.slot) else rows
-                self._put_tails(now.observation, now.mask, some, state, self._times(player, now.slot[rows]))
+                selected = None if len(rows) == len(now.slot) else rows
+                self._put_tails(now.observation, now.mask, selected, state, self._times(player, now.slot[rows]))
                 slots[now.slot[rows], SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):

@@ -85,8 +85,8 @@ def _manager(scenario: Scenario) -> partial[RolloutManager]:
 def _rollouts(
     scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None], warn: Callable[[str], None]
 ) -> RolloutManager:
-    here = isinstance(runtime, InProcess)
-    if not here:
+    in_process = isinstance(runtime, InProcess)
+    if not in_process:
         env.close()
     return _manager(scenario)(
         runtime,
@@ -94,10 +94,10 @@ def _rollouts(
         spec=env.spec,
         num_envs=scenario.env.num_envs,
         shards=scenario.shards,
-        hosts=1 if here else min(scenario.runtime.workers, scenario.shards),
+        hosts=1 if in_process else min(scenario.runtime.workers, scenario.shards),
         leave=scenario.runtime.trainers > 0,
         inference=scenario.runtime.shared,
-        ready=env if here else None,
+        ready=env if in_process else None,
         tell=tell,
         warn=warn,
         scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,

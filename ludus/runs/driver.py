@@ -614,11 +614,11 @@ class Driver:
 
 def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
     """Yield tasks in groups: training tasks that follow each other are done together."""
-    for training, some in groupby(tasks, lambda task: isinstance(task, TrainingTask)):
+    for training, group in groupby(tasks, lambda task: isinstance(task, TrainingTask)):
         if training:
-            yield list(some)
+            yield list(group)
         else:
-            yield from ([task] for task in some)
+            yield from ([task] for task in group)
 
 
 def request_tasks(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Task]:

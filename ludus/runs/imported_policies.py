@@ -163,7 +163,7 @@ def _require_seats(
         raise ScenarioError(
             f"opponents were given, and in {spec.id} the learners meet nobody: all of its players are theirs, one each. Leave them out."
         )
-    has = [[p for p, some in enumerate(seats) if some] for _, _, seats in entries]
+    has = [[p for p, policies in enumerate(seats) if policies] for _, _, seats in entries]
     listing = ", ".join(
         f"{wanted.text!r} plays {_seats(own_seats)}" for (wanted, _, _), own_seats in zip(entries, has, strict=True)
     )

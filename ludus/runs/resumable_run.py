@@ -232,7 +232,7 @@ def _newest(folder: Path, ids: Sequence[str]) -> tuple[tuple[str, ...], State | 
 
 def _members(state: State | None) -> list[list[object]]:
     """Return [population, policy] of every policy, in order."""
-    return [] if state is None else [m["ref"][:2] for some in state["manager"]["members"] for m in some]
+    return [] if state is None else [m["ref"][:2] for population in state["manager"]["members"] for m in population]
 
 
 def _check_policies(folder: Path, refs: Sequence[PolicyRef], state: State | None) -> None:

@@ -111,15 +111,15 @@ def _algorithms(scenario: Scenario, env: EnvSpec) -> dict[str, Any]:
     """`algorithm` and `algorithms` in full. Players for whom the first one's settings would not do, as they see or do other things, are
     named."""
     seats, everybody = scenario.seats(env), tuple(range(env.num_players))
-    whose = {str(player): some for some in seats for player in some}
+    whose = {str(player): seat_players for seat_players in seats for player in seat_players}
     named = {
         name: complete_algorithm(part, env, whose.get(name, everybody)) for name, part in scenario.algorithms.items()
     }
-    rest = [some for some in seats if not any(str(player) in named for player in some)]
+    rest = [seat_players for seat_players in seats if not any(str(player) in named for player in seat_players)]
     usual = complete_algorithm(scenario.algorithm, env, rest[0] if rest else everybody)
-    for some in rest[1:]:
-        if (part := complete_algorithm(scenario.algorithm, env, some)) != usual:
-            named |= {str(player): part for player in some}
+    for seat_players in rest[1:]:
+        if (part := complete_algorithm(scenario.algorithm, env, seat_players)) != usual:
+            named |= {str(player): part for player in seat_players}
     return {"algorithm": usual, "algorithms": named}
 
 

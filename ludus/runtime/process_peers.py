@@ -160,8 +160,8 @@ class ProcessPeer:
         call = packed_call(self._name, method, args)
         if self._ask is not None and self._wait is not None:
             return ProcessReply(self._ask(call), self._wait, self._died)
-        here = _surroundings()
-        return ProcessReply(here.ask(self._address, call), here.wait, self._died)
+        context = _surroundings()
+        return ProcessReply(context.ask(self._address, call), context.wait, self._died)
 
     def _died(self) -> PartDied:
         died = PartDied(

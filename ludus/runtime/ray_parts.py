@@ -164,8 +164,8 @@ class RayIncarnation:
 
     def state(self) -> PartState:
         """Return what is known of it."""
-        busy, there = self.calls > self.answered, self.process > 0
-        state = part_state(dead=self.why is not None, has_process=there, busy=busy, last_seen=self.last_seen)
+        busy, has_process = self.calls > self.answered, self.process > 0
+        state = part_state(dead=self.why is not None, has_process=has_process, busy=busy, last_seen=self.last_seen)
         name, part = self.part.name, self.part
         return PartState(part_kind(name), name, self.node[:8], self.process or None, state, self.last_seen, part.spent)
 

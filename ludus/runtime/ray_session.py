@@ -71,9 +71,9 @@ def enter(
     if not ray.is_initialized():
         _sessions.clear()
     else:
-        here = ray.get_runtime_context().gcs_address
-        if address not in (None, "auto", here, *(session.address for session in _sessions)):
-            raise RunError(f"this process is connected to Ray at {here}, not at {address}.")
+        connected_to = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", connected_to, *(session.address for session in _sessions)):
+            raise RunError(f"this process is connected to Ray at {connected_to}, not at {address}.")
     if _sessions:
         _sessions[0].users += 1
         return _sessions[0]
@@ -175,10 +175,10 @@ def _store() -> int:
     """Return bytes of the object store: as many as there is room for in shared memory, or Ray would take a slow folder on disk and say
     nothing."""
     try:
-        there = os.statvfs(_SHARED)
+        shared_memory = os.statvfs(_SHARED)
     except OSError:
         return OBJECT_STORE
-    free = int(0.9 * there.f_bavail * there.f_frsize)
+    free = int(0.9 * shared_memory.f_bavail * shared_memory.f_frsize)
     if free >= OBJECT_STORE:
         return OBJECT_STORE
     if free >= _LEAST_STORE:

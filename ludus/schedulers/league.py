@@ -154,7 +154,9 @@ def opponent_probabilities(
             play = (1.0 - rules.past - rules.verification) / len(mains)
             weak = _to_verify(main, past, rates, rules)
             if weak.any():
-                draw.add([c for c, here in zip(past, weak, strict=True) if here], pfsp(rates[weak], rules.main), verify)
+                draw.add(
+                    [c for c, is_weak in zip(past, weak, strict=True) if is_weak], pfsp(rates[weak], rules.main), verify
+                )
             else:
                 play += verify
             _meet(draw, player, main, past, rates, rate, rules, share=play)
@@ -178,7 +180,11 @@ def _meet(
     if player == main or rate(player, main) > enough or not its.any():
         draw.add([main], [1.0], share)
     else:
-        draw.add([c for c, here in zip(past, its, strict=True) if here], pfsp(rates[its], rules.curriculum), share)
+        draw.add(
+            [c for c, is_made_by in zip(past, its, strict=True) if is_made_by],
+            pfsp(rates[its], rules.curriculum),
+            share,
+        )
 
 
 def _to_verify(
@@ -469,9 +475,10 @@ class LeagueScheduler(ChunkedScheduler):
 
 def _players(players: Iterable[LeaguePlayer]) -> dict[str, object]:
     """Return the options that say how many there are."""
-    some = tuple(players)
+    all_players = tuple(players)
     roles = zip(ROLES, ("main", "main_exploiters", "league_exploiters"), strict=True)
     of_each = {
-        option: sum(p.role == role and p.population == some[0].population for p in some) for role, option in roles
+        option: sum(p.role == role and p.population == all_players[0].population for p in all_players)
+        for role, option in roles
     }
-    return {"populations": sorted({p.population for p in some}), **of_each}
+    return {"populations": sorted({p.population for p in all_players}), **of_each}

@@ -141,8 +141,8 @@ class AdaptiveSelection:
 
     def _lacking(self, payoffs: Payoffs, needed: Iterable[PolicyProfile]) -> tuple[PolicyProfile, ...]:
         """Return portions up to `episodes`, in every order of the seats."""
-        some = {order for profile in needed for order in mirrored(profile, payoffs.population)}
-        short = {p: self._episodes - int(payoffs.count[p]) for p in sorted(some) if not payoffs.exact[p]}
+        orders = {order for profile in needed for order in mirrored(profile, payoffs.population)}
+        short = {p: self._episodes - int(payoffs.count[p]) for p in sorted(orders) if not payoffs.exact[p]}
         return tuple(Counter({p: -(-most // self._portion) for p, most in short.items()}).elements())
 
     def completed(self, payoffs: Payoffs) -> Payoffs:
@@ -163,8 +163,8 @@ def wanted(payoffs: Payoffs, game: Places | None, needed: Iterable[PolicyProfile
     out = np.zeros(payoffs.sizes, dtype=np.bool_)
     if game is not None:
         out[np.ix_(*(game[which] for which in payoffs.population))] = True
-    if some := list(needed):
-        out[tuple(np.array(some).T)] = True
+    if cells := list(needed):
+        out[tuple(np.array(cells).T)] = True
     return out
 
 

@@ -261,13 +261,13 @@ class PBTScheduler(ChunkedScheduler):
         if not self.chunk or self.chunk % self.options.rules.every:
             return
         for population in self.populations:
-            some = self._of(population)
+            learners = self._of(population)
             rng = seeding.generator(self.options.seed, "exploit", population, self.chunk)
-            ratings = np.array([self._rating(learner, view) for learner in some])
+            ratings = np.array([self._rating(learner, view) for learner in learners])
             for loser, winner in sorted(copies(ratings, self.options.rules, rng).items()):
-                best = some[winner]
+                best = learners[winner]
                 hyper = perturb(best.hyper, self.options.ranges, self.options.rules, rng)
-                self._put(replace(some[loser], hyper=hyper, task=best.task, place=best.place))
+                self._put(replace(learners[loser], hyper=hyper, task=best.task, place=best.place))
 
     def _put(self, learner: PBTMember) -> None:
         key = (learner.population, learner.number)

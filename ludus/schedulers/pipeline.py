@@ -137,7 +137,7 @@ class PipelinePSROScheduler(ChunkedScheduler):
         """Return what each population's newest snapshot of a level earns against the levels below, in the mean over its seats."""
         places = self._places(level.number + 1)
         part = self.payoffs.completed(view.payoffs).part(places)
-        below = {k: range(len(some) - 1) for k, some in places.items()}  # the level itself comes last
+        below = {k: range(len(level_places) - 1) for k, level_places in places.items()}  # the level itself comes last
         rng = seeding.generator(self.options.seed, "values", self.chunk, level.number)
         solution = normal_form.lift(solve(self.options.meta_solver, part.part(below), rng=rng), part, below)
         return tuple(

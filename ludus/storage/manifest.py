@@ -330,7 +330,10 @@ def _add_generation(connection: sqlite3.Connection, manifest: Manifest) -> None:
     results, strategy, number = manifest.results, manifest.meta_strategy, manifest.source.generation
     row: dict[str, Any] = {"number": number, "seconds": 0.0, "episodes": 0, "nash_conv": results.nash_conv}
     row |= {"gains": json.dumps(results.gains), "vals": json.dumps(results.values), "responses": "[]"}
-    row |= {"sizes": json.dumps(manifest.sizes), "marginals": _blob([p for some in strategy.marginals for p in some])}
+    row |= {
+        "sizes": json.dumps(manifest.sizes),
+        "marginals": _blob([p for marginal in strategy.marginals for p in marginal]),
+    }
     row |= {"solver_gap": None, "solver_seconds": 0.0, "exact": results.exact, "created": manifest.created}
     _add(connection, "generations", row)
     if strategy.profiles:

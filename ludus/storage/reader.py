@@ -287,7 +287,7 @@ class Reader:
         """Return the ids of the policies of each population, in order."""
         with translated(self.path):
             rows = self._rows("SELECT population, id FROM policies ORDER BY population, place, version")
-            return {which: [name for _, name in some] for which, some in groupby(rows, itemgetter(0))}
+            return {which: [name for _, name in members] for which, members in groupby(rows, itemgetter(0))}
 
     def policy_counts(self) -> dict[int, int]:
         """Return the number of policies of each population."""
@@ -336,8 +336,8 @@ class Reader:
             if last is None:
                 matches = self.matches()
             else:
-                some = f"{STATISTICS_OF} WHERE match IN (SELECT id FROM matches WHERE {newest}) {STATISTICS_ORDER}"
-                counted = statistics_by_match(self._rows(some, last))
+                query = f"{STATISTICS_OF} WHERE match IN (SELECT id FROM matches WHERE {newest}) {STATISTICS_ORDER}"
+                counted = statistics_by_match(self._rows(query, last))
                 rows = self._rows(f"SELECT * FROM matches WHERE {newest} ORDER BY rowid", last)
                 matches = tuple(parse_match(row, counted) for row in rows)
         return tuple(stored.match for stored in matches if stored.match.statistics is not None)
@@ -466,7 +466,8 @@ class Reader:
         """Return the learning curves of all training tasks that have one, by generation, then task."""
         with translated(self.path):
             rows = {
-                task: list(some) for task, some in groupby(self._rows(f"{CURVES} ORDER BY task, point"), itemgetter(0))
+                task: list(points)
+                for task, points in groupby(self._rows(f"{CURVES} ORDER BY task, point"), itemgetter(0))
             }
             tasks = self._rows(
                 "SELECT id, generation, population, policy FROM tasks WHERE kind = 'train' ORDER BY generation, id"
@@ -484,8 +485,8 @@ class Reader:
             last = self._rows("SELECT MAX(point) FROM curves WHERE task = ?", task)[0][0]
             if last is None:
                 return None
-            some = "WHERE task = ? AND (? - point) % ? = 0 ORDER BY point"
-            rows = self._rows(f"{CURVES} {some}", task, last, max(1, -(-(last + 1) // points)))
+            condition = "WHERE task = ? AND (? - point) % ? = 0 ORDER BY point"
+            rows = self._rows(f"{CURVES} {condition}", task, last, max(1, -(-(last + 1) // points)))
             return parse_curve(rows)
 
     def events(self) -> tuple[Event, ...]:

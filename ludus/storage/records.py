@@ -209,8 +209,11 @@ def parse_policy(row: tuple[Any, ...]) -> StoredPolicy:
 def parse_curve(rows: Sequence[tuple[Any, ...]]) -> Curve:
     """rows: `CURVES` of one task, in order."""
     metrics = [json.loads(row[-1]) for row in rows]
-    names = tuple(dict.fromkeys(name for some in metrics for name in some))
-    values = [[*row[1:-2], *(some.get(name) for name in names)] for row, some in zip(rows, metrics, strict=True)]
+    names = tuple(dict.fromkeys(name for point_metrics in metrics for name in point_metrics))
+    values = [
+        [*row[1:-2], *(point_metrics.get(name) for name in names)]
+        for row, point_metrics in zip(rows, metrics, strict=True)
+    ]
     return Curve((*FIXED, *names), np.array(values, np.float64), np.array([row[-2] for row in rows], np.float64))
 
 

@@ -189,10 +189,10 @@ class RunLock:
     def check(self) -> None:
         """Raise RunError unless the directory is where it was: what is written from now on would be beside the run."""
         try:
-            there = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+            is_same = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
         except OSError:
-            there = False
-        if not there:
+            is_same = False
+        if not is_same:
             folder = str(self._path.parent)
             raise RunError(
                 f"the run's directory {folder!r} was moved or deleted while it went on. Go on from its last barrier where it is now: "
@@ -221,9 +221,13 @@ def _close(lock: weakref.ref[RunLock]) -> None:
 def require_writable(run_dir: Path) -> None:
     """Raise RunError where it can be seen already that a run directory cannot be made or written, or is in use: before anything that takes
     long. Leaves nothing behind."""
-    there = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = f"{str(there)!r} is not a folder" if not there.is_dir() else f"nothing can be written into {str(there)!r}"
+    parent = next(path for path in (run_dir.absolute(), *run_dir.absolute().parents) if os.path.exists(path))
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        why = (
+            f"{str(parent)!r} is not a folder"
+            if not parent.is_dir()
+            else f"nothing can be written into {str(parent)!r}"
+        )
         raise RunError(f"run directory {str(run_dir)!r} cannot be written: {why}. {_ELSEWHERE}")
     if (run_dir / LOCK_FILE).exists():
         RunLock(run_dir).close()

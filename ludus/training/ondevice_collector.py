@@ -123,7 +123,7 @@ def why_not_on_device(env: VectorEnv, collect: Collect, *, asynchronous: bool) -
         "its algorithm plays in several modes": len(collect.modes) > 1,
         "its algorithm processes what it did (algorithm.processing)": bool(collect.processing),
     }
-    return next((reason for reason, there in why.items() if there), "")
+    return next((reason for reason, applies in why.items() if applies), "")
 
 
 def _why_not(spec: EnvSpec, task: TrainingTask, collect: Collect, *, frozen: Policies) -> str:
@@ -143,7 +143,7 @@ def _why_not(spec: EnvSpec, task: TrainingTask, collect: Collect, *, frozen: Pol
         ref, policy = strange
         kind = "" if isinstance(policy, RemotePolicy) else f", of kind {policy.spec.kind!r},"
         why[f"the opponent {ref.policy!r}{kind} plays in memory only"] = True
-    return next((reason for reason, there in why.items() if there), "")
+    return next((reason for reason, applies in why.items() if applies), "")
 
 
 def _plays(policy: Policy | RemotePolicy, mode: str, spec: EnvSpec) -> bool:

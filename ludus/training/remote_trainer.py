@@ -114,13 +114,13 @@ class ProcessGroup:
         if self._closed:
             raise RunError(f"rank {self.rank} of {self.size} has left its group; make a new one.")
         tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-        here = tensor.device.type == "cpu"
-        group = self._gloo if here else self._on_gpu()
+        on_cpu = tensor.device.type == "cpu"
+        group = self._gloo if on_cpu else self._on_gpu()
         try:
             work = group.allreduce([tensor])
         except RuntimeError as error:
             raise self._broken(_first_line(error)) from error
-        return partial(self._wait, work, (self._timeout,) if here else ())
+        return partial(self._wait, work, (self._timeout,) if on_cpu else ())
 
     def _wait(self, work: Any, limit: tuple[timedelta, ...]) -> None:
         try:
@@ -234,9 +234,9 @@ class TrainerHost:
         """Begin a task, and return the spec of its policy."""
         self.end()
         self._open.enter_context(deterministic_algorithms(spec.context.device.deterministic))
-        here = replace(spec, context=replace(spec.context, ranks=self._ranks))
+        rank_spec = replace(spec, context=replace(spec.context, ranks=self._ranks))
         episodes = EpisodeServer(self._spec.seed, self._spec.shards)
-        self._trainer = Trainer(here, episodes, feed=self._spec.feed)
+        self._trainer = Trainer(rank_spec, episodes, feed=self._spec.feed)
         return self._trainer.spec
 
     def heartbeat(self) -> bool:

@@ -103,17 +103,17 @@ class Trainer:
         self._pending_items: list[tuple[str, ItemColumns]] = []  # items that a table's limiter does not let in yet
         tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
-        there = {
+        kept_on_device = {
             table.name for table in tables if feed.keep_on_device(table, sharded=episodes.sharded)
         } & devices.keys()
-        moved = [table for table in tables if table.name in devices.keys() - there]
+        moved = [table for table in tables if table.name in devices.keys() - kept_on_device]
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
         depth = feed.prefetch_depth(moved)
         self._prefetcher = Prefetcher(draw, detached_copy if depth else identity, depth=depth)
         self._weights, self._newest = read_only(self._learner.weights()), True
-        self._replays_there = feed.on_device and bool(there)
+        self._replays_there = feed.on_device and bool(kept_on_device)
         sizes = sizes_of(spec.algorithm)
-        episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in there})
+        episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in kept_on_device})
 
     @property
     def learner(self) -> Learner:

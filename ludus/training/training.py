@@ -262,8 +262,8 @@ class Training:
     def _learned(self, rollout: Rollout) -> LearnResult:
         if self._in_place is not None and isinstance(self._trainer, Trainer):
             return self._trainer.learn_in_place(*rollout.left) if rollout.left else LearnResult()
-        here = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
-        return self._trainer.learn(rollout.left or here, version=self._version)
+        trajectories = () if rollout.trajectories is None else (rollout.trajectories,)  # none: it never had to act
+        return self._trainer.learn(rollout.left or trajectories, version=self._version)
 
     def _request(self, *, carry_on: bool, host: int) -> tuple[RolloutRequest, Policies]:
         if self._in_place is None:
