@@ -27,7 +27,7 @@ from benchmarks.contestants import Repetition
 from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setting, context_of, learner_of, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
-from ludus.algorithms.common.base import Algorithm, Learner, tell_version
+from ludus.algorithms.common.base import Algorithm, Learner, notify_version
 from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.on_policy.a3c import A3CLearner
 from ludus.algorithms.ppo.config import PPO
@@ -95,7 +95,7 @@ def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) 
         learner: Learner = A3CLearner(algorithm, algorithm.model(context), context)  # type: ignore[attr-defined]
     else:
         learner = learner_of(play, algorithm, seed=seed, rollouts=rollouts)
-    tell_version(learner, 0)
+    notify_version(learner, 0)
     acting = deque([(0, learner.weights())], maxlen=lag + 1)  # the oldest is as old as the lag, once there are so many
     returns, episodes = 0.0, 0
     for version in range(1, rollouts + 1):
@@ -105,7 +105,7 @@ def run(setting: Setting, *, lag: int, correction: str, seed: int, quick: bool) 
         episodes += len(rollout.episodes.index)
         assert rollout.trajectories is not None
         learner.update(sample(learner, rollout.trajectories))
-        tell_version(learner, version)
+        notify_version(learner, version)
         acting.append((version, learner.weights()))
     score = play.score(learner)
     play.close()

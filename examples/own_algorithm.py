@@ -12,14 +12,14 @@ import numpy as np
 from pydantic import Field
 
 import ludus
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.algorithms.common.returns import bootstrap_values, lambda_returns
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import EnvSpec, Metrics, PolicySpec, State, Weights
 from ludus.policies.categorical import masked_softmax
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import covered, tabular_spec
+from ludus.policies.specs import information_state_ids, tabular_spec
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.trajectories import Trajectories
 from ludus.testing.algorithm import check_algorithm
@@ -40,8 +40,8 @@ class Reinforce(Config):
         if env.enumeration is None:
             raise ScenarioError(f"Reinforce needs a compiled game, and {env.id} is none; use algorithm ppo.")
 
-    def collect(self) -> Collect:
-        return Collect("episodes", self.episodes)
+    def collect(self) -> CollectConfig:
+        return CollectConfig("episodes", self.episodes)
 
     def tables(self) -> Sequence[TableSpec]:
         return (TableSpec("rollouts", kind="queue"),)
@@ -58,7 +58,7 @@ class ReinforceLearner:
     def __init__(self, config: Reinforce, context: LearnerContext, start: Weights | None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
-        ids = covered(context.env.enumeration, context.seats)
+        ids = information_state_ids(context.env.enumeration, context.seats)
         self._mask = np.ascontiguousarray(context.env.enumeration.mask[ids])
         self._base = ids.start
         self._theta = np.zeros(self._mask.shape)

@@ -1,4 +1,5 @@
-"""Policies of action values, played epsilon-greedily: how the networks of `action_values` are asked, by compiled kernels or by torch."""
+"""Policies of action values, played epsilon-greedily; the networks of `action_values` are evaluated by CPU kernels or
+by torch."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ from ludus.policies.categorical import (
     one_hot_best,
     refuse_row,
 )
-from ludus.policies.checks import check_mode, entry, fitted, integer, one_spec
-from ludus.policies.specs import spread_out, tabulates
-from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
+from ludus.policies.checks import check_mode, entry, integer, one_spec, validate_weights
+from ludus.policies.specs import per_env_exploration, tabulates
+from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 
 # --------------------------------------------------------------------------------------------------------------------
 # From what networks answer to actions, compiled.
@@ -46,8 +47,8 @@ from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, for
 
 @kernel
 def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
-    """Q from network outputs: out float[n, A] as it is, or float[n, A + 1] dueling: V + advantage - mean legal advantage
-    (Wang et al. 2016, equation 9, with the mean over legal actions). 0 where illegal."""
+    """Return Q from network outputs float[n, A], or float[n, A + 1] dueling: V + advantage - mean legal advantage (Wang
+    et al. 2016, equation 9, with the mean over legal actions). 0 where illegal."""
     n, actions = mask.shape
     q = np.zeros((n, actions), out.dtype)
     for i in range(n):
@@ -68,9 +69,20 @@ def action_values(out: Array, mask: NDArray[np.bool_]) -> Array:
 def epsilon_greedy(
     q: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], epsilon: float | NDArray[np.float64]
 ) -> PolicyOutput:
-    """With probability epsilon (float64[n], or one for all) a uniform legal action, else the first best legal one: q float[n, A], noise
-    float32[n, >= 1]. Extras: q of the action ("taken") and of the best legal one ("best"), float32[n]. Raises PolicyError for a mask of
-    another shape, or a row that has no legal action or a NaN."""
+    """Return epsilon-greedy actions: with probability epsilon a uniform legal action, else the first best legal one.
+
+    Args:
+        q: float[n, A].
+        mask: bool[n, A], or None: all are legal.
+        noise: float32[n, >= 1].
+        epsilon: float64[n], or one for all.
+
+    Returns:
+        Actions with the extras "taken" and "best", q of the action and of the best legal one, float32[n].
+
+    Raises:
+        PolicyError: A mask of another shape, or a row without a legal action or with a NaN.
+    """
     legal, action, logp = checked_mask(mask, *q.shape), *answers(len(q))
     q_action, best = np.empty((2, len(q)), np.float32)
     chance = np.full(len(q), epsilon) if isinstance(epsilon, float) else epsilon
@@ -80,7 +92,7 @@ def epsilon_greedy(
 
 @kernel
 def _epsilon_greedy(q, mask, noise, epsilon, action, logp, q_action, most):  # type: ignore[no-untyped-def]
-    """Fills action, logp, taken and most; returns the first row that has no legal action or a NaN, or -1."""
+    """Fill action, logp, q_action and most. Return the first row without a legal action or with a NaN, or -1."""
     actions, masked = q.shape[1], mask.size > 0
     weight = np.empty(actions)
     for i in range(len(q)):
@@ -99,8 +111,8 @@ def _epsilon_greedy(q, mask, noise, epsilon, action, logp, q_action, most):  # t
 
 @kernel
 def scaled_normals(noise: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """f(z) = sign(z) √|z| of standard normals z, float32[n, size], which each row has from its own uniform (Fortunato et al. 2018, below
-    equation 11; Box and Muller 1958)."""
+    """Return f(z) = sign(z) √|z| of standard normals z, float32[n, size], made from each row's own uniform (Fortunato
+    et al. 2018, below equation 11; Box and Muller 1958)."""
     out = np.empty((len(noise), size), np.float32)
     for i in range(len(noise)):
         key = mix(np.uint64(np.float64(noise[i]) * 4294967296.0))
@@ -121,7 +133,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class _Values:
-    """What evaluates action values, wherever. memory, noise_size: of a network; 0: none."""
+    """Base of evaluators of action values. memory, noise_size: of a network; 0: none."""
 
     memory = noise_size = 0
     _actions: int
@@ -139,10 +151,10 @@ class _Values:
         spread: float = 0.0,
         index: NDArray[np.int32] | None = None,
     ) -> PolicyOutput:
-        """As `Policy.act`, where row i is played by policy index[i] (None: there is one), with epsilon float64[n], or one for all, which is
-        `spread_out` by the first column of the noise."""
+        """Return actions; see `Policy.act`. Row i is played by policy index[i] (None: there is one), with epsilon
+        float64[n], or one for all, spread by the first column of the noise (`per_env_exploration`)."""
         if spread:
-            epsilon, noise = spread_out(epsilon, noise[:, 0], spread=spread), noise[:, 1:]
+            epsilon, noise = per_env_exploration(epsilon, noise[:, 0], spread=spread), noise[:, 1:]
         random = noise[:, 1] if explore and self.noise_size else None
         q, after = self.values(observation, mask, memory, random=random, index=index)
         act = epsilon_greedy(q, mask, noise, epsilon if explore else 0.0)
@@ -157,18 +169,28 @@ class _Values:
         random: NDArray[np.float32] | None = None,
         index: NDArray[np.int32] | None = None,
     ) -> tuple[Array, Any]:
-        """(action values float32[n, A], the memory after). random float32[n]: uniforms that a noisy head's noise is made from; None: none.
-        Raises PolicyError for memory of another shape, and where a team's agents cannot be told apart."""
+        """Return (action values float32[n, A], the memory after).
+
+        Args:
+            observation: [n, …].
+            mask: bool[n, A], or None.
+            memory: float32[n, M], or None.
+            random: float32[n], uniforms from which a noisy head's noise is made; None: none.
+            index: int32[n], the policy of each row; None: there is one.
+
+        Raises:
+            PolicyError: Memory of another shape, or agents that cannot be told apart.
+        """
         raise NotImplementedError
 
     def _places(self, observation: Array, index: NDArray[np.int32] | None) -> NDArray[np.int32] | None:
-        """Which network each row is for; None: there is one."""
+        """Return the network of each row; None: there is one."""
         if self._agents == 1:
             return index
         agent = agents_of(observation, self._agents)
         return agent if index is None else index * np.int32(self._agents) + agent
 
-    def _checked(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
+    def _check_memory(self, memory: Array | None, rows: int) -> NDArray[np.float32]:
         expected = (rows, self.memory)
         if memory is None or memory.shape != expected:
             description = "none" if memory is None else f"shape {memory.shape}"
@@ -179,8 +201,8 @@ class _Values:
 
 
 class ValueNetworks(_Values):
-    """The networks of K policies of one spec, those of each one's agents after each other. Perceptrons, and recurrent cells on top of them,
-    are evaluated by compiled kernels, others by torch."""
+    """The networks of K policies of one spec, with those of each one's agents adjacent. Perceptrons, and recurrent
+    cells on top of them, are evaluated by CPU kernels, others by torch."""
 
     def __init__(self, members: Sequence[Member], *, actions: int, agents: int) -> None:
         first = members[0]
@@ -204,7 +226,6 @@ class ValueNetworks(_Values):
         random: NDArray[np.float32] | None = None,
         index: NDArray[np.int32] | None = None,
     ) -> tuple[Array, Any]:
-        """See `_Values.values`."""
         index = self._places(observation, index)
         first = self._members[0]
         if isinstance(first, Perceptron):
@@ -213,21 +234,21 @@ class ValueNetworks(_Values):
             if self._perceptrons is None:
                 self._perceptrons = Perceptrons(cast(Sequence[Perceptron], self._members))
             return self._values(self._perceptrons.outputs(observation, index), mask), None
-        hidden = self._checked(cast(Array | None, memory), len(observation)) if self.memory else None
+        hidden = self._check_memory(cast(Array | None, memory), len(observation)) if self.memory else None
         if self._cells is not None and hidden is not None:
             x = float_rows(observation, self._inputs)
             out, after = self._cells.step(x, hidden, np.zeros(len(x), np.int32) if index is None else index)
             return self._values(out, mask), after
         mask = None if mask is None else full_mask(mask, len(observation), self._actions)
         if index is None:
-            return _asked(first, observation, mask, hidden, random)
+            return _torch_values(first, observation, mask, hidden, random)
         q, next_memory = (
             np.empty((len(observation), self._actions), np.float32),
             None if hidden is None else hidden.copy(),
         )
         for k in np.unique(index).tolist():
             rows = np.flatnonzero(index == k)
-            q[rows], state = _asked(
+            q[rows], state = _torch_values(
                 cast(ActionValues, self._members[k]),
                 observation[rows],
                 _own(mask, rows),
@@ -239,7 +260,7 @@ class ValueNetworks(_Values):
         return q, next_memory
 
     def _values(self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> Array:
-        """Of a plain head's outputs."""
+        """Return the values of a plain head's outputs."""
         return out if out.shape[1] == self._actions else action_values(out, full_mask(mask, len(out), self._actions))
 
 
@@ -247,14 +268,14 @@ def _own(of: NDArray[Scalar] | None, rows: NDArray[np.int64]) -> NDArray[Scalar]
     return None if of is None else of[rows]
 
 
-def _asked(
+def _torch_values(
     network: ActionValues,
     observation: Array,
     mask: NDArray[np.bool_] | None,
     memory: NDArray[np.float32] | None,
     random: NDArray[np.float32] | None,
 ) -> tuple[Array, Array | None]:
-    """As `ValueNetworks.values`, by torch."""
+    """Return values and memory by torch; see `ValueNetworks.values`."""
     legal = None if mask is None else torch.from_numpy(mask)
     noise = None
     if random is not None:
@@ -268,15 +289,15 @@ def _asked(
 
 
 class DeviceValues(_Values):
-    """As `ValueNetworks`, by torch on a device. Memory stays where it is."""
+    """`ValueNetworks` by torch on a device. Memory stays where it is."""
 
     def __init__(self, policies: Sequence[ActionValuePolicy], placement: Placement) -> None:
         first = policies[0]
-        form = _form(json.dumps(dict(first.spec.config)))
-        network = cast(ActionValues, form.network)
+        architecture = _architecture(json.dumps(dict(first.spec.config)))
+        network = cast(ActionValues, architecture.network)
         self.memory, self.noise_size, self._head = network.memory, network.head.noise_size, network.head
         self._actions, self._agents, self._shape = first.actions, first.agents, network.shape
-        self._stack = DeviceStack(form, [own for policy in policies for own in policy.carried], placement)
+        self._stack = DeviceStack(architecture, [own for policy in policies for own in policy.carried], placement)
 
     def values(
         self,
@@ -287,10 +308,9 @@ class DeviceValues(_Values):
         random: NDArray[np.float32] | None = None,
         index: NDArray[np.int32] | None = None,
     ) -> tuple[Array, Any]:
-        """See `_Values.values`."""
         n, index = len(observation), self._places(observation, index)
         if self.memory and not isinstance(memory, Tensor):
-            memory = self._checked(memory, n)
+            memory = self._check_memory(memory, n)
         wanted = mask is not None and self._head.value is not None  # over whose legal actions the mean goes
         return self._stack(
             np.zeros(n, np.int32) if index is None else index,
@@ -302,18 +322,18 @@ class DeviceValues(_Values):
 
 
 @lru_cache(maxsize=64)
-def _form(config: str) -> Form:
-    """Of one agent's network."""
+def _architecture(config: str) -> Architecture:
+    """Return the architecture of one agent's network."""
     spec = PolicySpec("action_values", json.loads(config))
     with own_stream():
         network = ActionValues(spec)
-    return form_of(network, _ask, batched=entry(spec, "body").get("kind") == "mlp")
+    return make_architecture(network, _ask, batched=entry(spec, "body").get("kind") == "mlp")
 
 
 def _ask(
     network: nn.Module, x: Tensor, memory: Tensor | None, mask: Tensor | None, noise: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """Action values, and the memory after."""
+    """Return action values, and the memory after."""
     assert isinstance(network, ActionValues)
     features = network.body(x)
     if memory is None:
@@ -323,19 +343,21 @@ def _ask(
 
 
 class ActionValuePolicy(CategoricalPolicy):
-    """Kind `action_values`; config as `action_values_spec` makes it. Weights are named as in the module's `state_dict()`, and `epsilon`
-    float32[1]: "explore" plays a uniform legal action with that probability, and otherwise, like "greedy", the best one. So exploration
-    travels with the weights.
+    """Kind `action_values`; config as `action_values_spec` makes it. Weights are named as in the module's
+    `state_dict()`, and `epsilon` float32[1]: "explore" plays a uniform legal action with that probability, and
+    otherwise, like "greedy", the best one. So exploration travels with the weights.
 
-    A noisy head has noise of its own in every row and decision of "explore", made from a second uniform; so acting stays pure, and how
-    large the noise is travels with the weights. Its logp is that of the action given this noise, and "explore" has no table.
+    A noisy head has different noise in every row and decision of "explore", made from a second uniform; so acting stays
+    pure, and the size of the noise travels with the weights. Its logp is that of the action given this noise, and
+    "explore" has no table.
 
-    With `spread` in its config the first number of the noise is no uniform, but says where among all the row's environment is
-    (`RolloutRequest.place`), and epsilon is spread out by it; such an "explore" has no table.
+    With `spread` in its config the first number of the noise is no uniform, but the position of the row's environment
+    among all (`RolloutRequest.place`), and epsilon differs by it; such an "explore" has no table.
 
-    The values of the action and of the best legal one, which it decided by, are answered as the extras "taken" and "best".
+    The values of the action and of the best legal one are the extras "taken" and "best".
 
-    With `agents` in its config each agent of the team has a network of its own, `members.K.…`, and observations end in its one-hot id.
+    With `agents` in its config each agent of the team has a network, `members.K.…`, and observations end in its one-hot
+    id.
     """
 
     extras: ClassVar[tuple[str, ...]] = ("taken", "best")
@@ -350,7 +372,7 @@ class ActionValuePolicy(CategoricalPolicy):
                 networks = [ActionValues(spec).requires_grad_(False) for _ in prefixes]
         shapes = shapes_of(networks[0]) if layout is None else layout.shapes()
         every = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}
-        self._weights = fitted(spec, weights, {**every, "epsilon": (1,)})
+        self._weights = validate_weights(spec, weights, {**every, "epsilon": (1,)})
         self.epsilon = float(self._weights["epsilon"][0])
         if not 0.0 <= self.epsilon <= 1.0:
             raise PolicyError(f"epsilon of a {spec.kind!r} policy is {self.epsilon}; expected a probability.")
@@ -375,8 +397,8 @@ class ActionValuePolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action or a NaN, memory of another shape, and,
-        of a team, observations without an agent's id."""
+        """Return implement `Policy.act`. Raise PolicyError for an unknown mode, a row without a legal action or with a NaN,
+        memory of another shape, and, of a team, observations without an agent's id."""
         check_mode(self, mode)
         return self._networks.act(
             observation, mask, memory, noise, epsilon=self.epsilon, explore=mode == "explore", spread=self.spread
@@ -385,20 +407,21 @@ class ActionValuePolicy(CategoricalPolicy):
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """As `CategoricalPolicy.probabilities`, of a policy that `tabulates`."""
+        """Return implement `CategoricalPolicy.probabilities`, for a policy that `tabulates`."""
         probs = one_hot_best(self._networks.values(observation, mask)[0], mask)
         return (epsilon_mix(probs, mask, self.epsilon) if mode == "explore" else probs), {}
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `CategoricalPolicy.tabulate`; None unless the spec `tabulates`: of "explore" with a noisy head, whose choices are no product
-        of a table, of a policy that remembers, and of a team, since enumerated games have no ids of agents."""
+        """Return implement `CategoricalPolicy.tabulate`; None unless the spec `tabulates`: in "explore" with a noisy head,
+        whose choices are no product of a table, with memory, and for a team, since enumerated games have no ids of
+        agents."""
         check_mode(self, mode)
         return super().tabulate(enumeration, player, mode=mode) if tabulates(self.spec, mode=mode) else None
 
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """See `HasValues.values`; of a noisy head, without noise. Nothing here looks at a state."""
+        """Return implement `SupportsValues.values`; of a noisy head, without noise. The state is ignored."""
         values = np.array(self._networks.values(observation, mask, memory)[0][:, : self.actions], np.float32)
         legal = values if mask is None else np.where(mask, values, -np.inf)
         return Values(legal.max(axis=1).astype(np.float32), values)
@@ -408,12 +431,12 @@ class ActionValuePolicy(CategoricalPolicy):
 
     @property
     def multiplications(self) -> int:
-        """Of a row, where torch may evaluate it."""
+        """Return the multiplications per row, where torch may evaluate it."""
         return multiplications(array.shape for array in self._weights.values()) // self.agents
 
     @staticmethod
     def stack(policies: Sequence[ActionValuePolicy]) -> StackedActionValues:
-        """Policies of one spec as one. Raises PolicyError if their specs differ."""
+        """Return policies of one spec as one. Raise PolicyError if their specs differ."""
         one_spec(policies)
         members = [member for policy in policies for member in policy.members]
         first = policies[0]
@@ -421,13 +444,13 @@ class ActionValuePolicy(CategoricalPolicy):
 
     @staticmethod
     def stack_on(policies: Sequence[ActionValuePolicy], placement: Placement) -> StackedActionValues:
-        """The same, whose networks compute where it says, by torch."""
+        """Return policies of one spec as one on a device, evaluated by torch."""
         one_spec(policies)
         return StackedActionValues(policies, DeviceValues(policies, placement))
 
 
 class StackedActionValues:
-    """K policies of one spec, each with an epsilon of its own, evaluated in one call."""
+    """K policies of one spec, each with its own epsilon, evaluated in one call."""
 
     def __init__(self, policies: Sequence[ActionValuePolicy], networks: _Values) -> None:
         self._first, self._networks = policies[0], networks
@@ -442,7 +465,7 @@ class StackedActionValues:
         index: NDArray[np.int32],
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        """Implement `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
         epsilon, spread = self._epsilon[index], self._first.spread
         return self._networks.act(

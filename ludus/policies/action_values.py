@@ -1,5 +1,5 @@
-"""Networks of action values: any body, a GRU or an LSTM if wanted, and a head for means or for distributions of returns; for one agent, or
-for each agent of a team. (`action_value_policy` plays them.)"""
+"""Networks of action values: any body, an optional GRU or LSTM, and a head for means or for distributions of returns;
+for one agent, or for each agent of a team. (`action_value_policy` plays them.)"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, arrays_of, core_step, load_arrays, shapes_of, unrolled
 from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
-from ludus.policies.checks import choice, entry, fitted, integer, integers
+from ludus.policies.checks import choice, entry, integer, integers, validate_weights
 from ludus.policies.specs import QHeadSpec
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -25,8 +25,8 @@ COSINES = 64  # by which levels of quantiles are known (Dabney et al. 2018, "Imp
 
 
 class NoisyLinear(nn.Module):
-    """y = W x + b + (V (x ε_in) + c) ε_out: a linear layer whose weights have factorised Gaussian noise of learned size (Fortunato et al.
-    "Noisy networks for exploration", equations 9 to 11). Without ε it is the layer of the means."""
+    """y = W x + b + (V (x ε_in) + c) ε_out: a linear layer whose weights have factorised Gaussian noise of learned size
+    (Fortunato et al. "Noisy networks for exploration", equations 9 to 11). Without ε it is the layer of the means."""
 
     def __init__(self, inputs: int, outputs: int, scale: float) -> None:
         super().__init__()
@@ -37,7 +37,8 @@ class NoisyLinear(nn.Module):
         self.bias_noise = nn.Parameter(torch.full((outputs,), scale * bound))
 
     def forward(self, x: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
-        """x float[n, …, inputs]; before and after: ε_in and ε_out, which broadcast to inputs and outputs."""
+        """Evaluate the layer: x float[n, …, inputs]; before and after: ε_in and ε_out, which broadcast to inputs and
+        outputs."""
         out = linear(x, self.weight, self.bias)
         if before is None or after is None:
             return out
@@ -45,33 +46,35 @@ class NoisyLinear(nn.Module):
 
 
 class Linear(nn.Linear):
-    """A layer that ignores noise."""
+    """A linear layer that ignores noise."""
 
     def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
-        """W x + b."""
+        """Return W x + b."""
         return linear(x, self.weight, self.bias)
 
 
 def midpoints(count: int, device: torch.device | None = None) -> Tensor:
-    """The levels (k + ½) / count, float32[count], at which QR-DQN has its quantiles (Dabney et al. 2018, lemma 2)."""
+    """Return the levels (k + ½) / count, float32[count], of QR-DQN's quantiles (Dabney et al. 2018, lemma 2)."""
     return (torch.arange(count, dtype=torch.float32, device=device) + 0.5) / count
 
 
 def rescale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
-    """h(x) = sign(x) (√(|x| + 1) - 1) + ε x. (Pohlen et al. 2018, proposition A.2; R2D2: Kapturowski et al. 2019, §2.3.)"""
+    """Return h(x) = sign(x) (√(|x| + 1) - 1) + ε x. (Pohlen et al. 2018, proposition A.2; R2D2: Kapturowski et al.
+    2019, section 2.3.)"""
     return torch.sign(x) * ((x.abs() + 1.0).sqrt() - 1.0) + epsilon * x
 
 
 def unscale(x: Tensor, *, epsilon: float = 1e-3) -> Tensor:
-    """The inverse of `rescale`: sign(x) (((√(1 + 4 ε (|x| + 1 + ε)) - 1) / 2 ε)² - 1), in a form that does not cancel in float32:
-    with y = |x| + 1 + ε the root is 2 y / (√(1 + 4 ε y) + 1)."""
+    """Return the inverse of `rescale`: sign(x) (((√(1 + 4 ε (|x| + 1 + ε)) - 1) / 2 ε)² - 1), in a form that does not
+    cancel in float32: with y = |x| + 1 + ε the root is 2 y / (√(1 + 4 ε y) + 1)."""
     y = x.abs() + 1.0 + epsilon
     root = 2.0 * y / ((1.0 + 4.0 * epsilon * y).sqrt() + 1.0)
     return torch.sign(x) * (root.square() - 1.0)
 
 
 class QHead(nn.Module):
-    """features float32[n, F] -> float32[n, A, K]: K is 1, the atoms, or the levels that are asked for."""
+    """Head of action values: features float32[n, F] -> float32[n, A, K]; K is 1, the number of atoms, or of sampled
+    levels."""
 
     support: Tensor  # the values float32[K] of c51
     levels: Tensor  # at which `implicit` is asked, float32[K], where nothing else is said
@@ -97,8 +100,14 @@ class QHead(nn.Module):
     def forward(
         self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
     ) -> Tensor:
-        """mask bool[n, A]: over whose legal actions the dueling mean goes (Wang et al. 2016, equation 9); None: all. noise: ε
-        float32[noise_size], or one a row. levels float32[n, K] in (0, 1), of "implicit"; None: the middles of equal shares."""
+        """Return the outputs.
+
+        Args:
+            features: float32[n, F].
+            mask: bool[n, A], actions of the dueling mean (Wang et al. 2016, equation 9); None: all.
+            noise: ε float32[noise_size], or one per row; None: none.
+            levels: float32[n, K] in (0, 1), of "implicit"; None: the midpoints of equal shares.
+        """
         if self.cosine is not None:
             at = self.levels.expand(len(features), -1) if levels is None else levels
             steps = torch.arange(COSINES, dtype=features.dtype, device=features.device) * math.pi
@@ -118,11 +127,11 @@ class QHead(nn.Module):
         return value + advantage - mean
 
     def _spread(self, out: Tensor, actions: int) -> Tensor:
-        """[n, actions × K] -> [n, actions, K]; implicit: [n, K, actions] -> the same."""
+        """Return outputs per action: [n, actions × K] -> [n, actions, K]; implicit: [n, K, actions] -> the same."""
         return out.transpose(1, 2) if self.cosine is not None else out.view(len(out), actions, self._wide)
 
     def means(self, out: Tensor) -> Tensor:
-        """The action values float32[n, A] of `forward`'s answer."""
+        """Return the action values float32[n, A] of `forward`'s result."""
         if self.head.distribution == "none":
             return out[..., 0]
         if self.head.distribution == "c51":
@@ -131,12 +140,12 @@ class QHead(nn.Module):
 
     @property
     def linear(self) -> list[nn.Linear]:
-        """The layers, side by side, of a plain head of means."""
+        """Return the layers of a plain head of means."""
         return [layer for layer in (self.advantage, self.value) if isinstance(layer, nn.Linear)]
 
 
 def head_of(spec: PolicySpec) -> QHeadSpec:
-    """Raises PolicyError for a head that is none."""
+    """Return the head's spec. Raise PolicyError for an invalid one."""
     options = entry(spec, "head")
     try:
         head = QHeadSpec(**options)
@@ -158,26 +167,27 @@ def head_of(spec: PolicySpec) -> QHeadSpec:
 
 
 class Nameless(nn.Module):
-    """A body that is not shown the one-hot id that observations end in, and puts it behind its features."""
+    """A body that does not see the one-hot id at the end of observations, and appends it to its features."""
 
     def __init__(self, body: nn.Module, agents: int) -> None:
         super().__init__()
         self.body, self.agents = body, agents
 
     def forward(self, x: Tensor) -> Tensor:
-        """float32[n, S + agents] -> float32[n, F + agents]."""
+        """Return features: float32[n, S + agents] -> float32[n, F + agents]."""
         return torch.cat([self.body(x[:, : -self.agents]), x[:, -self.agents :]], dim=1)
 
 
 class ActionValues(nn.Module):
-    """The network of an `action_values` spec, of one agent: observations float32[n, *shape] -> float32[n, A, K], as `QHead` says.
+    """The network of an `action_values` spec, of one agent: observations float32[n, *shape] -> float32[n, A, K], as
+    `QHead` returns them.
 
-    memory: floats that one slot remembers; 0: none. Memory float32[n, memory] is the cell's state h, and behind it c of an LSTM; zeros at
-    an episode's start. Cells are torch's (Hochreiter and Schmidhuber 1997; Cho et al. 2014).
+    memory: floats of recurrent state per slot; 0: none. Memory float32[n, memory] is the cell's state h, followed by an
+    LSTM's c; zeros at an episode's start. Cells are torch's (Hochreiter and Schmidhuber 1997; Cho et al. 2014).
 
-    individual: agents that add values of their own (`own`) to those of the head, by the id that observations end in; 0: none do. The id is
-    then the end of what the body says, and of states h. (Li et al. 2021, "Celebrating diversity in shared multi-agent reinforcement
-    learning".)
+    individual: agents that add values of their own (`own`) to those of the head, by the id at the end of observations;
+    0: none do. The id is then the end of the body's features, and of states h. (Li et al. 2021, "Celebrating diversity
+    in shared multi-agent reinforcement learning".)
     """
 
     def __init__(self, spec: PolicySpec) -> None:
@@ -200,7 +210,7 @@ class ActionValues(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
     ) -> Tensor:
-        """Of a network without memory; see `QHead.forward`."""
+        """Evaluate a network without memory; see `QHead.forward`."""
         features = self.body(x)
         if self.own is not None:
             return self.values(features, mask, noise)[..., None]
@@ -209,13 +219,14 @@ class ActionValues(nn.Module):
 
     @property
     def plain(self) -> bool:
-        """Whether the body is linear layers with one activation, and the head answers means, without noise."""
+        """Return whether the body consists of linear layers with one activation, and the head gives means, without
+        noise."""
         known = isinstance(self.body, nn.Sequential) and self.own is None
         layers = all(isinstance(part, nn.Flatten | nn.Linear | nn.Tanh | nn.ReLU) for part in self.body.children())
         return known and layers and bool(self.head.linear) and self.head.head.distribution == "none"
 
     def step(self, features: Tensor, memory: Tensor) -> Tensor:
-        """One step of the cell: what the body says float32[n, F], memory float32[n, memory] -> the next memory."""
+        """Run one step of the cell: the body's features float32[n, F], memory float32[n, memory] -> the next memory."""
         assert self.core is not None
         if self.own is None:
             return core_step(self.core, features, memory)[1]
@@ -224,7 +235,8 @@ class ActionValues(nn.Module):
         return torch.cat([after[:, : self._units], who, after[:, self._units :]], dim=1)
 
     def unroll(self, features: Tensor, memory: Tensor) -> Tensor:
-        """States h float32[T, n, width] after each of T steps: features float32[T, n, F], from memory float32[n, memory]."""
+        """Return states h float32[T, n, width] after each of T steps: features float32[T, n, F], from memory float32[n,
+        memory]."""
         assert self.core is not None
         body_features, who = (features, None) if self.own is None else self._split(features)
         inner = memory if self.own is None else self._remembered(memory)
@@ -233,7 +245,7 @@ class ActionValues(nn.Module):
         return out if who is None else torch.cat([out, who], dim=2)
 
     def values(self, features: Tensor, mask: Tensor | None, noise: Tensor | None = None) -> Tensor:
-        """Action values float32[n, A] of what the body says, or of states h where there is a cell."""
+        """Return action values float32[n, A] of the body's features, or of states h where there is a cell."""
         if self.own is None:
             return self.head.means(self.head(features, mask, noise))
         body_features, who = self._split(features)
@@ -241,12 +253,12 @@ class ActionValues(nn.Module):
         return shared + (self._each(body_features) * who[:, :, None]).sum(dim=1)
 
     def own_values(self, features: Tensor) -> Tensor:
-        """What each row's agent adds to the values, float32[n, A]."""
+        """Return the values that each row's agent adds, float32[n, A]."""
         body_features, who = self._split(features)
         return (self._each(body_features) * who[:, :, None]).sum(dim=1)
 
     def values_of_all(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """The values float32[n, agents, A] that each agent would have in each row's place."""
+        """Return the values float32[n, agents, A] that each agent would have in each row's place."""
         body_features, _ = self._split(features)
         return self.head.means(self.head(body_features, mask))[:, None] + self._each(body_features)
 
@@ -256,16 +268,16 @@ class ActionValues(nn.Module):
         return out.view(len(features), self.individual, self.actions)
 
     def _split(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """What the body says, or h, and the ids behind it."""
+        """Return the body's features, or h, and the ids behind them."""
         return features[..., : -self.individual], features[..., -self.individual :]
 
     def _remembered(self, memory: Tensor) -> Tensor:
-        """h and c, without the id between them."""
+        """Return h and c, without the id between them."""
         return torch.cat([memory[:, : self._units], memory[:, self.width :]], dim=1)
 
 
 class TeamValues(nn.Module):
-    """`ActionValues` for each agent of a team: rows go through that of the agent whose one-hot id they end in."""
+    """`ActionValues` for each agent of a team: each row goes through that of its one-hot id."""
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
@@ -276,14 +288,14 @@ class TeamValues(nn.Module):
 
     @property
     def head(self) -> QHead:
-        """The first agent's: all are of one kind."""
+        """Return the first agent's head: all are of one kind."""
         return cast(ActionValues, self.members[0]).head
 
     def forward(
         self, x: Tensor, mask: Tensor | None, noise: Tensor | None = None, levels: Tensor | None = None
     ) -> Tensor:
-        """See `QHead.forward`. Rows without an id count as the first agent's. Off a CPU each network is shown all rows: to sort them
-        would want a look at numbers."""
+        """Evaluate the networks; see `QHead.forward`. Rows without an id count as the first agent's. Off a CPU each
+        network evaluates all rows: sorting them would require reading numbers."""
         agent = x[:, -self.agents :].argmax(dim=1)
         if x.device.type != "cpu":
             every = torch.stack([member(x, mask, noise, levels) for member in self.members])
@@ -301,8 +313,7 @@ class TeamValues(nn.Module):
 
 
 def layout_of(spec: PolicySpec) -> Layout | None:
-    """The layers of one agent's network, named as the module's, where it is a perceptron that answers means from observations as they are;
-    else None. A dueling head answers the advantages, and the state's value last."""
+    """Return the layout of a plain perceptron that gives means for observations as they are; None for other networks."""
     config, head = spec.config, head_of(spec)
     if head.noisy or head.distribution != "none" or config.get("scale", 1.0) != 1.0 or "individual" in config:
         return None
@@ -316,14 +327,14 @@ def layout_of(spec: PolicySpec) -> Layout | None:
 
 
 def network_of(spec: PolicySpec) -> ActionValues | TeamValues:
-    """The network of a spec, as torch initialises it."""
+    """Return the network of a spec, as torch initialises it."""
     return TeamValues(spec) if "agents" in spec.config else ActionValues(spec)
 
 
 def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValues:
-    """A fresh network, initialised from `seed` alone: orthogonal of gain √2, but the last layer small (gain 0.1) or noisy, and the cell as
-    torch has it, but with a bias of 1 for keeping what it remembers (Jozefowicz et al. 2015, "An empirical exploration of recurrent
-    network architectures")."""
+    """Return a fresh network, initialised from `seed` alone: orthogonal of gain √2, except the last layer, which is
+    small (gain 0.1) or noisy, and the cell, which is torch's with a bias of 1 of the gate that keeps the memory
+    (Jozefowicz et al. 2015, "An empirical exploration of recurrent network architectures")."""
     with own_stream(seed):
         network = network_of(spec)
         for part in network.modules():
@@ -338,25 +349,26 @@ def make_network(spec: PolicySpec, *, seed: int = 0) -> ActionValues | TeamValue
 
 
 def uniform_network(spec: PolicySpec, *, seed: int) -> ActionValues | TeamValues:
-    """A fresh network, initialised from `seed` alone, whose layers all begin uniform within ±1/√(their inputs), biases too: as torch makes
-    them, and with them Stable-Baselines3's and CleanRL's DQN. (LeCun et al. 1998, "Efficient BackProp", section 4.6.)"""
+    """Return a fresh network, initialised from `seed` alone, whose layers are uniform within ±1/√(their inputs), biases
+    too: torch's default, that of Stable-Baselines3's and CleanRL's DQN. (LeCun et al. 1998, "Efficient BackProp",
+    section 4.6.)"""
     with own_stream(seed):
         return network_of(spec)
 
 
 def initial_weights(spec: PolicySpec, rng: np.random.Generator, *, epsilon: float = 1.0) -> Weights:
-    """Weights of `make_network`, exploring with `epsilon`."""
+    """Return weights of `make_network`, exploring with `epsilon`."""
     network = make_network(spec, seed=int(rng.integers(2**63)))
     return {**arrays_of(network), "epsilon": np.array([epsilon], np.float32)}
 
 
 def load_weights(network: nn.Module, spec: PolicySpec, weights: Weights) -> None:
-    """Copies a policy's weights into the network. Raises PolicyError if they do not fit."""
-    arrays = fitted(spec, weights, {**shapes_of(network), "epsilon": (1,)})
+    """Copy a policy's weights into the network. Raise PolicyError if they do not fit."""
+    arrays = validate_weights(spec, weights, {**shapes_of(network), "epsilon": (1,)})
     load_arrays(network, {name: array for name, array in arrays.items() if name != "epsilon"})
 
 
 def rows_of(observation: Array, shape: tuple[int, ...]) -> Tensor:
-    """Observations [n, …] as float32[n, *shape]."""
+    """Return observations [n, …] as float32[n, *shape]."""
     rows = np.ascontiguousarray(observation, np.float32).reshape(len(observation), *shape)
     return torch.from_numpy(rows if rows.flags.writeable else rows.copy())

@@ -1,5 +1,5 @@
-"""The networks of actor-critic policies: a body, a recurrent core if wanted, a head, and a value beside it, with networks of its own, or
-from the environment's state. What a spec says of one is known without making it (`declared`)."""
+"""Networks of actor-critic policies: a body, an optional recurrent core, a head, and a value, shared, separate, or from
+the environment's state. A spec's network is described without building it (`describe_network`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ludus.backend.mlp import Layout
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
-from ludus.policies.checks import choice, entry, fitted, integer, integers
+from ludus.policies.checks import choice, entry, integer, integers, validate_weights
 from ludus.policies.heads import Head, head_of
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -31,9 +31,12 @@ CLIP = 10.0  # normalised observations lie within this many standard deviations
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """How n rows, segment after segment, run through time: row order[k] of step t, the longest segments first.
+    """Order in which n rows of segments run through time: row order[k] of step t, the longest segments first.
 
-    order int64[n], steps int64[T] rows of each step, rank int64[S] segments from the longest to the shortest.
+    Attributes:
+        order: int64[n].
+        steps: int64[T], rows of each step.
+        rank: int64[S], segments from the longest to the shortest.
     """
 
     order: Tensor
@@ -42,7 +45,7 @@ class Packing:
 
     @staticmethod
     def of(start: Array, device: torch.device) -> Packing:
-        """Of S segments of at least one row: segment s owns rows start[s] … start[s + 1] - 1."""
+        """Return the packing of S segments of at least one row: segment s owns rows start[s] … start[s + 1] - 1."""
         length = np.diff(start)
         rank = np.argsort(-length, kind="stable")
         place = np.empty(len(length), np.int64)
@@ -54,9 +57,9 @@ class Packing:
         return Packing(to_device(order, device), steps, to_device(rank, device))
 
 
-class Normaliser(nn.Module):
-    """(x - mean) / std, clipped to ±10, in place of a spec's scale. Statistics are buffers: they travel with the weights, and gradients do
-    not move them."""
+class Normalizer(nn.Module):
+    """(x - mean) / std, clipped to ±10, in place of a spec's scale. Statistics are buffers: they travel with the
+    weights, and gradients do not move them."""
 
     mean: Tensor
     var: Tensor
@@ -69,13 +72,13 @@ class Normaliser(nn.Module):
         self.register_buffer("count", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """float[n, *shape] -> the same."""
+        """Return normalised inputs: float[n, *shape] -> the same."""
         return ((x - for_rows(self.mean, x)) / for_rows((self.var + 1e-8).sqrt(), x)).clamp(-CLIP, CLIP)
 
 
 class ReturnScale(nn.Module):
-    """The moments of discounted returns, by whose deviation learners divide rewards. They travel with the weights; acting does not look
-    at them."""
+    """Moments of discounted returns, whose deviation divides rewards in learners. They travel with the weights; acting
+    ignores them."""
 
     mean: Tensor
     var: Tensor
@@ -99,8 +102,13 @@ class Tower(nn.Module):
         self.memory = {"none": 0, "gru": width, "lstm": 2 * width}[core]
 
     def forward(self, x: Tensor, memory: Tensor | None, packing: Packing | None) -> tuple[Tensor, Tensor | None]:
-        """x float[n, *shape] -> (features [n, F], the memory after). Without a packing every row is a step of its own, and memory [n, M]
-        is of rows; with one, memory [S, M] is of segments, before the first and after their last row."""
+        """Run the body and the core: x float[n, *shape] -> (features [n, F], the memory after).
+
+        Args:
+            x: Inputs.
+            memory: Without a packing [n, M] of rows; with one [S, M] of segments, before the first row.
+            packing: None: every row is one step.
+        """
         features: Tensor = self.body(x)
         if self.core is None or memory is None:
             return features, None
@@ -116,7 +124,7 @@ class Tower(nn.Module):
 
 
 class Cell(nn.Module):
-    """One step of a core, with its parameters, which may be those of many networks."""
+    """One step of a core, whose parameters may be those of many networks."""
 
     def __init__(self, core: nn.RNNBase) -> None:
         super().__init__()
@@ -126,7 +134,7 @@ class Cell(nn.Module):
         self.lstm = isinstance(core, nn.LSTM)
 
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """As `core_step`, whose equations are those of `torch.nn.GRU` and `LSTM`."""
+        """Run `core_step` by the equations of `torch.nn.GRU` and `LSTM`."""
         inputs, hidden, bias, more = (cast(Tensor, getattr(self, name)) for name in self.names)
         h, *c = memory.chunk(2, dim=1) if self.lstm else (memory,)
         gates_x, gates_h = linear(x, inputs, bias), linear(h, hidden, more)
@@ -142,7 +150,7 @@ class Cell(nn.Module):
 
 
 def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """One step of a GRU or an LSTM: x float[n, F], memory [n, M] -> (what it answers [n, H], the memory after)."""
+    """Run one step of a GRU or an LSTM: x float[n, F], memory [n, M] -> (output [n, H], the memory after)."""
     if isinstance(core, Cell):
         return cast(tuple[Tensor, Tensor], core(x, memory))
     inputs, hidden, bias, more = (cast(Tensor, p) for p in core.parameters())
@@ -155,7 +163,7 @@ def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tenso
 
 
 def unrolled(core: nn.RNNBase, x: Tensor | PackedSequence, state: Any) -> Any:
-    """What a GRU or an LSTM answers to sequences."""
+    """Return the output of a GRU or an LSTM for sequences."""
     with warnings.catch_warnings():
         # A card's kernel wants weights in one piece of their own; here they are parts of a learner's vector, and are copied at each call.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
@@ -163,12 +171,15 @@ def unrolled(core: nn.RNNBase, x: Tensor | PackedSequence, state: Any) -> Any:
 
 
 class ActorCritic(nn.Module):
-    """The network of an `actor_critic` spec. memory: floats that one slot remembers; 0: none. state: entries of what a central critic sees
-    beside the observation; 0: there is none.
+    """The network of an `actor_critic` spec.
 
-    A central critic is a perceptron over the environment's state and the agent's own observation, side by side (the "agent-specific
-    global state" of Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", section 5.2). It has no core:
-    a state needs no memory. Acting does not evaluate it.
+    A central critic is a perceptron over the environment's state and the agent's own observation, concatenated (the
+    "agent-specific global state" of Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent
+    games", section 5.2). It has no core: a state needs no memory. Acting does not evaluate it.
+
+    Attributes:
+        memory: Floats of recurrent state per slot; 0: none.
+        state: Entries of a central critic's input in addition to the observation; 0: there is none.
     """
 
     def __init__(self, spec: PolicySpec) -> None:
@@ -177,7 +188,7 @@ class ActorCritic(nn.Module):
         self.shape = integers(spec, "shape")
         self.head_of: Head = head_of(entry(spec, "action"))
         normalised = dict(config.get("normalise", {}))
-        self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
+        self.normaliser = Normalizer(self.shape) if normalised.get("observations") else None
         self.returns = ReturnScale() if normalised.get("returns") else None
         self.scale = 1.0 if self.normaliser is not None else float(spec.config.get("scale", 1.0))
         self.actor = self._tower(spec)
@@ -188,7 +199,7 @@ class ActorCritic(nn.Module):
             self.register_buffer(name, torch.zeros(1))
         value = choice(spec, "value", ("shared", "separate", "central", "none"))
         self.state = integer(spec, "state") if value == "central" else 0
-        self.state_normaliser = Normaliser((self.state,)) if self.state and self.normaliser is not None else None
+        self.state_normaliser = Normalizer((self.state,)) if self.state and self.normaliser is not None else None
         self.critic = self._tower(spec) if value == "separate" else self._central(spec) if self.state else None
         shared = self.actor if self.critic is None else self.critic
         self.value = nn.Linear(shared.features, 1) if value != "none" else None
@@ -196,7 +207,7 @@ class ActorCritic(nn.Module):
 
     @property
     def networks(self) -> list[ActorCritic]:
-        """As a team's: itself."""
+        """Return the networks as a team's: itself."""
         return [self]
 
     def _tower(self, spec: PolicySpec) -> Tower:
@@ -210,7 +221,7 @@ class ActorCritic(nn.Module):
 
     @property
     def own_core(self) -> Tower | None:
-        """The critic, if it remembers for itself."""
+        """Return the critic, if it has its own core."""
         return self.critic if self.critic is not None and self.critic.core is not None else None
 
     def forward(
@@ -220,8 +231,14 @@ class ActorCritic(nn.Module):
         packing: Packing | None = None,
         state: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """x float[n, *shape], state float[n, state] for a central critic -> (outputs of the head [n, outputs], value [n] or None, memory
-        after), as `Tower.forward` takes memory. A central critic says nothing without a state."""
+        """Evaluate the network: (outputs of the head [n, outputs], value [n] or None, memory after).
+
+        Args:
+            x: float[n, *shape].
+            memory: As `Tower.forward` takes it.
+            packing: As `Tower.forward` takes it.
+            state: float[n, state], for a central critic, which gives no value without it.
+        """
         if self.normaliser is not None:
             x = self.normaliser(x)
         sizes = [self.actor.memory, self.memory - self.actor.memory]
@@ -238,20 +255,20 @@ class ActorCritic(nn.Module):
         return out, None if self.value is None else self.value(features)[:, 0], after
 
     def free(self) -> Tensor:
-        """The head's outputs float[free] that do not depend on the observation."""
+        """Return the head's outputs float[free] that do not depend on the observation."""
         learned = [] if self.log_std is None else [self.log_std]
         return torch.cat([*learned, *(getattr(self, name) for name in self.head_of.numbers)], dim=-1)
 
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """As `forward`, of segments that begin at `start` int64[S + 1]; None: every row is a step of its own."""
+        """Evaluate segments that begin at `start` int64[S + 1]; None: every row is one step. See `forward`."""
         out: tuple[Tensor, Tensor | None, Tensor | None]
         out = self(x, memory, None if start is None else Packing.of(start, x.device), state)
         return out
 
     def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
-        """The value [n] alone, of a network that has one: without memory, or central."""
+        """Return only the value [n], of a network that has one: without memory, or central."""
         if self.normaliser is not None:
             x = self.normaliser(x)
         tower = self.actor if self.critic is None else self.critic
@@ -260,7 +277,8 @@ class ActorCritic(nn.Module):
         return out
 
     def _side_by_side(self, state: Tensor, x: Tensor) -> Tensor:
-        """What a central critic sees of states float[n, state] and observations [n, *shape], normalised if they are."""
+        """Return a central critic's inputs for states float[n, state] and observations [n, *shape], normalised if they
+        are."""
         if self.state_normaliser is not None:
             state = self.state_normaliser(state)
         return torch.cat([state, x.flatten(1) * self.scale], dim=1)
@@ -271,18 +289,18 @@ class ActorCritic(nn.Module):
 
 
 def agents_in(spec: PolicySpec) -> int:
-    """How many networks a spec is of: one for all agents, or one for each."""
+    """Return the number of networks of a spec: one for all agents, or one for each."""
     return integer(spec, "agents", least=2) if "agents" in spec.config else 1
 
 
 def member_spec(spec: PolicySpec) -> PolicySpec:
-    """The spec of one agent's network, of a team's spec."""
+    """Return the spec of one agent's network, of a team's spec."""
     return PolicySpec(spec.kind, {key: value for key, value in spec.config.items() if key != "agents"})
 
 
 def agents_of(observation: Array, agents: int) -> NDArray[np.int32]:
-    """Which agent sees each of n flat observations, from the one-hot id int32[n] that the wrapper `agent_ids` puts at their end. Raises
-    PolicyError if that is none."""
+    """Return the agent of each of n flat observations, int32[n], from the one-hot id that the wrapper `agent_ids`
+    appends. Raise PolicyError if it is none."""
     if not len(observation):
         return np.zeros(0, np.int32)
     ids = observation.reshape(len(observation), -1)[:, -agents:]
@@ -299,7 +317,7 @@ def agents_of(observation: Array, agents: int) -> NDArray[np.int32]:
 
 
 class TeamNetwork(nn.Module):
-    """The networks of a spec of several agents: rows go through that of the agent that sees them."""
+    """The networks of a spec of several agents: each row goes through that of its agent."""
 
     def __init__(self, spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> None:
         super().__init__()
@@ -310,14 +328,14 @@ class TeamNetwork(nn.Module):
 
     @property
     def networks(self) -> list[ActorCritic]:
-        """One for each agent."""
+        """Return the networks, one for each agent."""
         return [member for member in self.members if isinstance(member, ActorCritic)]
 
     def unroll(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """As `ActorCritic.unroll`; a segment is one agent's. Raises PolicyError for observations without an agent's id. Off a CPU each
-        network is shown all rows, whoever they are of: to sort them would want a look at numbers."""
+        """Evaluate segments of single agents; see `ActorCritic.unroll`. Raise PolicyError for observations without an
+        agent's id. Off a CPU each network evaluates all rows: sorting them would require reading numbers."""
         if x.device.type != "cpu":
             return self.unroll_all(x, memory, start, state)
         agent = agents_of(x.detach().numpy(), len(self.members))
@@ -339,7 +357,7 @@ class TeamNetwork(nn.Module):
     def unroll_all(
         self, x: Tensor, memory: Tensor | None, start: Array | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """`unroll`, each network of all rows; unknown ids count as the first agent's."""
+        """Evaluate all rows by each network; unknown ids count as the first agent's."""
         owner = self._owner(x)
         segment_owner = owner if start is None else owner[to_device(start[:-1], x.device)]
         every = zip(*(network.unroll(x, memory, start, state) for network in self.networks), strict=True)
@@ -349,11 +367,10 @@ class TeamNetwork(nn.Module):
         return cast(Tensor, out), value, after
 
     def _owner(self, x: Tensor) -> Tensor:
-        """Which agent sees each row, int64[n]."""
+        """Return the agent of each row, int64[n]."""
         return x.flatten(1)[:, -len(self.members) :].argmax(dim=1)
 
     def value_of(self, x: Tensor, state: Tensor | None = None) -> Tensor:
-        """As `ActorCritic.value_of`."""
         if x.device.type != "cpu":
             return cast(Tensor, _chosen([network.value_of(x, state) for network in self.networks], self._owner(x)))
         agent = agents_of(x.detach().numpy(), len(self.members))
@@ -366,13 +383,13 @@ class TeamNetwork(nn.Module):
 
 
 def _chosen(parts: Sequence[Tensor | None], owner: Tensor) -> Tensor | None:
-    """Row k of part owner[k]; None of parts that are not there."""
+    """Return row k of part owner[k]; None of missing parts."""
     there = [part for part in parts if part is not None]
     return torch.stack(there)[owner, torch.arange(len(owner), device=owner.device)] if there else None
 
 
 def _back(parts: Sequence[Tensor], rows: Sequence[NDArray[np.int64]]) -> Tensor:
-    """Parts, of the rows that are listed, as one in the order of rows."""
+    """Return parts, of the listed rows, as one in the order of rows."""
     return torch.cat(list(parts))[torch.from_numpy(np.argsort(np.concatenate(rows)))]
 
 
@@ -387,10 +404,20 @@ def _joined(parts: Sequence[Tensor | None], rows: Sequence[NDArray[np.int64]]) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Declared:
-    """Of one agent's network. body: its kind. memory: floats that a slot remembers. scale: what it sees is multiplied by; 1 where it is
-    normalised. layouts: see the function; names: of the weights of "policy" there, in order. shapes: of all weights, by name; free: those
-    of them that are outputs themselves."""
+class NetworkDescription:
+    """Description of one agent's network.
+
+    Attributes:
+        shape: Shape of an observation.
+        head: The head.
+        body: Kind of the body.
+        memory: Floats of recurrent state per slot.
+        scale: Factor of observations; 1 if they are normalised.
+        layouts: Perceptrons that it consists of; see `layouts`.
+        names: Names of the weights of "policy" there, in order.
+        free: Weights that are outputs themselves.
+        shapes: Shapes of all weights, by name.
+    """
 
     shape: tuple[int, ...]
     head: Head
@@ -403,19 +430,19 @@ class Declared:
     shapes: Mapping[str, tuple[int, ...]]
 
 
-def declared(spec: PolicySpec) -> Declared:
-    """Raises PolicyError for a spec that is wrong."""
-    return _declared(json.dumps(dict(spec.config)))
+def describe_network(spec: PolicySpec) -> NetworkDescription:
+    """Return the description of a spec's network. Raise PolicyError for an invalid spec."""
+    return _describe_network(json.dumps(dict(spec.config)))
 
 
 @lru_cache(maxsize=64)
-def _declared(config: str) -> Declared:
+def _describe_network(config: str) -> NetworkDescription:
     spec = PolicySpec("actor_critic", json.loads(config))
     with own_stream():
         network = ActorCritic(spec)
     body = entry(spec, "body")
     parts = _layouts(network, body)
-    return Declared(
+    return NetworkDescription(
         shape=network.shape,
         head=network.head_of,
         body=body["kind"],
@@ -429,10 +456,14 @@ def _declared(config: str) -> Declared:
 
 
 def layouts(spec: PolicySpec) -> Mapping[str, Layout]:
-    """The perceptrons that a network consists of, whose layers are named as its weights: "policy", the actor and its head, and beside it
-    the value where that is shared; "value", a critic of its own that sees the same. {} of a network that remembers, sees by convolutions
-    or a body of anybody's own, or is a team's. Raises PolicyError for a spec that is wrong."""
-    return declared(spec).layouts if agents_in(spec) == 1 else {}
+    """Return the perceptrons that a network consists of, whose layers are named as its weights. Raise PolicyError for
+    an invalid spec.
+
+    Returns:
+        "policy", the actor and its head, with the value if that is shared; "value", a separate critic with the same
+        inputs. {} of a network with memory, convolutions or a custom body, or of a team's.
+    """
+    return describe_network(spec).layouts if agents_in(spec) == 1 else {}
 
 
 def _layouts(network: ActorCritic, body: Mapping[str, Any]) -> dict[str, Layout]:
@@ -455,10 +486,15 @@ def _layouts(network: ActorCritic, body: Mapping[str, Any]) -> dict[str, Layout]
 
 
 def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> ActorCritic:
-    """A fresh network: orthogonal, of gain √2, in the core 1, 0.01 for the head and 1 for the value; zero biases (Huang et al. 2022,
-    "The 37 implementation details of PPO"). Torch's own stream stays where it is. Raises PolicyError for a spec that is wrong.
+    """Return a fresh network: orthogonal weights, of gain √2, in the core 1, 0.01 for the head and 1 for the value;
+    zero biases (Huang et al. 2022, "The 37 implementation details of PPO"). Torch's global stream is unchanged. Raise
+    PolicyError for an invalid spec.
 
-    initial_std: of Gaussian actions, in the network's numbers, where it does not depend on the observation.
+    Args:
+        spec: The spec.
+        seed: Seed of the weights.
+        initial_std: Standard deviation of Gaussian actions, in the network's units, where it does not depend on the
+            observation.
     """
     with own_stream(seed):
         network = ActorCritic(spec)
@@ -476,33 +512,38 @@ def make_network(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -
 
 
 def uniform_network(spec: PolicySpec, *, seed: int) -> ActorCritic:
-    """A fresh network whose layers all begin uniform within ±1/√(their inputs), biases too: as torch makes them, and with them the authors'
-    TD3 (Fujimoto et al. 2018) and Stable-Baselines3's off-policy learners. (LeCun et al. 1998, "Efficient BackProp", section 4.6.)"""
+    """Return a fresh network whose layers are uniform within ±1/√(their inputs), biases too: torch's default, that of
+    the authors' TD3 (Fujimoto et al. 2018) and of Stable-Baselines3's off-policy learners. (LeCun et al. 1998,
+    "Efficient BackProp", section 4.6.)"""
     with own_stream(seed):
         return ActorCritic(spec).eval()
 
 
 def arrays_of(network: nn.Module) -> dict[str, Array]:
-    """Copies of parameters and buffers, float32, by name; in one transfer from a card."""
+    """Return copies of parameters and buffers, float32, by name; in one transfer from a GPU."""
     state = network.state_dict()
     return dict(zip(state, floats_to_host(list(state.values())), strict=True))
 
 
 def initial_weights(spec: PolicySpec, rng: np.random.Generator) -> Weights:
-    """Weights of `make_network`."""
+    """Return weights of `make_network`."""
     return arrays_of(make_network(spec, seed=int(rng.integers(2**63))))
 
 
 def first_weights(spec: PolicySpec, start: Weights | None, *, seed: int) -> Weights:
-    """Copies of `start`, or fresh weights where there is none. Raises PolicyError if they do not fit."""
-    return arrays_of(make_network(spec, seed=seed)) if start is None else fitted(spec, start, declared(spec).shapes)
+    """Return copies of `start`, or fresh weights if it is None. Raise PolicyError if they do not fit."""
+    return (
+        arrays_of(make_network(spec, seed=seed))
+        if start is None
+        else validate_weights(spec, start, describe_network(spec).shapes)
+    )
 
 
 def shapes_of(network: nn.Module) -> Mapping[str, tuple[int, ...]]:
-    """Names and shapes of what `arrays_of` gives."""
+    """Return the names and shapes of what `arrays_of` returns."""
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
 def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
-    """What `arrays_of` gave, back into the network."""
+    """Load what `arrays_of` returned into the network."""
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})

@@ -1,4 +1,4 @@
-"""Policies of any action space, with or without memory, that images or vectors are shown to."""
+"""Policies of any action space, with or without memory, for images or vectors."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weigh
 from ludus.policies.actor_critic import (
     CLIP,
     ActorCritic,
-    Declared,
+    NetworkDescription,
     Tower,
     agents_in,
     agents_of,
-    declared,
+    describe_network,
     load_arrays,
     member_spec,
 )
 from ludus.policies.base import Values
 from ludus.policies.bodies import OwnBody, Scale, own_stream
 from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
-from ludus.policies.checks import check_mode, fitted, one_spec
+from ludus.policies.checks import check_mode, one_spec, validate_weights
 from ludus.policies.heads import Categorical
-from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
+from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 
 # --------------------------------------------------------------------------------------------------------------------
 # Recurrent cores compiled for acting: a batch, of one network or of many, in one compiled call. Each network is
@@ -49,7 +49,7 @@ class Recurrent:
     """K networks of one shape: a perceptron body, a GRU or an LSTM, and a head. Row i goes through network index[i]."""
 
     def __init__(self, parts: Sequence[tuple[Sequence[nn.Module], nn.RNNBase, Sequence[nn.Linear]]]) -> None:
-        """parts: the body's layers, the core, and linear layers that make one head side by side, of each network."""
+        """parts: The body's layers, the core, and linear layers that form one head, of each network."""
         body, core, head = parts[0]
         kinds = {type(part) for part in body}
         self._activation = ACTIVATIONS.index("relu" if nn.ReLU in kinds else "tanh")
@@ -61,7 +61,7 @@ class Recurrent:
         self._bodies = Perceptrons([body for body in bodies if body is not None]) if bodies[0] is not None else None
 
     def step(self, x: Rows, memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
-        """x float32[n, inputs], memory float32[n, M] -> (outputs float32[n, outputs], the memory after)."""
+        """Run one step: x float32[n, inputs], memory float32[n, M] -> (outputs float32[n, outputs], the memory after)."""
         if self._bodies is not None:
             x = self._bodies.outputs(x, index)
             _activate(x, self._activation)
@@ -72,7 +72,7 @@ class Recurrent:
 
 
 def _body(layers: Sequence[nn.Module], activation: int) -> Perceptron | None:
-    """Linear layers as one perceptron, which leaves the last activation to us; None if there are none."""
+    """Return linear layers as one perceptron, without the last activation; None if there are none."""
     linear = [part for part in layers if isinstance(part, nn.Linear)]
     if not linear:
         return None
@@ -91,7 +91,7 @@ def _flat(core: nn.RNNBase, head: Sequence[nn.Linear]) -> Rows:
 
 @kernel(fastmath={"contract", "nsz"})
 def _activate(x, activation):  # type: ignore[no-untyped-def]
-    """In place: a place in `ACTIVATIONS`."""
+    """Apply an activation in place, by its index in `ACTIVATIONS`."""
     for i in range(len(x)):
         row = x[i]
         if activation == 0:
@@ -104,7 +104,8 @@ def _activate(x, activation):  # type: ignore[no-untyped-def]
 
 @kernel
 def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore[no-untyped-def]
-    """Row order[i] of x [n, F] and h [n, M] goes through the network whose rows hold i, into out [n, outputs] and after [n, M]."""
+    """Run row order[i] of x [n, F] and h [n, M] through the network whose rows include i, into out [n, outputs] and
+    after [n, M]."""
     for k in range(len(flats)):
         rows = order[start[k] : start[k + 1]]
         if len(rows):
@@ -118,8 +119,9 @@ def _cells(flats, x, h, hidden, lstm, order, start, out, after):  # type: ignore
 
 @kernel(fastmath={"contract"})
 def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
-    """GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z) c + z h. LSTM (Hochreiter
-    and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'); memory is h, then c."""
+    """Run a GRU (Cho et al. 2014, as in torch): r = σ(x_r + h_r), z = σ(x_z + h_z), c = tanh(x_c + r h_c), h' = (1 - z)
+    c + z h; or an LSTM (Hochreiter and Schmidhuber 1997, with Gers's forget gate): c' = σ(f) c + σ(i) tanh(g), h' =
+    σ(o) tanh(c'); memory is h, then c."""
     n, gates = len(x), 4 if lstm else 3
     gates_x, gates_h = np.empty((n, gates * hidden), np.float32), np.empty((n, gates * hidden), np.float32)
     at = dense_from(flat, 0, x, -1, gates_x)
@@ -151,14 +153,14 @@ def _cell(flat, x, h, hidden, lstm, outputs):  # type: ignore[no-untyped-def]
 
 
 class Convolutions:
-    """A body of convolutions and one linear layer (`make_body`), which sees images [n, C, H, W] of numbers of any type.
+    """A body of convolutions and one linear layer (`make_body`), for images [n, C, H, W] of numbers of any type.
 
-    The scale is multiplied into the first weights, so that images are copied once, into a buffer that is kept, with the channels last: what
-    torch's convolutions are fastest on. The linear layer is one more of them.
+    The scale is multiplied into the first weights, so that images are copied once, into a buffer that is kept, with the
+    channels last: torch's fastest layout for convolutions. The linear layer is one more of them.
     """
 
     def __init__(self, body: nn.Sequential, shape: tuple[int, ...]) -> None:
-        """Raises PolicyError if the body is another."""
+        """Raise PolicyError if the body is another."""
         parts = list(body.children())
         scaling = parts.pop(0) if isinstance(parts[0], Scale) else Scale(1.0)
         assert isinstance(scaling, Scale)
@@ -176,7 +178,7 @@ class Convolutions:
         self._images = np.empty((0, *shape[1:], shape[0]), np.float32)
 
     def features(self, images: Array) -> Rows:
-        """[n, C, H, W] -> float32[n, features]."""
+        """Return the features: [n, C, H, W] -> float32[n, features]."""
         functional, start = nn.functional, self._start
         with torch.no_grad():
             x = torch.from_numpy(self._channels_last(images)).permute(0, 3, 1, 2)
@@ -185,7 +187,7 @@ class Convolutions:
         return out
 
     def _channels_last(self, images: Array) -> Rows:
-        """float32[n, H, W, C], in a buffer that is kept."""
+        """Return float32[n, H, W, C], in a buffer that is kept."""
         n, (channels, height, width) = len(images), self._shape
         if n > len(self._images):
             self._images = np.empty((n, height, width, channels), np.float32)
@@ -200,7 +202,7 @@ def _last(weight: torch.Tensor) -> torch.Tensor:
 
 @kernel
 def _move(images, out):  # type: ignore[no-untyped-def]
-    """out[n, pixels, C] = images[n, C, pixels], as float32."""
+    """Write out[n, pixels, C] = images[n, C, pixels], as float32."""
     n, channels, pixels = images.shape
     for i in range(n):
         for c in range(channels):
@@ -209,7 +211,7 @@ def _move(images, out):  # type: ignore[no-untyped-def]
 
 
 class ActorCriticAnswer(NamedTuple):
-    """Of n rows: the head's outputs float32[n, >= outputs], value float32[n] or None, memory float32[n, M] or None."""
+    """Outputs for n rows: the head's float32[n, >= outputs], value float32[n] or None, memory float32[n, M] or None."""
 
     out: Rows
     value: Rows | None
@@ -221,15 +223,21 @@ Evaluated: TypeAlias = tuple[Rows, Rows | None, Any]
 
 
 class ActingNetwork:
-    """One network as it acts: compiled where it is a perceptron, with or without memory, or has that behind convolutions; else the module.
+    """One network for acting: compiled if it is a perceptron, with or without memory, or has that after convolutions;
+    else the module.
 
-    plain: what is compiled of a network without memory. cores: of one with memory. sight: convolutions before them. module: unless the
-    perceptron is all there is. moments: mean and variance of normalised observations. free: outputs that depend on nothing.
+    Attributes:
+        plain: What is compiled of a network without memory.
+        cores: What is compiled of one with memory.
+        sight: Convolutions before them.
+        module: The module, unless the perceptron is all there is.
+        moments: Mean and variance of normalised observations.
+        free: Outputs that do not depend on observations.
     """
 
-    def __init__(self, spec: PolicySpec, description: Declared, weights: Mapping[str, Rows]) -> None:
-        """spec: of one agent, and what it says; weights fit it."""
-        self.spec, self.declared, self.arrays = spec, description, weights
+    def __init__(self, spec: PolicySpec, description: NetworkDescription, weights: Mapping[str, Rows]) -> None:
+        """spec: Of one agent, with its description; weights fit it."""
+        self.spec, self.description, self.arrays = spec, description, weights
         self.free = np.concatenate([weights[name] for name in description.free]) if description.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = description.head.outputs - description.head.free
@@ -258,14 +266,14 @@ class ActingNetwork:
             self.plain = head_behind(self.module)
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> Evaluated:
-        """What the network says."""
+        """Evaluate the network."""
         if self.plainest is not None:  # few rows take no longer than these lines do
             out = self.plainest.outputs(self.shaped(observation))
             return out, out[:, self._outputs] if self._valued else None, None
-        inputs = self.seen(observation)
+        inputs = self.network_inputs(observation)
         if self.plain is not None:
             return self.parts(self.plain.outputs(inputs[0]))
-        hidden = self.checked(memory, len(inputs[0])) if self.declared.memory else None
+        hidden = self.check_memory(memory, len(inputs[0])) if self.description.memory else None
         if self.cores is not None and hidden is not None:
             return self.parts(*self.cores.step(inputs, hidden, np.zeros(len(hidden), np.int32)))
         assert self.module is not None
@@ -275,9 +283,9 @@ class ActingNetwork:
         shared = self.module.critic is None and value is not None
         return out.numpy(), value.numpy() if shared else None, None if after is None else after.numpy()
 
-    def seen(self, observation: Array, moments: Sequence[Rows] | None = None) -> tuple[Rows, ...]:
-        """What the networks see, the actor's first: features of images; or observations, normalised (by `moments`, or its own) or scaled
-        where torch does not do it."""
+    def network_inputs(self, observation: Array, moments: Sequence[Rows] | None = None) -> tuple[Rows, ...]:
+        """Return the networks' inputs, the actor's first: features of images; or observations, normalised (by
+        `moments`, or its own) or scaled where torch does not do it."""
         x = self.shaped(observation)
         if self.plainest is not None:
             return (x,)
@@ -287,12 +295,13 @@ class ActingNetwork:
         if self.plain is None and self.cores is None:
             return (x,)
         if moments is not None:
-            return (normalised(x, *moments),)
-        return (x if self.declared.scale == 1.0 else x * np.float32(self.declared.scale),)
+            return (normalize(x, *moments),)
+        return (x if self.description.scale == 1.0 else x * np.float32(self.description.scale),)
 
     def shaped(self, observation: Array) -> Array:
-        """Observations [n, *shape]; flattened where the spec's shape is one number. Raises PolicyError if they have another shape."""
-        shape = self.declared.shape
+        """Return observations [n, *shape]; flattened where the spec's shape is one number. Raise PolicyError if they
+        have another shape."""
+        shape = self.description.shape
         if observation.shape[1:] == shape:
             return observation
         if len(shape) != 1 or math.prod(observation.shape[1:]) != shape[0]:
@@ -301,16 +310,16 @@ class ActingNetwork:
             )
         return observation.reshape(len(observation), *shape)
 
-    def checked(self, memory: Array | None, rows: int) -> Rows:
-        """Raises PolicyError unless memory has the shape that it should."""
-        expected = (rows, self.declared.memory)
+    def check_memory(self, memory: Array | None, rows: int) -> Rows:
+        """Return the memory as float32. Raise PolicyError unless it has the right shape."""
+        expected = (rows, self.description.memory)
         if memory is None or memory.shape != expected:
             description = "none" if memory is None else f"shape {memory.shape}"
             raise PolicyError(f"an 'actor_critic' policy wants memory of shape {expected}; it was given {description}.")
         return np.array(memory, np.float32)
 
     def parts(self, out: Rows, memory: Rows | None = None, free: Rows | None = None) -> Evaluated:
-        """What is compiled, whose last column may be the value; beside it `free`, or its own, which does not depend on observations."""
+        """Return the parts of compiled outputs, whose last column may be the value; `free`, or its own, is appended."""
         width, free = self._outputs, self.free if free is None else free
         value = out[:, width] if out.shape[1] > width else None
         if free is not None:
@@ -320,7 +329,8 @@ class ActingNetwork:
 
 
 class ActingNetworks:
-    """K networks of one spec: perceptrons, with or without memory, in one call; others in one call for each that has rows."""
+    """K networks of one spec: perceptrons, with or without memory, in one call; others in one call for each that has
+    rows."""
 
     def __init__(self, networks: Sequence[ActingNetwork]) -> None:
         self._networks, first = networks, networks[0]
@@ -334,24 +344,24 @@ class ActingNetworks:
         self._moments = [np.stack(moment) for moment in zip(*known, strict=True)] or None
 
     def evaluate(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
-        """As `ActingNetwork.evaluate`, where row i is for network index[i], int[n] in 0 … K - 1."""
+        """Evaluate rows as `ActingNetwork.evaluate`, where row i is for network index[i], int[n] in 0 … K - 1."""
         first = self._networks[0]
         if self._plain is not None and first.plainest:
             return first.parts(self._plain.outputs(first.shaped(observation), index))
         if self._plain is None and self._cores is None:
             return self._one_by_one(observation, memory, index)
         moments = None if self._moments is None else [moment[index] for moment in self._moments]
-        (x,), after = first.seen(observation, moments), None
+        (x,), after = first.network_inputs(observation, moments), None
         if self._plain is not None:
             out = self._plain.outputs(x, index)
         elif self._cores is not None:
-            out, after = self._cores.step((x,), first.checked(memory, len(x)), index)
+            out, after = self._cores.step((x,), first.check_memory(memory, len(x)), index)
         return first.parts(out, after, None if self._free is None else self._free[index])
 
     def _one_by_one(self, observation: Array, memory: Array | None, index: NDArray[np.int32]) -> Evaluated:
-        first, n = self._networks[0].declared, len(index)
+        first, n = self._networks[0].description, len(index)
         out = np.empty((n, first.head.outputs), np.float32)
-        after = self._networks[0].checked(memory, n) if first.memory else None
+        after = self._networks[0].check_memory(memory, n) if first.memory else None
         value = None
         for k in np.unique(index).tolist():
             rows = np.flatnonzero(index == k)
@@ -366,38 +376,38 @@ class ActingNetworks:
 
 
 class DeviceNetworks:
-    """As `ActingNetworks`, by torch on a device."""
+    """`ActingNetworks` by torch on a device."""
 
     def __init__(self, networks: Sequence[ActingNetwork], placement: Placement) -> None:
         self._first = first = networks[0]
-        form = _form(json.dumps(dict(first.spec.config)))
-        self._stack = DeviceStack(form, [network.carried for network in networks], placement)
-        self._outputs = first.declared.head.outputs
+        architecture = _architecture(json.dumps(dict(first.spec.config)))
+        self._stack = DeviceStack(architecture, [network.carried for network in networks], placement)
+        self._outputs = first.description.head.outputs
 
     def evaluate(self, observation: Array, memory: Memory | None, index: NDArray[np.int32]) -> Evaluated:
-        """As `ActingNetworks.evaluate`. Memory stays where it is."""
+        """Evaluate rows as `ActingNetworks.evaluate`. Memory stays where it is."""
         first = self._first
-        if first.declared.memory and not isinstance(memory, Tensor):
-            memory = first.checked(memory, len(index))
-        numbers, after = self._stack(index, first.shaped(observation), memory if first.declared.memory else None)
+        if first.description.memory and not isinstance(memory, Tensor):
+            memory = first.check_memory(memory, len(index))
+        numbers, after = self._stack(index, first.shaped(observation), memory if first.description.memory else None)
         if numbers.shape[1] == self._outputs:
             return numbers, None, after
         return np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1], after
 
 
 @lru_cache(maxsize=64)
-def _form(config: str) -> Form:
-    """Of one agent's network. A critic of its own says nothing that acting wants, unless it remembers."""
+def _architecture(config: str) -> Architecture:
+    """Return the architecture of one agent's network, without a critic that acting does not need (one without memory)."""
     spec = PolicySpec("actor_critic", json.loads(config))
     with own_stream():
         network = ActorCritic(spec)
     if network.critic is not None and network.own_core is None:
         network.critic = network.value = None
-    return form_of(network, _ask, batched=declared(spec).body == "mlp")
+    return make_architecture(network, _ask, batched=describe_network(spec).body == "mlp")
 
 
 def _ask(network: nn.Module, x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:
-    """What the head says, a shared value behind it, and the memory after."""
+    """Return the head's outputs, followed by a shared value, and the memory after."""
     assert isinstance(network, ActorCritic)
     out, value, after = network(x, memory)
     if value is not None and network.critic is None:
@@ -408,25 +418,26 @@ def _ask(network: nn.Module, x: Tensor, memory: Tensor | None) -> tuple[Tensor, 
 class ActorCriticPolicy(CategoricalPolicy):
     """Kind `actor_critic`; config as `actor_critic_spec` makes it. Observations [n, *shape], numbers of any type.
 
-    Noise becomes actions by inverting the cumulative distribution. Memory float32[n, M] is what the cores remember (an LSTM its output and
-    its cell; a critic of its own has a core of its own), zeros at episode starts. A shared value is answered as the extra "value".
-    Weights are named as in `ActorCritic.state_dict()`, normaliser statistics included. Several `agents` have such a network each, whose
-    weights are named `members.K.…`; flat observations then end in the agent's one-hot id. All are evaluated in one call, as a stack is.
+    Noise becomes actions by inverting the cumulative distribution. Memory float32[n, M] is that of the cores (an LSTM's
+    output and cell; a separate critic has its own core), zeros at episode starts. A shared value is the extra "value".
+    Weights are named as in `ActorCritic.state_dict()`, normaliser statistics included. Several `agents` have one such
+    network each, whose weights are named `members.K.…`; flat observations then end in the agent's one-hot id. All are
+    evaluated in one call.
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec, self.agents = spec, agents_in(spec)
         own = spec if self.agents == 1 else member_spec(spec)
-        description = declared(own)
+        description = describe_network(own)
         prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
         shapes = {prefix + name: shape for prefix in prefixes for name, shape in description.shapes.items()}
-        self._weights = fitted(spec, weights, shapes)
+        self._weights = validate_weights(spec, weights, shapes)
         self.networks = [
             ActingNetwork(own, description, {name: self._weights[prefix + name] for name in description.shapes})
             for prefix in prefixes
         ]
         self._team = ActingNetworks(self.networks) if self.agents > 1 else None
-        self._evaluate = self.networks[0].evaluate if self._team is None else self._of_agents
+        self._evaluate = self.networks[0].evaluate if self._team is None else self._evaluate_team
         self._critics: list[ActorCritic] | None = None  # made when somebody asks what they say
         self.head, self.noise_width = description.head, description.head.noise_width
         self.memory_shape = (description.memory,) if description.memory else None
@@ -441,31 +452,32 @@ class ActorCriticPolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError for an unknown mode, a row that has no legal action, observations or memory of another shape,
-        observations without an agent's id where there are several, and outputs that are not finite."""
+        """Return implement `Policy.act`. Raise PolicyError for an unknown mode, a row that has no legal action, observations
+        or memory of another shape, observations without an agent's id where there are several, and outputs that are not
+        finite."""
         check_mode(self, mode)
         return self.answer(self._evaluate(observation, memory), mask, noise, mode=mode)
 
     def answer(
         self, evaluation: Evaluated, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
     ) -> PolicyOutput:
-        """The actions that an evaluation, mask and noise give."""
+        """Return the actions for an evaluation, mask and noise."""
         out, value, memory = evaluation
         action, logp = self.head.act(out, mask, noise, greedy=mode == "greedy")
         return PolicyOutput(action, logp, memory, {} if value is None else {"value": value})
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> ActorCriticAnswer:
-        """What the network of each row says."""
+        """Evaluate the network of each row."""
         return ActorCriticAnswer(*self._evaluate(observation, memory))
 
-    def _of_agents(self, observation: Array, memory: Array | None = None) -> Evaluated:
+    def _evaluate_team(self, observation: Array, memory: Array | None = None) -> Evaluated:
         assert self._team is not None
         return self._team.evaluate(observation, memory, agents_of(observation, self.agents))
 
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """As `CategoricalPolicy.probabilities`. Raises PolicyError if it has none."""
+        """Implement `CategoricalPolicy.probabilities`. Raises PolicyError if it has none."""
         if not self.actions or self.memory_shape is not None:
             raise PolicyError(
                 "this 'actor_critic' policy has no table of action probabilities: it remembers, or plays vectors."
@@ -476,7 +488,8 @@ class ActorCriticPolicy(CategoricalPolicy):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """See `HasValues.values`; by the critic, shared or its own. A central one says nothing without a state."""
+        """Return implement `SupportsValues.values` by the critic, shared or its own. A central one gives nothing without a
+        state."""
         if self._critics is None:
             with own_stream():
                 self._critics = [ActorCritic(network.spec).requires_grad_(False).eval() for network in self.networks]
@@ -501,11 +514,12 @@ class ActorCriticPolicy(CategoricalPolicy):
 
     @property
     def multiplications(self) -> int:
-        """Of a row, where torch may evaluate it."""
-        return multiplications(self.networks[0].declared.shapes.values())
+        """Return the multiplications per row, where torch may evaluate it."""
+        return multiplications(self.networks[0].description.shapes.values())
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None with memory, for vectors of actions, and of several agents, whose ids enumerated games do not have."""
+        """Return implement `Policy.tabulate`; None with memory, for vectors of actions, and with several agents, whose ids
+        enumerated games do not have."""
         if not self.actions or self.memory_shape is not None or self.agents > 1:
             return None
         return super().tabulate(enumeration, player, mode=mode)
@@ -515,18 +529,18 @@ class ActorCriticPolicy(CategoricalPolicy):
 
     @staticmethod
     def stack(policies: Sequence[ActorCriticPolicy]) -> StackedActorCritic:
-        """Policies of one spec as one. Raises PolicyError if their specs differ."""
+        """Return policies of one spec as one. Raise PolicyError if their specs differ."""
         return StackedActorCritic(policies, ActingNetworks)
 
     @staticmethod
     def stack_on(policies: Sequence[ActorCriticPolicy], placement: Placement) -> StackedActorCritic:
-        """The same, whose networks compute where it says, by torch."""
+        """Return policies of one spec as one on a device, evaluated by torch."""
         return StackedActorCritic(policies, partial(DeviceNetworks, placement=placement))
 
 
 class StackedActorCritic:
-    """K policies of one architecture: facing them all costs about what facing one does, where they are perceptrons. The answer equals K
-    separate calls to rounding."""
+    """K policies of one architecture: acting for all costs about as much as for one, if they are perceptrons. The
+    result equals K separate calls up to rounding."""
 
     def __init__(
         self,
@@ -546,28 +560,28 @@ class StackedActorCritic:
         index: NDArray[np.int32],
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        """Implement `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         check_mode(self._first, mode)
         if (agents := self._first.agents) > 1:
             index = index * np.int32(agents) + agents_of(observation, agents)
         return self._first.answer(self._networks.evaluate(observation, memory, index), mask, noise, mode=mode)
 
 
-def normalised(x: Rows, mean: Rows, var: Rows) -> Rows:
-    """What `Normaliser` does, in NumPy."""
+def normalize(x: Rows, mean: Rows, var: Rows) -> Rows:
+    """Return normalised observations, as `Normalizer` does, in NumPy."""
     out: Rows = (x - mean) / np.sqrt(var + np.float32(1e-8))
     return np.clip(out, -CLIP, CLIP, out=out)
 
 
 def float_array(observation: Array) -> Rows:
-    """Contiguous float32 that may be written to (for arrays that may not, kernels would be compiled once more)."""
+    """Return contiguous float32 that may be written to (for arrays that may not, kernels would be compiled once more)."""
     fine = observation.dtype == np.float32 and observation.flags.carray
     return observation if fine else np.array(observation, np.float32, order="C")
 
 
 class Cores:
-    """The networks of K policies with memory, compiled; a critic's core beside the actor's. Bodies are perceptrons, or are left out and
-    give what is seen."""
+    """The recurrent networks of K policies, compiled, with a critic's core if it has its own. Bodies are perceptrons,
+    or are left out and features are passed."""
 
     def __init__(self, networks: Sequence[ActorCritic]) -> None:
         self._actors = Recurrent([(*_tower(n.actor), _heads(n)) for n in networks])
@@ -575,7 +589,8 @@ class Cores:
         self._critics = Recurrent(critics) if critics else None
 
     def step(self, inputs: Sequence[Rows], memory: Rows, index: NDArray[np.int32]) -> tuple[Rows, Rows]:
-        """As `Recurrent.step`, of the actors; the memory is both's. inputs: what each of both sees, or one for both."""
+        """Run one step of the actors; see `Recurrent.step`. The memory is that of both cores. inputs: of each core, or
+        one for both."""
         first, *others = (x.reshape(len(x), math.prod(x.shape[1:])) for x in inputs)
         actor_size = self._actors.memory
         out, after = self._actors.step(first, np.ascontiguousarray(memory[:, :actor_size]), index)
@@ -593,14 +608,14 @@ def _tower(tower: Tower) -> tuple[list[nn.Module], nn.RNNBase]:
 
 
 def _layers(tower: Tower) -> list[nn.Module]:
-    """The body's layers; none of a body of convolutions, which is evaluated on its own."""
+    """Return the body's layers; none of a body of convolutions, which is evaluated separately."""
     parts = list(tower.body.children())
     return parts if isinstance(tower.body, OwnBody) or not any(isinstance(p, nn.Sequential) for p in parts) else []
 
 
 def sight_of(network: ActorCritic) -> tuple[Convolutions, ...]:
-    """The bodies of convolutions that acting evaluates: the actor's, and that of a critic that remembers for itself. None where
-    images are normalised first."""
+    """Return the bodies of convolutions that acting evaluates: the actor's, and that of a critic with its own core.
+    None where images are normalised first."""
     towers = [network.actor, *([network.own_core] if network.own_core is not None else [])]
     if network.normaliser is not None or any(_layers(tower) for tower in towers) or len(network.shape) != 3:
         return ()
@@ -608,12 +623,12 @@ def sight_of(network: ActorCritic) -> tuple[Convolutions, ...]:
 
 
 def _heads(network: ActorCritic) -> list[nn.Linear]:
-    """The head, and the value if it is shared."""
+    """Return the head, and the value if it is shared."""
     return [network.head] if network.value is None or network.critic is not None else [network.head, network.value]
 
 
 def head_behind(network: ActorCritic) -> Perceptron:
-    """The head, and the value if it is shared, compiled, for features that convolutions give."""
+    """Return the head, and the value if it is shared, compiled, for features of convolutions."""
     last = _heads(network)
     flat = torch.cat([*(part.weight.reshape(-1) for part in last), *(part.bias for part in last)]).numpy()
     return Perceptron(Layout((network.actor.features, sum(part.out_features for part in last))), flat)

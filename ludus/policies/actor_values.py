@@ -1,4 +1,4 @@
-"""An actor beside the critics that it learns from, so that who plays knows what its actions are worth."""
+"""An actor with the critics that it learns from, so that acting also gives the values of its actions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from ludus.backend.perceptron import Perceptron
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
-from ludus.policies.checks import check_mode, entry, fitted, integer
+from ludus.policies.checks import check_mode, entry, integer, validate_weights
 from ludus.policies.heads import Bounds
 from ludus.policies.specs import joined, part_of, spec_of
 
 
 class ActorValuesPolicy:
-    """Kind `actor_values`; config as `actor_values_spec` makes it. Plays as its actor, an `actor_critic` policy of a box, does.
+    """Kind `actor_values`; config as `actor_values_spec` makes it. Plays as its actor, an `actor_critic` policy of a
+    box, does.
 
-    In "explore" the extras "taken" and "best" say what the action that was played, and the actor's own, are worth: Q(s, a), the mean of the
-    critics, and Q(s, μ(s)), the least of them. Weights: "actor/…" and "critics/…", as the learner has them.
+    In "explore" the extras "taken" and "best" are the values of the action that was played, Q(s, a), the mean of the
+    critics, and of the actor's own, Q(s, μ(s)), their minimum. Weights: "actor/…" and "critics/…", as the learner has
+    them.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
@@ -38,7 +40,7 @@ class ActorValuesPolicy:
         self._inputs = math.prod(actor.config["shape"])
         layouts = critic_layouts(spec, inputs=self._inputs + self._box.size)
         shapes = {name: shape for layout in layouts for name, shape in layout.shapes().items()}
-        self._weights = fitted(spec, part_of(weights, "critics"), shapes)
+        self._weights = validate_weights(spec, part_of(weights, "critics"), shapes)
         self._critics = [Perceptron(layout, flatten(self._weights, [*layout.shapes()])) for layout in layouts]
         known = {*joined({"actor": self._actor.weights(), "critics": self._weights})}
         if extra := sorted(set(weights) - known):
@@ -53,7 +55,6 @@ class ActorValuesPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`, and `ActorCriticPolicy.act`."""
         check_mode(self, mode)
         evaluation = self._actor.evaluate(observation)
         act = self._actor.answer(evaluation, mask, noise, mode=mode)
@@ -64,7 +65,7 @@ class ActorValuesPolicy:
         return act._replace(extras={"taken": q_action.mean(axis=0, dtype=np.float32), "best": best.min(axis=0)})
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: boxes are no tables."""
+        """Return None: boxes have no tables."""
         check_mode(self, mode)
         return None
 
@@ -73,14 +74,15 @@ class ActorValuesPolicy:
         return joined({"actor": self._actor.weights(), "critics": own})
 
     def _worth(self, observation: Array, action: Array) -> NDArray[np.float32]:
-        """What the critics say, float32[critics, n]."""
+        """Return the critics' values, float32[critics, n]."""
         flat = np.asarray(observation, np.float32).reshape(len(observation), self._inputs)
         pairs = np.concatenate([flat, self._box.to_unit(action)], axis=1)
         return np.stack([critic.outputs(pairs)[:, 0] for critic in self._critics])
 
 
 def critic_layouts(spec: PolicySpec, *, inputs: int) -> list[Layout]:
-    """Of the critics, whose layers are named as those of a learner. inputs: of an observation and an action. Raises PolicyError."""
+    """Return the layouts of the critics, whose layers are named as those of a learner. inputs: of an observation and an
+    action. Raise PolicyError."""
     config: Mapping[str, Any] = entry(spec, "critics")
     critics = PolicySpec(spec.kind, dict(config))
     hidden, count = [int(n) for n in entry(critics, "hidden")], integer(critics, "count")

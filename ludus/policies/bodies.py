@@ -25,8 +25,8 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def own_stream(seed: int | None = None) -> Iterator[None]:
-    """While this is open, modules are made by this thread alone, from `seed` (None: from wherever torch's stream is), and afterwards the
-    stream is where it was."""
+    """Return isolate torch's random stream: inside the context modules are made by this thread alone, from `seed` (None: from
+    the stream's present state), and afterwards the stream is as it was."""
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         if seed is not None:
             torch.manual_seed(seed)
@@ -39,7 +39,7 @@ def own_stream(seed: int | None = None) -> Iterator[None]:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x float[…, inputs] -> […, outputs]."""
+    """Return the linear layer's output: x float[…, inputs] -> […, outputs]."""
     if weight.ndim == 2:
         return nn.functional.linear(x, weight, bias)
     rows = x.reshape(len(weight), -1, x.shape[-1])
@@ -47,7 +47,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def for_rows(values: Tensor, x: Tensor) -> Tensor:
-    """What each of the rows x [n, …] has of values [T, …]; of those of one network, they themselves."""
+    """Return the values of each of the rows x [n, …], of values [T, …] of tiles; of a single network, they themselves."""
     return values.repeat_interleave(len(x) // len(values), dim=0) if values.ndim == x.ndim else values
 
 
@@ -56,10 +56,11 @@ def for_rows(values: Tensor, x: Tensor) -> Tensor:
 
 
 class OwnBody(nn.Module):
-    """`Class(shape, **options)`, whose `forward` maps float32[n, *shape] to float32[n, features]. What it sees is multiplied by `scale`.
+    """A custom body: `Class(shape, **options)`, whose `forward` maps float32[n, *shape] to float32[n, features]. Its
+    inputs are multiplied by `scale`.
 
-    It keeps the weights that it begins with, and stays in evaluation mode, in learning too. Raises PolicyError, for a class that raises, or
-    answers anything else.
+    It keeps its initial weights, and stays in evaluation mode, in training too. Raises PolicyError for a class that
+    raises, or returns anything else.
     """
 
     def __init__(self, config: Mapping[str, Any], shape: Sequence[int], scale: float = 1.0) -> None:
@@ -79,17 +80,16 @@ class OwnBody(nn.Module):
         self.features = _features(module, kind, shape)
 
     def train(self, mode: bool = True) -> Self:
-        """Learners say it to whole networks; a row's answer must not depend on the rows beside it, or on chance."""
+        """Return stay in evaluation mode: a row's output must not depend on other rows, or on chance."""
         return super().train(False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the class says."""
         out: Tensor = self.module(x if self.scale == 1.0 else x * self.scale)
         return out
 
 
 def _features(module: nn.Module, kind: str, shape: tuple[int, ...]) -> int:
-    """How many it answers, found by asking it."""
+    """Return the number of features, determined by a call."""
     try:
         with torch.no_grad(), own_stream():
             out = module(torch.zeros(2, *shape))
@@ -113,13 +113,20 @@ _FEATURES = {"nature": 512, "impala": 256}
 
 
 def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float = 1.0) -> tuple[nn.Module, int]:
-    """(module that maps float32[n, *shape] to float32[n, features], features). What it sees is multiplied by `scale`: 1/255 for images of
-    uint8.
+    """Return (module that maps float32[n, *shape] to float32[n, features], features).
 
-    "mlp": flattens, then linear layers, each followed by the activation. "nature": images [n, C, H, W] through three convolutions and 512
-    units (Mnih et al. 2015, "Human-level control through deep reinforcement learning"). "impala": three residual sections and 256 units
-    (Espeholt et al. 2018, figure 3, the deep network, without its LSTM). Layers are initialised as torch does; see `orthogonal`.
-    "module:Class": anybody's own, `OwnBody`. Raises PolicyError for a configuration that is wrong, or images that are too small.
+    "mlp": flattens, then linear layers, each followed by the activation. "nature": images [n, C, H, W] through three
+    convolutions and 512 units (Mnih et al. 2015, "Human-level control through deep reinforcement learning"). "impala":
+    three residual sections and 256 units (Espeholt et al. 2018, figure 3, the deep network, without its LSTM).
+    "module:Class": a custom body, `OwnBody`. Layers are initialised as torch does; see `orthogonal`.
+
+    Args:
+        config: As `body_config` returns it.
+        shape: Shape of an observation.
+        scale: Factor of the inputs: 1/255 for images of uint8.
+
+    Raises:
+        PolicyError: An invalid configuration, or a shape that does not fit.
     """
     kind = config.get("kind")
     shape = tuple(int(n) for n in shape)
@@ -147,7 +154,8 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
 
 
 def perceptron_body(config: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
-    """(widths of the hidden layers, their activation) of a body "mlp". Raises PolicyError for a configuration that is wrong."""
+    """Return (widths of the hidden layers, their activation) of a body "mlp". Raise PolicyError for an invalid
+    configuration."""
     hidden, activation = config.get("hidden"), config.get("activation", "tanh")
     if not isinstance(hidden, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in hidden):
         raise PolicyError(f"a network's hidden layers are {hidden!r}; expected a list of whole numbers.")
@@ -166,8 +174,9 @@ def _perceptron(config: Mapping[str, Any], inputs: int) -> tuple[list[nn.Module]
 
 
 def orthogonal(module: nn.Module, gain: float = 2**0.5) -> nn.Module:
-    """The module, with orthogonal weights of this gain in all its linear layers and convolutions, and zero biases, drawn from torch's
-    stream. Bodies of anybody's own keep theirs. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
+    """Return the module, with orthogonal weights of this gain in all its linear layers and convolutions, and zero
+    biases, from torch's stream. Custom bodies keep theirs. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation
+    details of PPO", detail 2.)"""
     own = {id(part) for body in module.modules() if isinstance(body, OwnBody) for part in body.modules()}
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Conv2d)) and id(part) not in own:
@@ -178,22 +187,21 @@ def orthogonal(module: nn.Module, gain: float = 2**0.5) -> nn.Module:
 
 
 class Scale(nn.Module):
-    """Multiplies by a constant."""
+    """Multiplication by a constant."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor = factor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As the class says."""
         return x * self.factor
 
 
 class ChannelsLast(nn.Sequential):
-    """Convolutions, whose gradients are computed faster on images in this layout."""
+    """Convolutions in the channels-last layout, in which their gradients are faster."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """float[n, C, H, W] -> float[n, channels, height, width] of the last layer."""
+        """Return the last layer's output: float[n, C, H, W] -> float[n, channels, height, width]."""
         x = x.contiguous(memory_format=torch.channels_last)
         for layer in self:
             x = layer(x)
@@ -201,7 +209,7 @@ class ChannelsLast(nn.Sequential):
 
 
 def nature_layers(channels: int) -> list[nn.Module]:
-    """The convolutions of "nature"."""
+    """Return the convolutions of "nature"."""
     out: list[nn.Module] = []
     for width, size, stride in _NATURE:
         out += [nn.Conv2d(channels, width, size, stride), nn.ReLU(inplace=True)]
@@ -210,7 +218,7 @@ def nature_layers(channels: int) -> list[nn.Module]:
 
 
 def impala_layers(channels: int) -> list[nn.Module]:
-    """The residual sections of "impala"."""
+    """Return the residual sections of "impala"."""
     out: list[nn.Module] = []
     for width in _IMPALA:
         out += [nn.Conv2d(channels, width, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
@@ -220,7 +228,7 @@ def impala_layers(channels: int) -> list[nn.Module]:
 
 
 class Residual(nn.Module):
-    """x + conv(relu(conv(relu(x)))), of as many channels."""
+    """Residual block x + conv(relu(conv(relu(x)))), with the same number of channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -228,6 +236,5 @@ class Residual(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As the class says."""
         out: torch.Tensor = self.second(torch.relu_(self.first(torch.relu(x))))
         return out.add_(x) if not torch.is_grad_enabled() else out + x

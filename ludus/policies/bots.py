@@ -42,31 +42,33 @@ from ludus.policies.checks import entry
 
 @runtime_checkable
 class Bot(Protocol):
-    """Plays by what its player observes. In games of several steps it may remember what it saw since `restart`."""
+    """A bot that plays by its player's observations. In games of several steps it may remember what it observed since
+    `restart`."""
 
     def restart(self, player: int, seed: int) -> None:
-        """An episode begins, in which it plays for `player`. seed: 0 to 2**31 - 1, another one in each episode."""
+        """Begin an episode in which it plays for `player`. seed: 0 to 2**31 - 1, another one in each episode."""
         ...
 
     def act(self, observation: Array, mask: NDArray[np.bool_] | None) -> Any:
-        """An action. observation: of the environment's space; a game's information state as its tensor. mask bool[A]: the legal actions,
-        None if all always are."""
+        """Return an action. observation: of the environment's space; a game's information state as its tensor. mask
+        bool[A]: the legal actions, None if all always are."""
         ...
 
 
 @runtime_checkable
 class StateBot(Protocol):
-    """Plays by the state of the game: a `pyspiel.State`, or the object of an environment in Python (a copy of the Gymnasium or PettingZoo
-    environment, say, to look into or to go on with). Where players know less than the state, or nobody says what they know, it needs a
-    method `check(game)` too, which raises ScenarioError for a game in which it would use more than it may; game: a `pyspiel.Game`, or the
-    `EnvSpec` of others. One without that method plays OpenSpiel's games of perfect information only."""
+    """A bot that plays by the state of the game: a `pyspiel.State`, or the object of an environment in Python (a copy
+    of the Gymnasium or PettingZoo environment, say).
 
-    def restart(self, player: int, seed: int) -> None:
-        """As `Bot.restart`."""
-        ...
+    Where players know less than the state, or their knowledge is not specified, it needs a method `check(game)`, too,
+    which raises ScenarioError for a game in which it would use more than it may; game: a `pyspiel.Game`, or the
+    `EnvSpec` of others. A bot without that method plays only OpenSpiel's games of perfect information.
+    """
+
+    def restart(self, player: int, seed: int) -> None: ...
 
     def act_on(self, state: Any) -> Any:
-        """A legal action in `state`, in which its player is to move. The state is its own."""
+        """Return a legal action in `state`, in which its player is to move. It may modify the state."""
         ...
 
 
@@ -97,7 +99,7 @@ class BotSpec:
 
     @property
     def text(self) -> str:
-        """What `parse_bot` makes an equal one of."""
+        """Return the text from which `parse_bot` makes an equal spec."""
         kind, options = self.kind, dict(self.options)
         if kind == "registered" and "name" in options:
             kind = str(options.pop("name"))
@@ -105,16 +107,17 @@ class BotSpec:
 
     @property
     def own(self) -> bool:
-        """Whether it is a class of the user's, or of another distribution, which may do anything."""
+        """Return whether it is a custom class, or one of another distribution, which may do anything."""
         return self.kind not in BOTS or bool(source_of(self.kind, BOTS))
 
     @property
     def name(self) -> str:
-        """What names it among policies: `bot:mcts`, `my.module:Class`."""
+        """Return its name among policies: `bot:mcts`, `my.module:Class`."""
         return self.text if ":" in self.kind else f"bot:{self.text}"
 
     def make(self) -> Bot | StateBot:
-        """A bot for one slot. Raises UnknownName or ConfigError with the nearest right name, PolicyError for a class that is no bot."""
+        """Make a bot for one slot. Raise UnknownName or ConfigError with the nearest right name, PolicyError for a
+        class that is no bot."""
         try:
             bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS)
         except ConfigError:
@@ -129,14 +132,16 @@ class BotSpec:
         return bot
 
     def policy_spec(self) -> PolicySpec | None:
-        """Of a class that is a `Policy` (`ludus.policies.base`) and no bot: what makes one of it, with the options as its config."""
+        """Return the spec of a class that is a `Policy` (`ludus.policies.base`) and no bot, with the options as its
+        config; else None."""
         cls = resolve_name("bot", self.kind, BOTS)
         return (
             PolicySpec(self.kind, dict(self.options)) if hasattr(cls, "tabulate") and hasattr(cls, "weights") else None
         )
 
     def identity(self) -> dict[str, Any]:
-        """What tells it from others, as JSON values: all options, and of a class of the user's own the SHA-256 of its source file."""
+        """Return what distinguishes it from others, as JSON values: all options, and for a custom class the SHA-256 of
+        its source file."""
         options = dict(self.options)
         if self.policy_spec() is None:
             bot: Any = self.make()
@@ -150,8 +155,8 @@ class BotSpec:
 
 
 def parse_bot(text: str) -> BotSpec:
-    """`mcts`, `mcts-1000` or `mcts,simulations=1000`, `my.module:Class,depth=3`; a registered bot of OpenSpiel by its own name. Raises
-    UnknownName or ConfigError for options that are not `key=value`."""
+    """Return the spec in a text: `mcts`, `mcts-1000` or `mcts,simulations=1000`, `my.module:Class,depth=3`; a
+    registered bot of OpenSpiel by its name. Raise UnknownName or ConfigError for options that are not `key=value`."""
     kind, *pairs = text.split(",")
     if kind == "random" and pairs:
         raise ConfigError(f"bot {text!r}: bot:random has no options.")
@@ -177,7 +182,7 @@ def parse_bot(text: str) -> BotSpec:
 
 
 def registered_bots() -> list[str]:
-    """The names of OpenSpiel's bots; none where it is not installed."""
+    """Return the names of OpenSpiel's bots; none where it is not installed."""
     if not is_installed("openspiel"):
         return []
     import pyspiel
@@ -205,14 +210,15 @@ def _shown(value: Any) -> str:
 
 
 def what_raised(error: BaseException) -> str:
-    """Of a bot's code: with class, method, file and line where that is the user's."""
+    """Return a description of a bot's error: with class, method, file and line if it is the user's code."""
     return describe_user_error(error) or f"{type(error).__name__}: {one_line(error)}"
 
 
 def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
-    """Raises ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its player may.
+    """Raise ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its
+    player may.
 
-    wrapped: whether wrappers stand between the game and its players, so that its states are not what is played.
+    wrapped: whether wrappers modify the game for its players, so that its states are not what is played.
     """
     if not isinstance(bot, StateBot):
         return
@@ -258,8 +264,13 @@ DEADLINE = 60.0  # seconds
 
 
 class BotSettings(Config):
-    """Where bots play. processes: for each worker, started where there are bots; 0: in the worker itself, where nobody can end them.
-    deadline: seconds that a bot may take for a move, and to be made (10 at least)."""
+    """Where bots play.
+
+    Attributes:
+        processes: Bot processes per worker, started if there are bots; 0: in the worker itself, where they cannot be
+            stopped.
+        deadline: Seconds that a bot may take for a move, and (at least 10) to be made.
+    """
 
     processes: int = Field(1, ge=0)
     deadline: float = Field(DEADLINE, gt=0, le=LONGEST)
@@ -270,8 +281,8 @@ class BotSettings(Config):
 
 
 class BotPolicy:
-    """Kind `bot`: stands for a bot in a population, in files and on the way to workers, and has no weights. Config: `bot`, its kind, and
-    `options`. Workers ask the bot itself."""
+    """Kind `bot`: stands for a bot in a population, in files and on the way to workers, and has no weights. Config:
+    `bot`, its kind, and `options`. Workers call the bot itself."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
     noise_width = 2
@@ -291,7 +302,7 @@ class BotPolicy:
 
     @staticmethod
     def of(bot: BotSpec) -> BotPolicy:
-        """It that stands for this bot."""
+        """Return the policy that stands for this bot."""
         return BotPolicy(PolicySpec("bot", {"bot": bot.kind, "options": dict(bot.options)}), {})
 
     def act(
@@ -303,7 +314,7 @@ class BotPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Raises PolicyError."""
+        """Raise PolicyError."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -313,7 +324,7 @@ class BotPolicy:
         )
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """None: what a bot plays can be seen, not computed."""
+        """Return None: a bot's play can be observed, not computed."""
         return None
 
     def weights(self) -> Weights:

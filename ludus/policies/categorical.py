@@ -19,7 +19,7 @@ from ludus.policies.checks import check_mode
 
 
 def epsilon_mix(probs: NDArray[np.float64], mask: NDArray[np.bool_], epsilon: float) -> NDArray[np.float64]:
-    """(1 - epsilon) probs + epsilon uniform over legal actions: float64[n, A]."""
+    """Return (1 - epsilon) probs + epsilon uniform over legal actions: float64[n, A]."""
     uniform = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
     mixed: NDArray[np.float64] = (1.0 - epsilon) * probs + epsilon * uniform
     return mixed
@@ -34,7 +34,8 @@ _ALL_LEGAL = np.empty((1, 0), np.bool_)
 
 @kernel
 def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Softmax over the legal actions: logits float[n, >= A], mask bool[n, A] -> float64[n, A], exactly 0 where illegal."""
+    """Return the softmax over the legal actions: logits float[n, >= A], mask bool[n, A] -> float64[n, A], exactly 0
+    where illegal."""
     n, actions = mask.shape
     out = np.empty((n, actions))
     for i in range(n):
@@ -55,7 +56,7 @@ def masked_softmax(logits: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64
 
 @kernel
 def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Probability 1 on the first best legal action: scores float[n, >= A], mask bool[n, A] -> float64[n, A]."""
+    """Return probability 1 on the first best legal action: scores float[n, >= A], mask bool[n, A] -> float64[n, A]."""
     n, actions = mask.shape
     out = np.empty((n, actions))
     for i in range(n):
@@ -73,9 +74,11 @@ def one_hot_best(scores: Array, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
 def inverse_cdf(
     probs: NDArray[np.float64], noise: NDArray[np.float32]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Draws by inverting the cumulative distribution: probs float64[n, A], noise float32[n] in [0, 1) -> (action, log-probability).
+    """Sample by inverting the cumulative distribution: probs float64[n, A], noise float32[n] in [0, 1) -> (action,
+    log-probability).
 
-    The action is the first whose cumulative probability exceeds the noise; it always has positive probability. -1: the row has none.
+    The action is the first whose cumulative probability exceeds the noise; it always has positive probability. -1: the
+    row has none.
     """
     n, actions = probs.shape
     action, logp = np.empty(n, np.int32), np.empty(n, np.float32)
@@ -90,10 +93,20 @@ def inverse_cdf(
 def sample(
     logits: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, actions: int, greedy: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """`inverse_cdf` of `masked_softmax` (greedy: of `one_hot_best`) to rounding, in one pass: logits float[n, >= A], mask bool[n, A]
-    (None: all are legal), noise float32[n, 1] -> (action int32[n], logp float32[n]).
+    """Sample from `masked_softmax` (greedy: take `one_hot_best`) by `inverse_cdf`, to rounding, in one pass.
 
-    Raises PolicyError if the mask has another shape, or a row has no action of positive probability.
+    Args:
+        logits: float[n, >= A].
+        mask: bool[n, A]; None: all are legal.
+        noise: float32[n, 1].
+        actions: A.
+        greedy: Whether the best action is taken.
+
+    Returns:
+        (action int32[n], logp float32[n]).
+
+    Raises:
+        PolicyError: The mask has another shape, or a row has no action of positive probability.
     """
     legal, action, logp = checked_mask(mask, len(logits), actions), *answers(len(logits))
     refuse_row(_sample(logits, legal, noise[:, 0], actions, greedy, action, logp), logits)
@@ -101,12 +114,13 @@ def sample(
 
 
 def answers(n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Room for the actions and log-probabilities of n rows."""
+    """Return uninitialised actions and log-probabilities of n rows."""
     return np.empty(n, np.int32), np.empty(n, np.float32)
 
 
 def checked_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDArray[np.bool_]:
-    """The mask; bool[1, 0], which kernels take for all-legal, for None. Raises PolicyError if its shape is another."""
+    """Return the mask; bool[1, 0], which kernels take for all-legal, for None. Raise PolicyError if its shape is
+    another."""
     if mask is None:
         return _ALL_LEGAL
     if mask.shape != (rows, actions):
@@ -118,8 +132,8 @@ def checked_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDA
 
 @inner
 def best_legal(scores, mask):  # type: ignore[no-untyped-def]
-    """The first best legal action of one row, scores float[>= A] and mask bool[A], or bool[0] if all A = len(scores) are legal; -1 if
-    there is none, or a NaN among them."""
+    """Return the first best legal action of one row, scores float[>= A] and mask bool[A], or bool[0] if all A =
+    len(scores) are legal; -1 if there is none, or a NaN among them."""
     best = -1
     for a in range(len(mask) if len(mask) else len(scores)):
         if len(mask) and not mask[a]:
@@ -133,7 +147,7 @@ def best_legal(scores, mask):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore[no-untyped-def]
-    """Fills action and logp; returns the first row that has no action of positive probability, or -1."""
+    """Fill action and logp. Return the first row that has no action of positive probability, or -1."""
     weight, masked = np.empty(actions), mask.size > 0
     for i in range(len(logits)):
         row, legal = logits[i, :actions], mask[i if masked else 0]
@@ -153,8 +167,8 @@ def _sample(logits, mask, noise, actions, greedy, action, logp):  # type: ignore
 
 @inner
 def draw_row(weight, total, noise):  # type: ignore[no-untyped-def]
-    """The first action whose cumulative share of `total` exceeds the noise, among those of positive weight, and the log of its share; -1 if
-    there is none."""
+    """Return the first action whose cumulative share of `total` exceeds the noise, among those of positive weight, and
+    the log of its share; -1 if there is none."""
     threshold, below, chosen = float(noise) * total, 0.0, -1
     for a in range(len(weight)):
         if weight[a] > 0.0:
@@ -166,7 +180,8 @@ def draw_row(weight, total, noise):  # type: ignore[no-untyped-def]
 
 
 def draw(probs: NDArray[np.float64], noise: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """`inverse_cdf`, with noise float32[n, 1]. Raises PolicyError if a row has no action of positive probability."""
+    """Sample by `inverse_cdf`, with noise float32[n, 1]. Raise PolicyError if a row has no action of positive
+    probability."""
     action, logp = inverse_cdf(probs, np.ascontiguousarray(noise[:, 0]))
     if len(action) and action.min() < 0:
         refuse_row(int(np.argmin(action)), probs)
@@ -174,7 +189,7 @@ def draw(probs: NDArray[np.float64], noise: NDArray[np.float32]) -> tuple[NDArra
 
 
 def refuse_row(row: int, numbers: Array) -> None:
-    """Raises PolicyError for row `row` of numbers [n, …]: no action can be drawn from it. Does nothing for -1."""
+    """Raise PolicyError for row `row` of numbers [n, …]: no action can be sampled from it. Do nothing for -1."""
     if row >= 0:
         raise PolicyError(
             f"row {row} of {len(numbers)} has no action of positive probability (the policy's numbers are {numbers[row].tolist()}): "
@@ -183,7 +198,8 @@ def refuse_row(row: int, numbers: Array) -> None:
 
 
 class CategoricalPolicy:
-    """Base of policies without memory over A actions that use one uniform per row. Subclasses implement `probabilities`."""
+    """Base of policies without memory over A actions that use one uniform per row. Subclasses implement `probabilities`
+    and `weights`."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
     noise_width: int = 1
@@ -196,7 +212,13 @@ class CategoricalPolicy:
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """observation [n, …], mask bool[n, A] -> (float64[n, A] with zeros where illegal, extras of n rows each)."""
+        """Return (action probabilities float64[n, A], zeros where illegal; extras of n rows each).
+
+        Args:
+            observation: [n, …].
+            mask: bool[n, A], legal actions.
+            mode: A published mode.
+        """
         raise NotImplementedError
 
     def weights(self) -> Weights:
@@ -211,14 +233,15 @@ class CategoricalPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`; actions int32[n]. Raises PolicyError for an unknown mode, or a row that has no legal action."""
+        """Return implement `Policy.act`; actions int32[n]. Raise PolicyError for an unknown mode, or a row that has no legal
+        action."""
         check_mode(self, mode)
         probs, extras = self.probabilities(observation, full_mask(mask, len(observation), self.actions), mode=mode)
         action, logp = draw(probs, noise)
         return PolicyOutput(action=action, logp=logp, extras=extras)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`. Raises PolicyError if the enumeration has another number of actions."""
+        """Return implement `Policy.tabulate`. Raise PolicyError if the enumeration has another number of actions."""
         check_mode(self, mode)
         if enumeration.mask.shape[1] != self.actions:
             raise PolicyError(
@@ -233,7 +256,7 @@ class CategoricalPolicy:
 
 
 def full_mask(mask: NDArray[np.bool_] | None, rows: int, actions: int) -> NDArray[np.bool_]:
-    """The mask, or all-legal bool[rows, actions] for None. Raises PolicyError if its shape is another."""
+    """Return the mask, or all-legal bool[rows, actions] for None. Raise PolicyError if its shape is another."""
     if mask is None:
         return np.ones((rows, actions), np.bool_)
     return np.ascontiguousarray(checked_mask(mask, rows, actions))

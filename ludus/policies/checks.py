@@ -14,7 +14,7 @@ from ludus.policies.base import Policy
 
 
 def integer(spec: PolicySpec, key: str, *, least: int = 1) -> int:
-    """The whole number `spec.config[key]`, at least `least`."""
+    """Return the whole number `spec.config[key]`, at least `least`."""
     value = entry(spec, key)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PolicyError(
@@ -24,7 +24,7 @@ def integer(spec: PolicySpec, key: str, *, least: int = 1) -> int:
 
 
 def integers(spec: PolicySpec, key: str) -> tuple[int, ...]:
-    """The list `spec.config[key]` of whole numbers of at least 1, such as the widths of layers; possibly empty."""
+    """Return the list `spec.config[key]` of whole numbers of at least 1, such as the widths of layers; possibly empty."""
     value = entry(spec, key)
     if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) and n >= 1 for n in value):
         raise PolicyError(f"policy spec {spec.kind!r}: {key} is {value!r}; expected a list of whole numbers.")
@@ -32,7 +32,7 @@ def integers(spec: PolicySpec, key: str) -> tuple[int, ...]:
 
 
 def choice(spec: PolicySpec, key: str, options: tuple[Any, ...]) -> Any:
-    """`spec.config[key]`, one of `options`; the first of them where the spec says nothing."""
+    """Return `spec.config[key]`, one of `options`; the first of them if the spec has none."""
     value = spec.config.get(key, options[0])
     if value not in options:
         raise PolicyError(
@@ -42,14 +42,17 @@ def choice(spec: PolicySpec, key: str, options: tuple[Any, ...]) -> Any:
 
 
 def entry(spec: PolicySpec, key: str) -> Any:
-    """`spec.config[key]`."""
+    """Return `spec.config[key]`. Raise PolicyError if it is missing."""
     if key not in spec.config:
         raise PolicyError(f"policy spec {spec.kind!r} lacks {key!r}; it has {sorted(spec.config) or 'nothing'}.")
     return spec.config[key]
 
 
-def fitted(spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
-    """float32 copies of `weights`, which must have exactly the names and shapes given, and finite numbers only."""
+def validate_weights(
+    spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[np.float32]]:
+    """Return float32 copies of `weights`, which must have exactly these names and shapes, and finite numbers only.
+    Raise PolicyError."""
     if set(weights) != set(shapes):
         missing, extra = sorted(set(shapes) - set(weights)), sorted(set(weights) - set(shapes))
         raise PolicyError(
@@ -58,21 +61,21 @@ def fitted(spec: PolicySpec, weights: Weights, shapes: Mapping[str, tuple[int, .
     return {name: finite(spec, name, weights[name], shape, np.float32) for name, shape in shapes.items()}
 
 
-def only_of(spec: PolicySpec, weights: Weights, parts: Collection[str], *own: str) -> None:
-    """Raises PolicyError for weights of other parts than these, or others of its `own`."""
+def reject_extra_weights(spec: PolicySpec, weights: Weights, parts: Collection[str], *own: str) -> None:
+    """Raise PolicyError for weights of other parts than these, or others of its `own`."""
     extra = sorted(name for name in weights if name not in own and name.partition("/")[0] not in parts)
     if extra:
         raise PolicyError(f"weights do not fit the policy spec {spec.kind!r}: not expected {extra}.")
 
 
 def one_spec(policies: Sequence[Policy]) -> None:
-    """Raises PolicyError unless all policies have the same configuration."""
+    """Raise PolicyError unless all policies have the same configuration."""
     if any(dict(policy.spec.config) != dict(policies[0].spec.config) for policy in policies):
         raise PolicyError("only policies of one spec can be stacked; group them by spec first.")
 
 
 def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """A copy as `dtype`, if it has this shape, is numeric and has there neither NaN nor infinity."""
+    """Return a copy as `dtype`, if it has this shape and its numbers are finite in that dtype. Raise PolicyError."""
     array = np.asarray(array)
     if array.shape != shape:
         raise PolicyError(
@@ -88,7 +91,7 @@ def finite(spec: PolicySpec, name: str, array: Array, shape: tuple[int, ...], dt
 
 
 def check_mode(policy: Policy, mode: str) -> None:
-    """A mode that the policy publishes."""
+    """Raise PolicyError for a mode that the policy does not publish."""
     if mode not in policy.modes:
         raise PolicyError(
             f"policy of kind {policy.spec.kind!r} has no mode {mode!r}; it has {', '.join(policy.modes)}."

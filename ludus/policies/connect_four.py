@@ -46,7 +46,7 @@ class FourInRow(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """float32[n, 126] -> float32[n, hidden[-1]]."""
+        """Return features: float32[n, 126] -> float32[n, hidden[-1]]."""
         form = (mover_view(x) @ self.digits).long().flatten().clamp_(0, FORMS - 1)  # whatever is no board
         # Not `embedding`, whose gradient takes four times as long.
         out: Tensor = self.layers(self.forms.index_select(0, form).view(len(x), -1))
@@ -54,7 +54,7 @@ class FourInRow(nn.Module):
 
 
 def windows() -> Tensor:
-    """int64[69, 4]: the cells (row * 7 + column, row 0 the lowest) of every four in a row."""
+    """Return int64[69, 4]: the cells (row * 7 + column, row 0 the lowest) of every four in a row."""
     cells = []
     for row in range(ROWS):
         for column in range(COLUMNS):
@@ -65,7 +65,8 @@ def windows() -> Tensor:
 
 
 def mover_view(x: Tensor) -> Tensor:
-    """float32[n, 126] (planes of the first player's cells, the second's, and the empty ones) -> float32[n, 42]: each cell as in `FORMS`."""
+    """Return each cell's form as in `FORMS`: float32[n, 126] (planes of the first player's cells, the second's, and the
+    empty ones) -> float32[n, 42]."""
     first, second, empty = x.view(-1, 3, CELLS).unbind(1)
     turn = (first.sum(1, keepdim=True) > second.sum(1, keepdim=True)).to(x.dtype)  # of the second player
     below = torch.cat([torch.ones_like(empty[:, :COLUMNS]), 1 - empty[:, :-COLUMNS]], dim=1)

@@ -33,7 +33,7 @@ from ludus.policies.specs import (
 
 
 def digest_of(policy: Policy) -> str:
-    """SHA-256 of a policy's spec and weights."""
+    """Return the SHA-256 of a policy's spec and weights."""
     digest = hashlib.sha256(
         json.dumps([policy.spec.kind, dict(policy.spec.config)], sort_keys=True, default=str).encode()
     )
@@ -48,10 +48,18 @@ FORMAT = 2
 
 
 def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True) -> str:
-    """Writes a policy and returns the SHA-256 of the file, in hexadecimal; equal policies give equal bytes.
+    """Write a policy. Return the SHA-256 of the file, in hexadecimal; equal policies give equal bytes.
 
-    Written beside `path`, flushed to the disk and renamed, so that a kill leaves the old file or the new one; sync=False leaves the
-    flushing to the caller. Raises PolicyError if the weights do not fit the spec, or hold NaN or infinities.
+    It is written to a temporary file, flushed and renamed, so that a kill leaves the old file or the new one.
+
+    Args:
+        path: The file.
+        spec: Kind and configuration.
+        weights: Arrays by name.
+        sync: Whether the file is flushed to the disk; False leaves that to the caller.
+
+    Raises:
+        PolicyError: The weights do not fit the spec, or hold NaN or infinities.
     """
     build_policy(spec, weights)
     header = json.dumps({"format": FORMAT, "kind": spec.kind, "config": dict(spec.config)}, sort_keys=True)
@@ -66,9 +74,15 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
 
 
 def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Policy:
-    """Reads what `save_policy` wrote, and checks it: the digest if one is given, the header, shapes, and that numbers are finite.
+    """Return the policy in a file that `save_policy` wrote, after checking digest, header, shapes, and that numbers are
+    finite.
 
-    Raises PolicyError, saying what is wrong with which file.
+    Args:
+        path: The file.
+        sha256: Expected digest; None: not checked.
+
+    Raises:
+        PolicyError: With the file and what is wrong with it.
     """
     try:
         data = Path(path).read_bytes()
@@ -86,7 +100,8 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
 
 
 def spec_in(data: bytes) -> PolicySpec:
-    """What a file's content says that it is, of which nothing is made. Raises PolicyError for what is no policy's file."""
+    """Return the spec in a file's content, without building the policy. Raise PolicyError for content that is no
+    policy's file."""
     try:
         return _spec(data)[1]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -94,7 +109,7 @@ def spec_in(data: bytes) -> PolicySpec:
 
 
 def _spec(data: bytes) -> tuple[int, PolicySpec]:
-    """(the file's format, what it says)."""
+    """Return (the file's format, the spec in it)."""
     length = int.from_bytes(data[:8], "little")  # safetensors: 8 bytes of length, then a JSON header
     if not 0 < length <= len(data) - 8:
         raise ValueError("it is cut off, or not a safetensors file")
@@ -115,7 +130,7 @@ _PERCEPTRONS = {"mlp": "policy", "q_network": "q", "deterministic": "actor", "sq
 
 
 def _modern(spec: PolicySpec, weights: Weights) -> tuple[PolicySpec, Weights]:
-    """A policy of format 1 as one of format 2 that plays the same."""
+    """Return a policy of format 1 as one of format 2 that plays the same."""
     kind, config = spec.kind, spec.config
     if kind in ("nfsp", "averaged"):
         parts = {name: _modern(spec_of(spec, name), part_of(weights, name)) for name in config}
@@ -164,7 +179,8 @@ def _modern(spec: PolicySpec, weights: Weights) -> tuple[PolicySpec, Weights]:
 
 
 def _renamed(weights: Weights, old: str, body: str, split: Mapping[str, int]) -> dict[str, Array]:
-    """The layers `old.K` of a perceptron, turned: hidden ones those of a body, the last one cut into modules of so many outputs."""
+    """Return the layers `old.K` of a perceptron, transposed: hidden ones as those of a body, the last one split into
+    modules by their outputs."""
     last = sum(name.startswith(f"{old}.") and name.endswith(".bias") for name in weights) - 1
     out: dict[str, Array] = {}
     for k in range(last):

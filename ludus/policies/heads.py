@@ -8,7 +8,7 @@ A head is chosen by the `action` part of a `PolicySpec.config`:
     {"kind": "gaussian", "low", "high", "shape"}           means and log standard deviations; clipped to the bounds
     {"kind": "tanh", "low", "high", "shape"}               the same, squashed into the bounds by tanh
     {"kind": "point", "low", "high", "shape"}              points, squashed by tanh, with a Gaussian around them; clipped to the bounds.
-                                                           "spread": its width differs by environments (`specs.spread_out`)
+                                                           "spread": its width differs by environments (`specs.per_env_exploration`)
 
 Box actions are scaled: the network's numbers lie in [-1, 1] where both bounds are finite. A clipped Gaussian has probability masses at its
 bounds, and its logp there is the mass's logarithm: that of the action which was played, exactly. (Fujita and Maeda 2018, "Clipped action
@@ -33,7 +33,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array
 from ludus.policies.categorical import sample
-from ludus.policies.specs import spread_out
+from ludus.policies.specs import per_env_exploration
 
 LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 LOG_STD = (-5.0, 2.0)
@@ -44,8 +44,14 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Head(Protocol):
-    """What an action space makes of outputs float32[n, outputs]. free: how many of the outputs, the last ones, do not depend on the
-    observation: first what is learned, then `numbers`, weights of one entry each, by name, which the learner sets."""
+    """What an action space makes of outputs float32[n, outputs].
+
+    Attributes:
+        outputs: Number of outputs.
+        free: How many of the last outputs do not depend on the observation: first learned ones, then `numbers`.
+        numbers: Names of weights of one entry each, which the learner sets.
+        noise_width: Uniforms per row.
+    """
 
     @property
     def outputs(self) -> int: ...
@@ -59,7 +65,8 @@ class Head(Protocol):
     def act(
         self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, greedy: bool
     ) -> tuple[Array, NDArray[np.float32]]:
-        """(actions, logp float32[n]) from noise float32[n, noise_width]; greedy: the most probable ones, of which logp is 0."""
+        """Return (actions, logp float32[n]) from noise float32[n, noise_width]; greedy: the most probable ones, with
+        logp 0."""
         ...
 
 
@@ -120,20 +127,20 @@ class MultiCategorical:
 
 
 @kernel
-def log_slope(u):  # type: ignore[no-untyped-def]
-    """log(1 - tanh(u)²), the logarithm of tanh's slope, exact also where tanh rounds to ±1: 2 (log 2 - |u| - log(1 + e^(-2|u|)))."""
+def log_tanh_derivative(u):  # type: ignore[no-untyped-def]
+    """Return log(1 - tanh(u)²), exact also where tanh rounds to ±1: 2 (log 2 - |u| - log(1 + e^(-2|u|)))."""
     return 2.0 * (math.log(2.0) - abs(u) - math.log1p(math.exp(-2.0 * abs(u))))
 
 
 @kernel
 def normal_density(deviate, log_std):  # type: ignore[no-untyped-def]
-    """Log-density of what is `deviate` standard deviations from its mean."""
+    """Return the log-density of a number `deviate` standard deviations from its mean."""
     return -0.5 * deviate * deviate - HALF_LOG_TWO_PI - log_std
 
 
 @kernel
 def _log_beyond(x):  # type: ignore[no-untyped-def]
-    """log P(Z > x) of a normal deviate."""
+    """Return log P(Z > x) of a standard normal Z."""
     if x < 25.0:
         return math.log(0.5 * math.erfc(x / math.sqrt(2.0)))
     return -0.5 * x * x - HALF_LOG_TWO_PI - math.log(x) + math.log1p(-1.0 / (x * x))  # erfc underflows at 38
@@ -141,19 +148,19 @@ def _log_beyond(x):  # type: ignore[no-untyped-def]
 
 @kernel
 def _tanh(x):  # type: ignore[no-untyped-def]
-    """To 1e-16, not relatively: four times as fast as the library's."""
+    """Return tanh(x) to an absolute error of 1e-16; four times as fast as the library's."""
     return 1.0 - 2.0 / (1.0 + math.exp(2.0 * x))
 
 
 @kernel
 def _scaled(x, low, high, middle, half):  # type: ignore[no-untyped-def]
-    """The network's number as an action, float32 within the bounds."""
+    """Return the network's number as an action, float32 within the bounds."""
     return min(max(np.float32(middle + half * x), np.float32(low)), np.float32(high))
 
 
 @kernel
 def _draw_clipped(out, std, squash, normal, greedy, low, high, middle, half, action, logp):  # type: ignore[no-untyped-def]
-    """std [n, size], or [n, 1]. squash: means are tanh of the outputs."""
+    """Sample clipped actions. std [n, size], or [n, 1]. squash: means are tanh of the outputs."""
     for i in range(len(out)):
         total = 0.0
         for j in range(len(low)):
@@ -178,7 +185,7 @@ def _draw_clipped(out, std, squash, normal, greedy, low, high, middle, half, act
 
 @kernel
 def _draw_squashed(out, least, most, normal, greedy, low, high, middle, half, action, logp):  # type: ignore[no-untyped-def]
-    """(Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", appendix C.)"""
+    """Sample squashed actions. (Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", appendix C.)"""
     size, scale = len(low), np.sum(np.log(half))
     for i in range(len(out)):
         total = 0.0 if greedy else -scale
@@ -202,8 +209,8 @@ def _draw_squashed(out, least, most, normal, greedy, low, high, middle, half, ac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """Of box actions, flat float64[size], as float32 actions reach them. action = middle + half × the network's number; clipped to low and
-    high, which may be infinite."""
+    """Bounds of box actions, flat float64[size], as float32 actions reach them. action = middle + half × the network's
+    number; clipped to low and high, which may be infinite."""
 
     low: Floats
     high: Floats
@@ -213,7 +220,7 @@ class Bounds:
 
     @staticmethod
     def of(config: Mapping[str, Any]) -> Bounds:
-        """Raises PolicyError if they are wrong."""
+        """Return the bounds in a head's configuration. Raise PolicyError if they are invalid."""
         low = np.array([-np.inf if bound is None else np.float32(bound) for bound in config["low"]], np.float64)
         high = np.array([np.inf if bound is None else np.float32(bound) for bound in config["high"]], np.float64)
         shape = tuple(int(n) for n in config["shape"])
@@ -232,18 +239,18 @@ class Bounds:
         return len(self.low)
 
     def to_unit(self, action: Array) -> NDArray[np.float32]:
-        """Actions [n, *shape] as float32[n, size] in [-1, 1], of finite bounds."""
+        """Return actions [n, *shape] as float32[n, size] in [-1, 1], of finite bounds."""
         rows = np.asarray(action, np.float64).reshape(len(action), self.size)
         return np.clip((rows - self.middle) / self.half, -1.0, 1.0).astype(np.float32)
 
     def uniform(self, chance: Floats) -> tuple[NDArray[np.float32], float]:
-        """Flat actions [n, size] from uniforms, and the log-density that all of them have, of finite bounds."""
+        """Return flat actions [n, size] from uniforms, and the log-density of all of them, of finite bounds."""
         action = (self.low + (self.high - self.low) * chance).astype(np.float32)
         return action, -float(np.log(self.high - self.low).sum())
 
 
 class _BoxHead:
-    """What heads of boxes share. A subclass says how it draws."""
+    """Base of heads of boxes. A subclass implements sampling."""
 
     __slots__ = ()
     bounds: Bounds
@@ -256,7 +263,7 @@ class _BoxHead:
     def act(
         self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, greedy: bool
     ) -> tuple[Array, NDArray[np.float32]]:
-        """As `Head.act`. Raises PolicyError for outputs that are not finite."""
+        """Implement `Head.act`. Raises PolicyError for outputs that are not finite."""
         del mask  # of whole numbers
         n, box = len(out), self.bounds
         chance = np.maximum(noise, LEAST, dtype=np.float64)
@@ -272,7 +279,7 @@ class _BoxHead:
         return action.reshape(n, *box.shape), logp
 
     def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
-        """Calls a kernel, whose last arguments are given."""
+        """Return call a kernel with these last arguments."""
         raise NotImplementedError
 
 
@@ -321,8 +328,8 @@ class Squashed(_BoxHead):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point(_BoxHead):
-    """tanh of the network's numbers, and normal ones around it, `noise` wide; scaled, and clipped to finite bounds. (Lillicrap et al.
-    2016, "Continuous control with deep reinforcement learning".)"""
+    """tanh of the network's numbers plus Gaussian noise of width `noise`; scaled, and clipped to finite bounds.
+    (Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".)"""
 
     bounds: Bounds
     numbers: tuple[str, ...] = ("noise", "warm_up")
@@ -343,10 +350,11 @@ class Point(_BoxHead):
     def act(
         self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, greedy: bool
     ) -> tuple[Array, NDArray[np.float32]]:
-        """As `Head.act`. With a spread the first number of the noise says where a row's environment is (`RolloutRequest.place`)."""
+        """Return implement `Head.act`. With a spread the first number of the noise is the position of a row's environment
+        (`RolloutRequest.place`)."""
         if self.spread:
             out, size = out.copy(), self.bounds.size
-            out[:, size] = spread_out(out[:, size], noise[:, 0], spread=self.spread)
+            out[:, size] = per_env_exploration(out[:, size], noise[:, 0], spread=self.spread)
             noise = noise[:, 1:]
         return _BoxHead.act(self, out, mask, noise, greedy=greedy)
 
@@ -356,7 +364,7 @@ class Point(_BoxHead):
 
 
 def head_of(config: Mapping[str, Any]) -> Head:
-    """The head that the `action` part of a spec names. Raises PolicyError for one that is wrong."""
+    """Return the head that the `action` part of a spec names. Raise PolicyError for an invalid one."""
     kind = config.get("kind")
     try:
         if kind == "categorical":

@@ -36,7 +36,7 @@ class MCTS:
         _at_least_one("mcts", simulations=self.simulations, rollouts=self.rollouts)
 
     def check(self, game: Any) -> None:
-        """Raises ScenarioError for a game that it cannot search, or in which it would see what is hidden."""
+        """Raise ScenarioError for a game that it cannot search, or in which it would see what is hidden."""
         _refuse_unsearchable("mcts", game)
         if game.get_type().information != pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise ScenarioError(
@@ -79,7 +79,7 @@ class ISMCTS:
         _at_least_one("ismcts", simulations=self.simulations, rollouts=self.rollouts)
 
     def check(self, game: Any) -> None:
-        """Raises ScenarioError for a game that it cannot search, or that cannot draw states."""
+        """Raise ScenarioError for a game that it cannot search, or that cannot draw states."""
         _refuse_unsearchable("ismcts", game)
         if game.get_type().information == pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise ScenarioError(
@@ -125,7 +125,7 @@ class Registered:
     _seed: int = field(default=0, init=False, repr=False)
 
     def check(self, game: Any) -> None:
-        """Raises ScenarioError for a game that it cannot play, or in which nobody says what it looks at."""
+        """Raise ScenarioError for a game that it cannot play, or in which nobody says what it looks at."""
         _require_openspiel(self.name, game)
         kind = game.get_type()
         able = pyspiel.bots_that_can_play_game(game)

@@ -1,4 +1,4 @@
-"""Uniform over what is possible: the legal actions, or a space of another kind."""
+"""Uniformly random policies: over the legal actions, or over a space of another kind."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0
 class RandomPolicy(CategoricalPolicy):
     """Kind `random`; config as `random_spec` makes it. Both modes are uniform: it has no best action.
 
-    Config `actions`: one of so many, among the legal ones; int32[n]. `choices`: one of choices[k] in each place k, likewise; int32[n, d].
-    `low`, `high` and `shape`: a box; float32[n, *shape]. There, as Gymnasium samples them, an entry without bounds (None) is
-    standard normal, and one with a single bound lies beyond it by a standard exponential; logp is that of the density.
+    Config `actions`: their number, of which a legal one is sampled; int32[n]. `choices`: one of choices[k] in each
+    place k, likewise; int32[n, d]. `low`, `high` and `shape`: a box; float32[n, *shape]. As in Gymnasium, an entry
+    without bounds (None) is standard normal, and one with a single bound is beyond it by a standard exponential; logp
+    is that of the density.
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
@@ -48,7 +49,8 @@ class RandomPolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `CategoricalPolicy.act`; vectors of actions as the class says. Masks of `choices` lie side by side, bool[n, Σ choices]."""
+        """Return implement `CategoricalPolicy.act`; vectors of actions as in the class. Masks of `choices` are concatenated,
+        bool[n, Σ choices]."""
         if self._box is None and self._choices is None:
             return super().act(observation, mask, memory, noise, mode=mode)
         check_mode(self, mode)
@@ -63,7 +65,7 @@ class RandomPolicy(CategoricalPolicy):
         return PolicyOutput(*self._choices.act(level, mask, noise, greedy=False))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `CategoricalPolicy.tabulate`; None for vectors of actions."""
+        """Implement `CategoricalPolicy.tabulate`; None for vectors of actions."""
         if self._box is not None or self._choices is not None:
             return None
         return super().tabulate(enumeration, player, mode=mode)
@@ -79,7 +81,7 @@ class RandomPolicy(CategoricalPolicy):
 
 
 class _Box:
-    """Draws from a box of `size` numbers."""
+    """Samples from a box of `size` numbers."""
 
     def __init__(self, spec: PolicySpec) -> None:
         self.shape = integers(spec, "shape")
@@ -97,7 +99,7 @@ class _Box:
         return np.array([missing if bound is None else float(bound) for bound in values])
 
     def draw(self, noise: NDArray[np.float64]) -> PolicyOutput:
-        """noise [n, size] -> actions float32[n, *shape] and the logarithms of their densities."""
+        """Return actions float32[n, *shape] and the logarithms of their densities, from noise [n, size]."""
         low, high = self._low, self._high
         below, above = np.isfinite(low), np.isfinite(high)
         action, logp = np.empty_like(noise), np.zeros_like(noise)

@@ -1,4 +1,4 @@
-"""Kinds of policies by name; the kinds that are made of others."""
+"""Kinds of policies by name, and the kinds that consist of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.core.plugins import Registry
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights, condition_mode
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
-from ludus.policies.checks import check_mode, only_of
+from ludus.policies.checks import check_mode, reject_extra_weights
 from ludus.policies.specs import joined, part_of, spec_of
 
 if TYPE_CHECKING:
@@ -48,9 +48,15 @@ _WHOLE: set[type] = set()  # classes whose policies keep the contract: to look c
 
 
 def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
-    """The policy that `spec` describes, around `weights` (copied): `Class(spec, weights)`.
+    """Return the policy that `spec` describes, with copies of `weights`: `Class(spec, weights)`.
 
-    Raises UnknownName for a kind that nobody registered, PolicyError if spec and weights do not fit each other.
+    Args:
+        spec: Kind and configuration.
+        weights: Arrays by name.
+
+    Raises:
+        UnknownName: The kind is not registered.
+        PolicyError: Spec and weights do not fit each other.
     """
     kind = resolve_name("policy", spec.kind, POLICIES)
     if not (isinstance(kind, type) and callable(getattr(kind, "act", None))):
@@ -72,7 +78,8 @@ def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
 class TwoPolicies:
     """Base of kinds whose config is {part: {"kind", "config"}} for two `parts`: specs of policies for the same spaces.
 
-    The parts are modes, in which they explore; "explore" and "greedy" are the second one's. Weights: theirs, named "part/…".
+    The parts are modes, in which they explore; "explore" and "greedy" are the second one's. Their weights are named
+    "part/…".
     """
 
     parts: ClassVar[tuple[str, str]]
@@ -96,7 +103,7 @@ class TwoPolicies:
         self.noise_width = max(policy.noise_width for policy in self._parts.values())
 
     def playing(self, mode: str) -> tuple[Policy, str]:
-        """The part that plays in a mode, and its own mode. Raises PolicyError for an unknown one."""
+        """Return the part that plays in a mode, and its own mode. Raise PolicyError for an unknown one."""
         check_mode(self, mode)
         part = mode if mode in self.parts else self.parts[1]
         return self._parts[part], "greedy" if mode == "greedy" else "explore"
@@ -110,25 +117,24 @@ class TwoPolicies:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError for an unknown mode."""
+        """Return implement `Policy.act`. Raise PolicyError for an unknown mode."""
         policy, inner = self.playing(mode)
         act = policy.act(observation, mask, memory, noise[:, : policy.noise_width], mode=inner)
         return PolicyOutput(act.action, act.logp)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`."""
         policy, inner = self.playing(mode)
         return policy.tabulate(enumeration, player, mode=inner)
 
     @property
     def multiplications(self) -> int:
-        """Of a row, of the larger part; 0 where torch cannot evaluate both."""
+        """Return the multiplications per row of the larger part; 0 where torch cannot evaluate both."""
         counts = [getattr(policy, "multiplications", 0) for policy in self._parts.values()]
         return max(counts) if all(counts) else 0
 
     @staticmethod
     def stack_on(policies: Sequence[TwoPolicies], placement: Placement) -> StackedTwo:
-        """Policies of one spec as one, which computes where it says."""
+        """Return policies of one spec as one on a device."""
         return StackedTwo(policies, placement)
 
     def weights(self) -> Weights:
@@ -154,7 +160,7 @@ class StackedTwo:
         index: NDArray[np.int32],
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        """Implement `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         policy, inner = self._first.playing(mode)
         stack = self._stacks[mode if mode in self._stacks else self._first.parts[1]]
         act = stack.act(observation, mask, memory, noise[:, : policy.noise_width], index, inner)
@@ -162,7 +168,7 @@ class StackedTwo:
 
 
 class NFSPPolicy(TwoPolicies):
-    """Kind `nfsp`: a best response, and the average of what it was."""
+    """Kind `nfsp`: a best response, and the average of past ones."""
 
     parts = ("best_response", "average")
     modes = ("explore", "greedy", "best_response", "average")
@@ -183,11 +189,12 @@ CHOICE, CHOICE_LOGP = "choice", "choice_logp"
 
 
 class ChoicePolicy:
-    """Kind `choice`; config {"chooser": {kind, config}, "members": [{kind, config, mode}, …]}: a policy over K actions, all legal, and K
-    policies of the game, each played in its mode. Weights: theirs, named "chooser/…", "0/…", "1/…" and so on. All have action
-    probabilities.
+    """Kind `choice`; config {"chooser": {kind, config}, "members": [{kind, config, mode}, …]}: a policy over K actions,
+    all legal, and K policies of the game, each played in its mode. Their weights are named "chooser/…", "0/…", "1/…"
+    and so on. All have action probabilities.
 
-    A mode is the chooser's. `PolicyOutput.logp` is that of the action, whoever was picked."""
+    A mode is the chooser's. `PolicyOutput.logp` is that of the action, summed over members.
+    """
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")  # and what others the chooser has
     memory_shape: tuple[int, ...] | None = None
@@ -195,10 +202,10 @@ class ChoicePolicy:
     extras: ClassVar[tuple[str, ...]] = (CHOICE, CHOICE_LOGP)
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        """Raises PolicyError for no members, for parts without action probabilities (they have memory, say), and for those of which some
-        take ids and others tensors."""
+        """Raise PolicyError for no members, for parts without action probabilities (with memory, say), and for a
+        mixture of parts that take ids and tensors."""
         self.spec = spec
-        only_of(spec, weights, ["chooser", *(str(k) for k in range(len(_entries(spec))))])
+        reject_extra_weights(spec, weights, ["chooser", *(str(k) for k in range(len(_entries(spec))))])
         self._chooser = build_policy(spec_of(spec, "chooser"), part_of(weights, "chooser"))
         self._members = [
             build_policy(PolicySpec(entry["kind"], entry["config"]), part_of(weights, str(k)))
@@ -223,7 +230,7 @@ class ChoicePolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError for an unknown mode."""
+        """Implement `Policy.act`. Raises PolicyError for an unknown mode."""
         picks, members = self._probabilities(observation, mask, mode)
         choice, choice_logp = draw(picks, noise[:, :1])
         rows = np.arange(len(choice))
@@ -235,7 +242,7 @@ class ChoicePolicy:
     def _probabilities(
         self, observation: Array, mask: NDArray[np.bool_] | None, mode: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(float64[n, K] of the members, float64[K, n, A] of what each does)."""
+        """Return (float64[n, K] of the members, float64[K, n, A] of their actions)."""
         check_mode(self, mode)
         chooser, own = _playing(self._chooser, mode)
         n, count = len(observation), len(self._members)
@@ -245,7 +252,7 @@ class ChoicePolicy:
         return picks, np.stack(members)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`: the members' probabilities, as often as each is picked."""
+        """Return implement `Policy.tabulate`: the members' probabilities, weighted by the chooser's."""
         ids = enumeration.ids(player)
         observation: Array = np.arange(ids.start, ids.stop, dtype=np.int32)
         if not self.takes_ids:
@@ -259,7 +266,7 @@ class ChoicePolicy:
 
 
 def _playing(policy: Policy, mode: str) -> tuple[CategoricalPolicy, str]:
-    """Whose probabilities those of a policy are in a mode, and its own mode."""
+    """Return the policy whose action probabilities apply in a mode, and its own mode."""
     if isinstance(policy, TwoPolicies):
         policy, mode = policy.playing(mode)
     if not isinstance(policy, CategoricalPolicy) or policy.memory_shape is not None or not policy.actions:
@@ -291,19 +298,20 @@ ROW = "row"
 
 
 class ConditionedPolicy:
-    """Kind `conditioned`; config {"network": {kind, config}}: a policy whose observations are those of the game, flat, and a condition
-    behind them. Weights: "network/…", and "condition" float32[R, D], what R policies are told.
+    """Kind `conditioned`; config {"network": {kind, config}}: a policy whose observations are those of the game, flat,
+    followed by a condition. Weights: "network/…", and "condition" float32[R, D] of R policies.
 
-    Each row is a mode, `condition_mode(k)`; "explore" and "greedy" are the last one's."""
+    Each row is a mode, `condition_mode(k)`; "explore" and "greedy" are the last one's.
+    """
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")  # and the rows
     takes_ids: bool = False
     extras: ClassVar[tuple[str, ...]] = (ROW,)
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        """Raises PolicyError for weights without conditions, and a network that takes ids."""
+        """Raise PolicyError for weights without conditions, and a network that takes ids."""
         self.spec = spec
-        only_of(spec, weights, ["network"], "condition")
+        reject_extra_weights(spec, weights, ["network"], "condition")
         self._network = build_policy(spec_of(spec, "network"), part_of(weights, "network"))
         if self._network.takes_ids:
             raise PolicyError("the network of a 'conditioned' policy sees tensors, and this one takes ids.")
@@ -320,7 +328,7 @@ class ConditionedPolicy:
         self.memory_shape = self._network.memory_shape
 
     def _playing(self, mode: str) -> tuple[int, str]:
-        """The row of a mode, and the network's own mode."""
+        """Return the row of a mode, and the network's own mode."""
         check_mode(self, mode)
         return self._rows.get(mode, len(self._rows) - 1), "greedy" if mode == "greedy" else "explore"
 
@@ -333,13 +341,12 @@ class ConditionedPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError for an unknown mode."""
+        """Implement `Policy.act`. Raises PolicyError for an unknown mode."""
         row, inner = self._playing(mode)
         act = self._network.act(conditioned(observation, self._condition[row]), mask, memory, noise, mode=inner)
         return act._replace(extras={**act.extras, ROW: np.full(len(observation), row, np.int32)})
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`."""
         row, inner = self._playing(mode)
         observation = conditioned(enumeration.observation, self._condition[row])
         return self._network.tabulate(replace(enumeration, observation=observation), player, mode=inner)
@@ -349,7 +356,8 @@ class ConditionedPolicy:
 
 
 def conditioned(observation: Array, condition: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Observations [n, …] and a condition float32[D], or one each, float32[n, D] -> float32[n, size + D]."""
+    """Return observations [n, …] with a condition float32[D], or one each float32[n, D], appended: float32[n, size +
+    D]."""
     flat = np.asarray(observation, np.float32).reshape(len(observation), math.prod(observation.shape[1:]))
     each = np.broadcast_to(condition, (len(flat), condition.shape[-1]))
     return np.concatenate([flat, each], axis=1)

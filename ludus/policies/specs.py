@@ -26,8 +26,8 @@ BODIES = ("mlp", *IMAGES)
 
 
 def parse_body(value: Any) -> str | dict[str, Any]:
-    """A body as an algorithm's option: one of `BODIES`, `module:Class`, or that with options, as a mapping with `kind`. Raises UnknownName
-    or ConfigError for what is none."""
+    """Return a body as an algorithm's option: one of `BODIES`, `module:Class`, or that with options, as a mapping with
+    `kind`. Raise UnknownName or ConfigError for anything else."""
     options = dict(value) if isinstance(value, Mapping) else {"kind": value}
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
@@ -51,8 +51,8 @@ Body = Annotated[str | dict[str, Any], BeforeValidator(parse_body)]
 def body_config(
     kind: str | Mapping[str, Any] = "mlp", hidden: Sequence[int] = (64, 64), activation: str = "tanh"
 ) -> dict[str, Any]:
-    """The part of a `PolicySpec.config` that `make_body` reads. `hidden` and `activation` are the perceptron's; images end in the layer
-    that their papers say, and anybody's own has its options."""
+    """Return the part of a `PolicySpec.config` that `make_body` reads. `hidden` and `activation` are the perceptron's;
+    image bodies end in the layer of their papers, and a custom one has its options."""
     options = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
     kind = str(options.pop("kind"))
     if ":" in kind:
@@ -65,7 +65,7 @@ def body_config(
 def mlp_spec(
     *, inputs: int, actions: int, hidden: Sequence[int], activation: str = "tanh", value: Value = "shared"
 ) -> PolicySpec:
-    """The spec of the plainest `ActorCriticPolicy`: logits of a perceptron that sees `inputs` numbers."""
+    """Return the spec of the plainest `ActorCriticPolicy`: logits of a perceptron that sees `inputs` numbers."""
     action = {"kind": "categorical", "actions": int(actions)}
     return actor_critic_spec(
         shape=(inputs,), action=action, body=body_config(hidden=hidden, activation=activation), value=value
@@ -73,13 +73,14 @@ def mlp_spec(
 
 
 def cnn_spec(*, shape: Sequence[int], actions: int, kind: Network = "nature") -> PolicySpec:
-    """The spec of the plainest `ActorCriticPolicy` for images uint8 of shape (channels, height, width): logits, and a value beside them."""
+    """Return the spec of the plainest `ActorCriticPolicy` for images uint8 of shape (channels, height, width): logits,
+    and a shared value."""
     action = {"kind": "categorical", "actions": int(actions)}
     return actor_critic_spec(shape=shape, action=action, body=body_config(kind), scale=1.0 / 255.0)
 
 
 def gru_spec(*, inputs: int, actions: int, hidden: int) -> PolicySpec:
-    """The spec of the plainest `ActorCriticPolicy` with memory: a GRU that sees the observation itself, and logits."""
+    """Return the spec of the plainest `ActorCriticPolicy` with memory: a GRU that sees the observation itself, and logits."""
     action = {"kind": "categorical", "actions": int(actions)}
     body = body_config(hidden=())
     return actor_critic_spec(shape=(inputs,), action=action, body=body, core="gru", width=hidden, value="none")
@@ -99,11 +100,21 @@ def actor_critic_spec(
     critic: Mapping[str, Any] | None = None,
     agents: int = 1,
 ) -> PolicySpec:
-    """The spec of an `ActorCriticPolicy`; of several `agents`, each has a network of its own.
+    """Return the spec of an `ActorCriticPolicy`; with several `agents`, each has a network.
 
-    shape: of an observation, multiplied by `scale` unless it is normalised. action: of a head (`ludus.policies.heads`, `action_config`).
-    body: `body_config`. width: of the core. normalise: "observations", "returns" or both. state: entries of what a central critic sees
-    beside the observation; critic: its body."""
+    Args:
+        shape: Shape of an observation.
+        action: Configuration of a head (`ludus.policies.heads`, `action_config`).
+        body: As `body_config` returns it.
+        core: Recurrent core.
+        width: Units of the core.
+        value: Where values come from.
+        scale: Factor of observations, unless they are normalised.
+        normalise: "observations", "returns" or both.
+        state: Entries of a central critic's input in addition to the observation.
+        critic: Body of a central critic.
+        agents: Number of networks.
+    """
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "action": dict(action),
@@ -135,7 +146,7 @@ def team_transformer_spec(
     scale: float = 1.0,
     normalise: Sequence[str] = (),
 ) -> PolicySpec:
-    """The spec of a `TeamTransformerPolicy`, for teams of up to `team` agents.
+    """Return the spec of a `TeamTransformerPolicy`, for teams of up to `team` agents.
 
     shape, action, scale and normalise: as of `actor_critic_spec`. width: of representations; layers: blocks of the encoder and of the
     decoder; heads: of their attention. layer_norm: of observations."""
@@ -159,13 +170,13 @@ def team_transformer_spec(
 def actor_values_spec(
     actor: PolicySpec, *, hidden: Sequence[int], activation: str = "relu", critics: int = 1
 ) -> PolicySpec:
-    """The spec of an `ActorValuesPolicy`: an actor of a box, and perceptrons of observation and action beside it."""
+    """Return the spec of an `ActorValuesPolicy`: an actor of a box, and perceptrons of observation and action beside it."""
     beside = {"hidden": [int(n) for n in hidden], "activation": activation, "count": int(critics)}
     return PolicySpec("actor_values", {"actor": _entry(actor), "critics": beside})
 
 
 def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
-    """The head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
+    """Return the head for an action space: Discrete and MultiDiscrete (from 0), MultiBinary, or Box. squash: by tanh, where it would
     else be clipped. Raises PolicyError for another space, and for a Box with an entry that has one value only."""
     if isinstance(space, Discrete) and space.start == 0:
         return {"kind": "categorical", "actions": int(space.n)}
@@ -185,14 +196,16 @@ def action_config(space: Space[Any], *, squash: bool = False) -> dict[str, Any]:
 
 
 def _choices(space: Space[Any]) -> list[int] | None:
-    """How many values each entry of a vector of choices has: of MultiDiscrete (from 0) and MultiBinary with one dimension; else None."""
+    """Return the number of values of each entry of a vector of choices: of MultiDiscrete (from 0) and MultiBinary with
+    one dimension; else None."""
     if isinstance(space, MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
         return [int(n) for n in space.nvec]
     return [2] * space.shape[0] if isinstance(space, MultiBinary) and len(space.shape) == 1 else None
 
 
 def float32_bounds(space: Box) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(low, high) float32[*shape] of a box of floats, rounded inwards: actions are float32, and 0.1 is nearest to one that lies beyond."""
+    """Return (low, high) float32[*shape] of a box of floats, rounded inwards: actions are float32, and the float32
+    nearest to 0.1 is beyond it."""
     with np.errstate(over="ignore"):
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     infinity = np.float32(np.inf)
@@ -210,8 +223,8 @@ def _bounds(space: Box) -> dict[str, list[float | None]]:
 
 
 def random_spec(space: Space[Any]) -> PolicySpec:
-    """The spec of a `RandomPolicy` for an action space: Discrete and MultiDiscrete (from 0), MultiBinary or Box. Raises PolicyError for
-    another."""
+    """Return the spec of a `RandomPolicy` for an action space: Discrete and MultiDiscrete (from 0), MultiBinary or Box.
+    Raise PolicyError for another space."""
     if isinstance(space, Discrete) and space.start == 0:
         return PolicySpec("random", {"actions": int(space.n)})
     if (choices := _choices(space)) is not None:
@@ -224,13 +237,13 @@ def random_spec(space: Space[Any]) -> PolicySpec:
 
 
 def tabular_spec(enumeration: Enumeration, seats: tuple[int, ...]) -> PolicySpec:
-    """The spec of a table that covers the ids of all `seats` (and of the seats between them)."""
+    """Return the spec of a table that covers the ids of all `seats` (and of the seats between them)."""
     first = enumeration.offset[min(seats)]
     return PolicySpec("tabular", {"offset": int(first), "actions": int(enumeration.mask.shape[1])})
 
 
-def covered(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
-    """The ids that `tabular_spec(enumeration, seats)` covers."""
+def information_state_ids(enumeration: Enumeration, seats: tuple[int, ...]) -> slice:
+    """Return the ids that `tabular_spec(enumeration, seats)` covers."""
     return slice(enumeration.offset[min(seats)], enumeration.offset[max(seats) + 1])
 
 
@@ -242,11 +255,18 @@ Distribution = Literal["none", "c51", "quantile", "implicit"]
 
 @dataclass(frozen=True, slots=True)
 class QHeadSpec:
-    """What comes after the body.
+    """The layers after the body.
 
-    dueling: a state's value beside the actions' advantages. noisy: layers with parametric noise, of the initial size noise_scale.
-    distribution: what is learned of the return: its mean ("none"), chances of `atoms` evenly spaced values from low to high ("c51"), its
-    quantiles at the middles of `atoms` equal shares ("quantile"), or at any level ("implicit"; acting takes `atoms` levels).
+    Attributes:
+        dueling: Whether there is a state's value in addition to the actions' advantages.
+        noisy: Whether layers have parametric noise.
+        noise_scale: Initial size of the noise.
+        distribution: What is learned of the return: its mean ("none"), probabilities of `atoms` evenly spaced values
+            from low to high ("c51"), its quantiles at the midpoints of `atoms` equal shares ("quantile"), or at any
+            level ("implicit"; acting uses `atoms` levels).
+        atoms: Number of values or quantiles.
+        low: Least value of c51.
+        high: Largest value of c51.
     """
 
     dueling: bool = False
@@ -271,12 +291,21 @@ def action_values_spec(
     spread: float = 0.0,
     individual: int = 1,
 ) -> PolicySpec:
-    """The spec of an `ActionValuePolicy`.
+    """Return the spec of an `ActionValuePolicy`.
 
-    shape: of an observation, multiplied by `scale`. body: as `body_config` makes it. width: of the core. agents: above 1, each of so many
-    has a network of its own, and flat observations end in its id, one-hot. spread: how differently environments explore (`spread_out`).
-    individual: above 1, there is one network, which does not see the ids that observations end in, and each of so many agents has a layer
-    that adds values of its own."""
+    Args:
+        shape: Shape of an observation.
+        actions: Number of actions.
+        body: As `body_config` returns it.
+        head: Head; None: the default.
+        core: Recurrent cell.
+        width: Units of the cell.
+        scale: Factor of observations.
+        agents: Above 1, each agent has a network, and flat observations end in its one-hot id.
+        spread: How differently environments explore (`per_env_exploration`).
+        individual: Above 1, one network, which does not see the ids at the end of observations, and for each agent a
+            layer of additional values.
+    """
     config: dict[str, Any] = {
         "shape": [int(n) for n in shape],
         "actions": int(actions),
@@ -296,9 +325,10 @@ def action_values_spec(
     return PolicySpec("action_values", config)
 
 
-def spread_out(size: Any, place: NDArray[np.float32], *, spread: float) -> NDArray[np.float64]:
-    """How much each row explores, float64[n]: size^(1 + spread × place), of an epsilon or the width of noise in [0, 1]. place float32[n]:
-    of the row's environment, from 0 to 1. (Horgan et al. 2018, "Distributed prioritized experience replay", section 4.1.)"""
+def per_env_exploration(size: Any, place: NDArray[np.float32], *, spread: float) -> NDArray[np.float64]:
+    """Return each row's exploration float64[n], size^(1 + spread × place), of an epsilon or a width of noise in [0, 1].
+    place: float32[n], position of the row's environment, from 0 to 1. (Horgan et al. 2018, "Distributed prioritized
+    experience replay", section 4.1.)"""
     out: NDArray[np.float64] = np.asarray(size, np.float64) ** (1.0 + spread * place.astype(np.float64))
     return out
 
@@ -313,12 +343,13 @@ Modes: TypeAlias = tuple[tuple[str, float], ...]
 
 
 def mode_keys(seed: int, players: int) -> NDArray[np.uint64]:
-    """uint64[players]: a stream for each player's draws. seed: of the task."""
+    """Return a stream key for each player's draws, uint64[players]. seed: of the task."""
     return seeding.keys(seed, "modes", count=players)
 
 
-def drawn(keys: NDArray[np.uint64], episode: NDArray[np.int64], modes: Modes) -> NDArray[np.int8]:
-    """Which of `modes`, int8[n], is played in episodes int64[n] by the players whose keys are uint64[n]: independent draws."""
+def sample_modes(keys: NDArray[np.uint64], episode: NDArray[np.int64], modes: Modes) -> NDArray[np.int8]:
+    """Return which of `modes`, int8[n], is played in episodes int64[n] by the players whose keys are uint64[n]:
+    independent draws."""
     shares = np.array([share for _, share in modes])
     bounds = np.cumsum(shares / shares.sum())[:-1]
     uniform = seeding.uniforms(keys, np.asarray(episode).astype(np.uint64))
@@ -333,8 +364,8 @@ _PARTS = {"nfsp": "best_response", "averaged": "newest"}  # the part that is a m
 
 
 def tabulates(spec: PolicySpec, *, mode: str) -> bool:
-    """Whether `Policy.tabulate` gives a table in this mode: what it plays depends on the information state alone, and is one of a number
-    of actions. True of kinds that are not known here."""
+    """Return whether `Policy.tabulate` returns a table in this mode: the policy depends on the information state alone,
+    and has discrete actions. True of unknown kinds."""
     config = spec.config
     if spec.kind == "actor_critic":
         return bool(config["core"] == "none" and config["action"]["kind"] == "categorical" and "agents" not in config)
@@ -352,12 +383,12 @@ def tabulates(spec: PolicySpec, *, mode: str) -> bool:
 
 
 def nfsp_spec(best_response: PolicySpec, average: PolicySpec) -> PolicySpec:
-    """The spec of an `NFSPPolicy`."""
+    """Return the spec of an `NFSPPolicy`."""
     return PolicySpec("nfsp", {"best_response": _entry(best_response), "average": _entry(average)})
 
 
 def averaged_spec(spec: PolicySpec) -> PolicySpec:
-    """The spec of an `AveragedPolicy` of two policies of `spec`."""
+    """Return the spec of an `AveragedPolicy` of two policies of `spec`."""
     return PolicySpec("averaged", {"newest": _entry(spec), "average": _entry(spec)})
 
 
@@ -378,20 +409,20 @@ def searching_spec(
     play: int,
     noise: Mapping[str, float],
 ) -> PolicySpec:
-    """The spec of a `SearchingPolicy`. search: `SearchSettings` as it trains. play: simulations of a search as it plays. noise:
+    """Return the spec of a `SearchingPolicy`. search: `SearchSettings` as it trains. play: simulations of a search as it plays. noise:
     concentration and share of the Dirichlet, temperature, and moves that are drawn by it."""
     parts = {"rules": dict(rules), "search": dict(search), "play": int(play), "noise": dict(noise)}
     return PolicySpec("searching", {"network": _entry(network), **parts})
 
 
 def choice_spec(chooser: PolicySpec, members: Sequence[tuple[PolicySpec, str]]) -> PolicySpec:
-    """The spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
+    """Return the spec of a `ChoicePolicy`. members: each with the mode that it is played in."""
     entries = [{**_entry(member), "mode": mode} for member, mode in members]
     return PolicySpec("choice", {"chooser": _entry(chooser), "members": entries})
 
 
 def conditioned_spec(network: PolicySpec) -> PolicySpec:
-    """The spec of a `ConditionedPolicy`."""
+    """Return the spec of a `ConditionedPolicy`."""
     return PolicySpec("conditioned", {"network": _entry(network)})
 
 
@@ -408,8 +439,20 @@ def muzero_spec(
     noise: Mapping[str, float],
     most: float | None = None,
 ) -> PolicySpec:
-    """The spec of a `MuZeroPolicy`. hidden, latent, support: of its network. discount: below 0 where opponents move in turn. most: that
-    rewards and values can be, where it is known. The others: as of `searching_spec`; of the noise, concentration and share."""
+    """Return the spec of a `MuZeroPolicy`.
+
+    Args:
+        inputs: Entries of an observation.
+        actions: Number of actions.
+        hidden: Widths of its network's hidden layers.
+        latent: Size of a latent state.
+        support: Support of rewards and values.
+        discount: Discount, negative where opponents move in turn.
+        search: `SearchSettings` for training.
+        play: Simulations of a search for play.
+        noise: Concentration and share of the Dirichlet.
+        most: Largest reward or value, if it is known.
+    """
     network = {
         "inputs": int(inputs),
         "actions": int(actions),
@@ -427,7 +470,7 @@ def _entry(spec: PolicySpec) -> dict[str, Any]:
 
 
 def spec_of(spec: PolicySpec, part: str) -> PolicySpec:
-    """The spec of one part. Raises PolicyError where there is none."""
+    """Return the spec of one part. Raises PolicyError where there is none."""
     entry: Any = spec.config.get(part)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("kind"), str):
         raise PolicyError(f"the config of a {spec.kind!r} policy has {part!r}: {{kind, config}}; given {entry!r}.")
@@ -435,10 +478,10 @@ def spec_of(spec: PolicySpec, part: str) -> PolicySpec:
 
 
 def part_of(weights: Weights, part: str) -> Weights:
-    """The weights of one part, by its own names."""
+    """Return the weights of one part, by the names that they have in it."""
     return {name[len(part) + 1 :]: array for name, array in weights.items() if name.startswith(part + "/")}
 
 
 def joined(parts: Mapping[str, Weights]) -> Weights:
-    """The weights of a policy whose parts have these."""
+    """Return the weights of a policy whose parts have these."""
     return {f"{part}/{name}": array for part, weights in parts.items() for name, array in weights.items()}

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from ludus.backend.device import Placement, multiplications, to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
-from ludus.policies.actor_critic import Normaliser, ReturnScale, load_arrays, shapes_of
+from ludus.policies.actor_critic import Normalizer, ReturnScale, load_arrays, shapes_of
 from ludus.policies.base import Teams, Values
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import full_mask, masked_softmax, one_hot_best
-from ludus.policies.checks import check_mode, choice, entry, fitted, integer, one_spec
+from ludus.policies.checks import check_mode, choice, entry, integer, one_spec, validate_weights
 from ludus.policies.heads import Bounds, Categorical, Head, MultiCategorical, head_of
 
 DECODERS = ("autoregressive", "decentralised")
@@ -41,8 +41,9 @@ _GAIN, _SMALL = math.sqrt(2.0), 0.01  # of layers in front of a GELU, and of oth
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """n rows in G groups as sequences of `longest` cells, the first of which are taken: cell int64[n] of each row among all G × longest;
-    place int64[n] of its agent; there bool[G, longest]. start int64[G + 1], on the host: where groups begin."""
+    """n rows in G groups as sequences of `longest` cells, the first of which are used: cell int64[n] of each row among
+    all G × longest; place int64[n] of its agent; there bool[G, longest]. start int64[G + 1], on the host: where groups
+    begin."""
 
     start: NDArray[np.int64]
     longest: int
@@ -52,7 +53,7 @@ class Sequences:
 
     @staticmethod
     def of(start: NDArray[np.int64], place: NDArray[Any], device: torch.device) -> Sequences:
-        """start int64[G + 1] of groups of at least one row, place [n] of their agents."""
+        """Return the sequences. start: int64[G + 1] of groups of at least one row; place: [n] of their agents."""
         length = np.diff(start)
         longest = int(length.max(initial=1))
         group = np.repeat(np.arange(len(length)), length)
@@ -62,23 +63,24 @@ class Sequences:
         return Sequences(start, longest, cells, places, there)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """[n, …] -> [G, longest, …], 0 where nobody is."""
+        """Return rows as cells: [n, …] -> [G, longest, …], 0 in unused cells."""
         groups = len(self.start) - 1
         out = rows.new_zeros(groups * self.longest, *rows.shape[1:]).index_copy(0, self.cell, rows)
         return out.view(groups, self.longest, *rows.shape[1:])
 
     def rows(self, cells: Tensor) -> Tensor:
-        """[G, longest, …] -> [n, …]."""
+        """Return cells as rows: [G, longest, …] -> [n, …]."""
         return cells.flatten(0, 1).index_select(0, self.cell)
 
     def at(self, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(groups that have a k-th agent, its row in each)."""
+        """Return (groups that have a k-th agent, its row in each)."""
         groups = np.flatnonzero(np.diff(self.start) > k)
         return groups, self.start[groups] + k
 
 
 def starts_of(teams: Teams, *, team: int) -> NDArray[np.int64]:
-    """Where groups begin, int64[G + 1]. Raises PolicyError for rows that are in no order, or of more agents than a `team` has."""
+    """Return where groups begin, int64[G + 1]. Raise PolicyError for rows that are not in order, or of more agents than
+    a `team` has."""
     group, place = teams
     new = np.diff(group, prepend=-1) != 0
     if len(group) and (int(place.max()) >= team or int(place.min()) < 0):
@@ -101,7 +103,7 @@ _Kept = list[Tensor | None]
 
 
 class Attention(nn.Module):
-    """softmax(q kᵀ / √d) v in `heads` parts, and a linear layer after it. (Vaswani et al. 2017, equation 1.)"""
+    """softmax(q kᵀ / √d) v in `heads` parts, followed by a linear layer. (Vaswani et al. 2017, equation 1.)"""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -109,22 +111,24 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: Tensor, context: Tensor, allowed: Tensor) -> Tensor:
-        """x [G, L, D], context [G, M, D], allowed bool[…, L, M] that broadcasts to [G, heads, L, M] -> [G, L, D]."""
-        return self._answer(x, *self.remember(context), allowed)
+        """Return attend: x [G, L, D], context [G, M, D], allowed bool[…, L, M] that broadcasts to [G, heads, L, M] -> [G, L,
+        D]."""
+        return self._attend(x, *self.keys_values(context), allowed)
 
     def step(self, x: Tensor, context: Tensor, cache: _Kept, at: int) -> Tensor:
-        """The answer [G, 1, D] to the newest of those that are seen, [G, 1, D], beside those before it, which are in cache[at : at + 2]."""
-        for place, new in enumerate(self.remember(context), at):
+        """Return the output [G, 1, D] for x [G, 1, D], whose context is the newest entry [G, 1, D] and those before it,
+        in cache[at : at + 2]."""
+        for place, new in enumerate(self.keys_values(context), at):
             before = cache[place]
             cache[place] = new if before is None else torch.cat([before, new], dim=2)
         key, value = cast(tuple[Tensor, Tensor], tuple(cache[at : at + 2]))
-        return self._answer(x, key, value, None)
+        return self._attend(x, key, value, None)
 
-    def remember(self, context: Tensor) -> tuple[Tensor, Tensor]:
-        """(keys, values) [G, heads, M, D / heads]."""
+    def keys_values(self, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (keys, values) [G, heads, M, D / heads]."""
         return self._parts(self.key(context)), self._parts(self.value(context))
 
-    def _answer(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+    def _attend(self, x: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
         query = self._parts(self.query(x))
         scores = query @ key.mT / math.sqrt(query.shape[-1])
         if allowed is not None:
@@ -144,7 +148,7 @@ def _mlp(width: int, outputs: int, *, norm: bool) -> nn.Sequential:
 
 
 class EncoderBlock(nn.Module):
-    """Attention to everybody and a perceptron, each with a normalised shortcut."""
+    """Attention to all agents and a perceptron, each with a normalised shortcut."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -152,14 +156,14 @@ class EncoderBlock(nn.Module):
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, x: Tensor, there: Tensor) -> Tensor:
-        """x [G, M, D], there bool[G, M] -> [G, M, D]."""
+        """Evaluate the block: x [G, M, D], there bool[G, M] -> [G, M, D]."""
         x = self.first(x + self.attention(x, x, there[:, None, None]))
         out: Tensor = self.second(x + self.mlp(x))
         return out
 
 
 class DecoderBlock(nn.Module):
-    """Attention to the actions so far, attention to that by what agents see, and a perceptron."""
+    """Attention to the actions so far, attention to that by the agents' representations, and a perceptron."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -168,14 +172,14 @@ class DecoderBlock(nn.Module):
         self.first, self.second, self.third = (nn.LayerNorm(width) for _ in range(3))
 
     def forward(self, x: Tensor, context: Tensor, past: Tensor) -> Tensor:
-        """x, context [G, M, D], past bool[M, M] -> [G, M, D]."""
+        """Evaluate the block: x, context [G, M, D], past bool[M, M] -> [G, M, D]."""
         x = self.first(x + self.actions(x, x, past))
         x = self.second(context + self.agents(context, x, past))
         out: Tensor = self.third(x + self.mlp(x))
         return out
 
     def step(self, x: Tensor, context: Tensor, cache: _Kept) -> Tensor:
-        """As `forward`, of the next agent alone, [G, 1, D]."""
+        """Evaluate the block for the next agent only, [G, 1, D]."""
         x = self.first(x + self.actions.step(x, x, cache, 0))
         x = self.second(context + self.agents.step(context, x, cache, 2))
         out: Tensor = self.third(x + self.mlp(x))
@@ -183,8 +187,8 @@ class DecoderBlock(nn.Module):
 
 
 class Seen(nn.Module):
-    """What agents see, and who they are: GELU(W LayerNorm(x) + b + e_place). With e, the columns of W that one-hot ids behind x would
-    have, no ids need be observed."""
+    """Embedding of observations and agents: GELU(W LayerNorm(x) + b + e_place). With e, the columns of W that one-hot
+    ids appended to x would have, no ids need be observed."""
 
     def __init__(self, inputs: int, team: int, width: int, *, norm: bool) -> None:
         super().__init__()
@@ -192,13 +196,13 @@ class Seen(nn.Module):
         self.linear, self.place = nn.Linear(inputs, width), nn.Embedding(team, width)
 
     def forward(self, x: Tensor, place: Tensor) -> Tensor:
-        """x float[n, inputs], place int64[n] -> [n, D]."""
+        """Return the embedding: x float[n, inputs], place int64[n] -> [n, D]."""
         return nn.functional.gelu(self.linear(self.norm(x)) + self.place(place))
 
 
 class ActionCode(nn.Module):
-    """What was done, as the decoder sees it: GELU(W f) of features f [n, 1 + F], of which the first says that nobody has acted yet. F: all
-    choices one-hot, or a box's numbers, between -1 and 1 where it is bounded."""
+    """Embedding of actions for the decoder: GELU(W f) of features f [n, 1 + F], of which the first flags that no agent
+    has acted yet. F: all choices one-hot, or a box's numbers, between -1 and 1 where it is bounded."""
 
     middle: Tensor
     reach: Tensor
@@ -217,11 +221,11 @@ class ActionCode(nn.Module):
         self.linear = nn.Linear(1 + features, width, bias=False)
 
     def forward(self, action: Tensor) -> Tensor:
-        """action [n, …] -> [n, D]."""
+        """Return the embedding: action [n, …] -> [n, D]."""
         return self._coded(torch.nn.functional.pad(self.features(action), (1, 0)))
 
     def features(self, action: Tensor) -> Tensor:
-        """float[n, F]."""
+        """Return features float[n, F]."""
         rows = action.reshape(len(action), -1)
         if not self.choices:
             return (rows.float() - self.middle) / self.reach
@@ -229,7 +233,7 @@ class ActionCode(nn.Module):
         return torch.cat(list(parts), dim=1).float()
 
     def start(self, groups: int) -> Tensor:
-        """[G, 1, D] before anybody has acted."""
+        """Return [G, 1, D] before any agent has acted."""
         first = torch.nn.functional.one_hot(self.linear.weight.new_zeros(1, dtype=torch.long), self.linear.in_features)
         return self._coded(first.to(self.linear.weight)).expand(groups, 1, -1)
 
@@ -240,8 +244,9 @@ class ActionCode(nn.Module):
 class TeamTransformer(nn.Module):
     """The network of a `team_transformer` spec.
 
-    Observations are flat, scaled or normalised, and each agent's place in the team is added to what it sees. A "decentralised" decoder is
-    a perceptron of what the agent itself sees, without the encoder: then only values know the others (the paper's MAT-Dec).
+    Observations are flat, scaled or normalised, and the embedding of each agent's place is added. A "decentralised"
+    decoder is a perceptron of the agent's own observation, without the encoder: then only values depend on the others
+    (the paper's MAT-Dec).
     """
 
     state_normaliser = None
@@ -256,7 +261,7 @@ class TeamTransformer(nn.Module):
         if width % heads:
             raise PolicyError(f"policy spec {spec.kind!r}: a width of {width} does not fall into {heads} heads.")
         normalised = dict(config.get("normalise", {}))
-        self.normaliser = Normaliser(self.shape) if normalised.get("observations") else None
+        self.normaliser = Normalizer(self.shape) if normalised.get("observations") else None
         self.returns = ReturnScale() if normalised.get("returns") else None
         self.scale = 1.0 if self.normaliser is not None else float(config.get("scale", 1.0))
         inputs, norm = math.prod(self.shape), bool(entry(spec, "layer_norm"))
@@ -276,12 +281,12 @@ class TeamTransformer(nn.Module):
 
     @property
     def networks(self) -> list[TeamTransformer]:
-        """Itself: those whose statistics learners publish."""
+        """Return itself: the networks whose statistics learners publish."""
         return [self]
 
     def forward(self, x: Tensor, action: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """x float[n, *shape], action [n, …] that were taken -> (outputs of the head [n, outputs], values [n]). An agent's outputs depend
-        on the actions before its own, and on no other."""
+        """Evaluate recorded actions: x float[n, *shape], action [n, …] -> (outputs of the head [n, outputs], values
+        [n]). An agent's outputs depend on the actions before its own, and on no others."""
         x = self._flat(x)
         agents = self.encode(x, sequences)
         value = self.value_of(agents, sequences)
@@ -295,24 +300,24 @@ class TeamTransformer(nn.Module):
         return self._with_free(self.head(sequences.rows(before))), value
 
     def values(self, x: Tensor, sequences: Sequences) -> Tensor:
-        """[n]; they depend on nobody's action."""
+        """Return values [n]; they do not depend on actions."""
         return self.value_of(self.encode(self._flat(x), sequences), sequences)
 
     def encode(self, x: Tensor, sequences: Sequences) -> Tensor:
-        """x float[n, inputs] -> what is known of each agent, [G, longest, D]."""
+        """Return the agents' representations [G, longest, D], of x float[n, inputs]."""
         agents = self.seen_norm(sequences.spread(self.seen(x, sequences.place)))
         for block in self.encoder:
             agents = block(agents, sequences.there)
         return cast(Tensor, agents)
 
     def value_of(self, agents: Tensor, sequences: Sequences) -> Tensor:
-        """[n], of what `encode` answers."""
+        """Return values [n] of the result of `encode`."""
         out: Tensor = self.value(sequences.rows(agents))[:, 0]
         return out
 
     def decode(self, x: Tensor, sequences: Sequences, choose: Callable[[NDArray[np.int64], Tensor], Tensor]) -> None:
-        """Asks for actions in order, so many times as the largest group has agents: `choose(rows int64[m], outputs [m, outputs])` answers
-        the actions [m, …] of these rows, on the network's device."""
+        """Sample actions agent by agent, in as many steps as the largest group has agents: `choose(rows int64[m],
+        outputs [m, outputs])` returns the actions [m, …] of these rows, on the network's device."""
         x = self._flat(x)
         if not self.autoregressive:
             choose(np.arange(len(x)), self._decentralised(x, sequences.place))
@@ -341,8 +346,9 @@ class TeamTransformer(nn.Module):
 
 
 def make_team_transformer(spec: PolicySpec, *, seed: int = 0, initial_std: float = 1.0) -> TeamTransformer:
-    """A fresh network: orthogonal, of gain √2 in front of a GELU and 0.01 elsewhere, zero biases, as the authors' code has it. Torch's own
-    stream stays where it is. Raises PolicyError for a spec that is wrong. initial_std: of Gaussian actions, as `make_network` has it."""
+    """Return a fresh network: orthogonal weights with the gains of the authors' code, zero biases. Torch's global
+    stream is unchanged. Raise PolicyError for an invalid spec. initial_std: of Gaussian actions, in the network's
+    units."""
     with own_stream(seed):
         network = TeamTransformer(spec)
         for name, module in network.named_modules():
@@ -372,7 +378,7 @@ def _play(
     greedy: bool,
     placement: Placement | None = None,
 ) -> PolicyOutput:
-    """What a network plays. placement: where it is; None: here."""
+    """Return what a network plays. placement: where it is; None: here."""
     device = torch.device("cpu") if placement is None else placement.torch
     head, n = network.head_of, len(observation)
     action, logp = head.act(np.zeros((0, head.outputs), np.float32), None, noise[:0], greedy=greedy)
@@ -407,7 +413,7 @@ class TeamTransformerPolicy:
         self.spec = spec
         with own_stream():
             self.network = TeamTransformer(spec)
-        self._weights = fitted(spec, weights, shapes_of(self.network))
+        self._weights = validate_weights(spec, weights, shapes_of(self.network))
         load_arrays(self.network, self._weights)
         self.network.requires_grad_(False).eval()
         self.team_size, self.noise_width = self.network.team, self.network.head_of.noise_width
@@ -423,8 +429,8 @@ class TeamTransformerPolicy:
         mode: str = "explore",
         teams: Teams | None = None,
     ) -> PolicyOutput:
-        """As `JointPolicy.act`. Raises PolicyError for an unknown mode, observations of another shape, a row that has no legal action, and
-        outputs that are not finite."""
+        """Return implement `JointPolicy.act`. Raise PolicyError for an unknown mode, observations of another shape, a row that
+        has no legal action, and outputs that are not finite."""
         return _play(
             self.network, self.shaped(observation), mask, noise, self.whose(teams, mode), greedy=mode == "greedy"
         )
@@ -438,7 +444,7 @@ class TeamTransformerPolicy:
         *,
         mode: str = "explore",
     ) -> NDArray[np.float64] | None:
-        """As `JointPolicy.chances`."""
+        """Return implement `JointPolicy.chances`."""
         check_mode(self, mode)
         unknown = bool(len(action)) and bool((np.asarray(action)[:-1][np.diff(teams.group) == 0] < 0).any())
         if not isinstance(self.network.head_of, Categorical) or unknown:
@@ -458,18 +464,17 @@ class TeamTransformerPolicy:
         *,
         teams: Teams | None = None,
     ) -> Values:
-        """See `HasValues.values`."""
         sequences = self._sequences(self.whose(teams, "explore"))
         with torch.no_grad():
             return Values(self.network.values(self._tensor(observation), sequences).numpy())
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`: it cannot."""
+        """Return None: it cannot be tabulated."""
         return None
 
     @cached_property
     def multiplications(self) -> int:
-        """Of a row, where torch may evaluate it."""
+        """Return the multiplications per row, where torch may evaluate it."""
         return multiplications(parameter.shape for parameter in self.network.parameters())
 
     def weights(self) -> Weights:
@@ -477,17 +482,17 @@ class TeamTransformerPolicy:
 
     @staticmethod
     def stack_on(policies: Sequence[TeamTransformerPolicy], placement: Placement) -> StackedTeamTransformers:
-        """Policies of one spec as one, which computes where it says. Raises PolicyError if their specs differ."""
+        """Return policies of one spec as one on a device. Raise PolicyError if their specs differ."""
         return StackedTeamTransformers(policies, placement)
 
     def on(self, device: torch.device) -> TeamTransformer:
-        """Its network there; made once."""
+        """Return its network on a device; copied once."""
         if device not in self._elsewhere:
             self._elsewhere[device] = copy.deepcopy(self.network).to(device)
         return self._elsewhere[device]
 
     def shaped(self, observation: Array) -> Array:
-        """Observations [n, …] as [n, *shape]. Raises PolicyError if they have other numbers."""
+        """Return observations [n, …] as [n, *shape]. Raise PolicyError if they have another size."""
         shape = self.network.shape
         if math.prod(observation.shape[1:]) != math.prod(shape):
             raise PolicyError(
@@ -496,7 +501,7 @@ class TeamTransformerPolicy:
         return observation.reshape(len(observation), *shape)
 
     def whose(self, teams: Teams | None, mode: str) -> Teams:
-        """The teams, which must be there, for a mode that the policy has."""
+        """Return the teams, which are required, for a mode that the policy has."""
         check_mode(self, mode)
         if teams is None:
             raise PolicyError(
@@ -513,7 +518,7 @@ class TeamTransformerPolicy:
 
 
 class StackedTeamTransformers:
-    """K policies of one spec on a device; those that have rows are asked one after the other."""
+    """K policies of one spec on a device; those that have rows are evaluated in turn."""
 
     def __init__(self, policies: Sequence[TeamTransformerPolicy], placement: Placement) -> None:
         one_spec(policies)
@@ -530,7 +535,7 @@ class StackedTeamTransformers:
         mode: str = "explore",
         teams: Teams | None = None,
     ) -> PolicyOutput:
-        """As `JointPolicy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        """Implement `JointPolicy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         first = self._first
         whose, inputs = first.whose(teams, mode), first.shaped(observation)
         output = None

@@ -1,4 +1,4 @@
-"""A policy around torch modules of anybody's own making."""
+"""Policies of custom torch modules."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from ludus.policies.categorical import (
     masked_softmax,
     one_hot_best,
 )
-from ludus.policies.checks import check_mode, entry, fitted, integer, one_spec
-from ludus.policies.stacks import CarriedWeights, DeviceStack, Form, Memory, form_of
+from ludus.policies.checks import check_mode, entry, integer, one_spec, validate_weights
+from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 
 
 def torch_spec(*, maker: str, options: Mapping[str, Any], inputs: int, actions: int) -> PolicySpec:
-    """The spec of a `TorchPolicy`. maker: `module:Class`, whose `Class(**options).networks(inputs, actions)` makes the modules by name."""
+    """Return the spec of a `TorchPolicy`. maker: `module:Class`, whose `Class(**options).networks(inputs, actions)`
+    makes the modules by name."""
     return PolicySpec(
         "torch", {"maker": maker, "options": dict(options), "inputs": int(inputs), "actions": int(actions)}
     )
 
 
 def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
-    """Fresh modules, initialised from `seed` alone; torch's own stream stays where it is. Raises PolicyError if making them raises, or
-    none is "policy"."""
+    """Return fresh modules, initialised from `seed` alone; torch's global stream is unchanged. Raise PolicyError if
+    making them raises, or none is "policy"."""
     name, inputs, actions = str(entry(spec, "maker")), integer(spec, "inputs"), integer(spec, "actions")
     maker = resolve_name("maker of networks", name, {})(**entry(spec, "options"))
     with own_stream(seed):
@@ -58,14 +59,15 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
 
 
 def networks_of(spec: PolicySpec, weights: Weights) -> nn.ModuleDict:
-    """The modules of `spec` around copies of `weights`. Raises PolicyError if they do not fit."""
+    """Return the modules of `spec` with copies of `weights`. Raise PolicyError if they do not fit."""
     networks = make_networks(spec)
-    load_arrays(networks, fitted(spec, weights, shapes_of(networks)))
+    load_arrays(networks, validate_weights(spec, weights, shapes_of(networks)))
     return networks
 
 
 def check_modules(spec: PolicySpec) -> None:
-    """Asks fresh modules of an `OnPolicy` algorithm for two rows. Raises PolicyError unless they answer what `OnPolicy.networks` says."""
+    """Raise PolicyError unless fresh modules of an `OnPolicy` algorithm return what `OnPolicy.networks` documents, for
+    two rows."""
     networks, name = make_networks(spec), spec.config["maker"]
     require_critic(spec, networks)
     inputs, actions = int(spec.config["inputs"]), int(spec.config["actions"])
@@ -86,14 +88,14 @@ def check_modules(spec: PolicySpec) -> None:
 
 
 def require_critic(spec: PolicySpec, networks: nn.ModuleDict) -> None:
-    """Raises PolicyError for networks without a critic."""
+    """Raise PolicyError for networks without a critic."""
     if "critic" not in networks:
         raise PolicyError(f"{spec.config['maker']}: networks() made no 'critic', which advantages need.")
 
 
 class TorchPolicy(CategoricalPolicy):
-    """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits [n, actions]; the
-    others (a critic, say) belong to the weights, and are not asked when it acts."""
+    """Kind `torch`; config as `torch_spec` makes it. The module "policy" maps observations float32[n, inputs] to logits
+    [n, actions]; the others (a critic, say) are part of the weights, and acting does not use them."""
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec = spec
@@ -103,13 +105,16 @@ class TorchPolicy(CategoricalPolicy):
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """As `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raises PolicyError for another shape."""
+        """Return implement `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raise PolicyError
+        for another shape."""
         with torch.no_grad():
             logits = self._networks["policy"](as_rows(observation, self._inputs)).numpy()
-        return self.chances(logits, mask, mode=mode), {}
+        return self.action_probabilities(logits, mask, mode=mode), {}
 
-    def chances(self, logits: NDArray[np.float32], mask: NDArray[np.bool_], *, mode: str) -> NDArray[np.float64]:
-        """Probabilities float64[n, A] from what the module answers."""
+    def action_probabilities(
+        self, logits: NDArray[np.float32], mask: NDArray[np.bool_], *, mode: str
+    ) -> NDArray[np.float64]:
+        """Return probabilities float64[n, A] of the module's output."""
         if logits.shape != mask.shape:
             raise PolicyError(
                 f"the module 'policy' of {self.spec.config['maker']} answers shape {logits.shape} for {len(mask)} rows; expected "
@@ -119,17 +124,17 @@ class TorchPolicy(CategoricalPolicy):
 
     @property
     def multiplications(self) -> int:
-        """Of a row, where torch may evaluate it."""
+        """Return the multiplications per row, where torch may evaluate it."""
         return multiplications(tensor.shape for tensor in self._networks["policy"].parameters())
 
     @cached_property
     def carried(self) -> CarriedWeights:
-        """The weights that acting wants."""
+        """Return the weights that acting needs."""
         return CarriedWeights(arrays_of(self._networks["policy"]))
 
     @staticmethod
     def stack_on(policies: Sequence[TorchPolicy], placement: Placement) -> StackedModules:
-        """Policies of one spec as one, which computes where it says. Raises PolicyError if their specs differ."""
+        """Return policies of one spec as one on a device. Raise PolicyError if their specs differ."""
         return StackedModules(policies, placement)
 
     def weights(self) -> Weights:
@@ -154,17 +159,17 @@ class StackedModules:
         index: NDArray[np.int32],
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
+        """Implement `Policy.act`, where row i is played by policy index[i], int[n] in 0 … K - 1."""
         del memory  # it has none
         check_mode(self._first, mode)
         logits, _ = self._stack(index, observation.reshape(len(observation), -1), None)
         legal = full_mask(mask, len(observation), self._first.actions)
-        return PolicyOutput(*draw(self._first.chances(logits, legal, mode=mode), noise))
+        return PolicyOutput(*draw(self._first.action_probabilities(logits, legal, mode=mode), noise))
 
 
 @lru_cache(maxsize=64)
-def _form(config: str) -> Form:
-    return form_of(make_networks(PolicySpec("torch", json.loads(config)))["policy"], _ask, batched=False)
+def _form(config: str) -> Architecture:
+    return make_architecture(make_networks(PolicySpec("torch", json.loads(config)))["policy"], _ask, batched=False)
 
 
 def _ask(network: nn.Module, x: Tensor, memory: Tensor | None) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from ludus.core import seeding
 from ludus.core.errors import EnvError
 from ludus.core.types import Enumeration, EnvSpec, PolicyRef
 from ludus.envs.device_vector import DeviceTimestep, DeviceVectorEnv
-from ludus.policies.specs import covered
+from ludus.policies.specs import information_state_ids
 from ludus.replay.blocks import Block, placed_where
 from ludus.rollout.base import EpisodeResults, EpisodeSums, Rollout, RolloutRequest
 from ludus.rollout.opponent_sampling import always, check_request, compiled, learner_refs, mixture_refs
@@ -162,7 +162,7 @@ class PolicyTables:
         assert spec.enumeration is not None
         self._game: Enumeration = spec.enumeration
         self._learner, self._opponent = learner, opponent
-        self._base = covered(spec.enumeration, seats).start
+        self._base = information_state_ids(spec.enumeration, seats).start
         self.logp = self._opponent_tables = self._below = self._first = torch.empty(0)
         self._loaded: tuple[object, ...] = ()
 

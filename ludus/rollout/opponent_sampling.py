@@ -15,7 +15,7 @@ from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef
-from ludus.policies.specs import drawn, mode_keys
+from ludus.policies.specs import mode_keys, sample_modes
 from ludus.rollout.base import PlannedEpisodes, RolloutRequest
 from ludus.rollout.shards import Shard
 
@@ -78,7 +78,7 @@ class OpponentSampler:
         if not self._modes:
             return np.full(len(episode), self.learner, np.int32)
         keys = np.full(len(episode), self._mode_keys[player])
-        return self._acting[drawn(keys, episode, self._modes)]
+        return self._acting[sample_modes(keys, episode, self._modes)]
 
     def draw(self, environments: NDArray[np.int32], episode: NDArray[np.int64]) -> None:
         """Draw the opponents of `episode[environment]` for each given environment, into `entry` and `policy`."""

@@ -8,8 +8,8 @@ from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ludus.algorithms.common.base import Algorithm, ChecksStart, Learner, LearnerContext, WarmsUp, sizes_of
-from ludus.algorithms.common.device_policy import learns_in_place
+from ludus.algorithms.common.base import Algorithm, ChecksStart, HasWarmup, Learner, LearnerContext, batch_sizes
+from ludus.algorithms.common.device_policy import on_device_learner
 from ludus.algorithms.common.registry import ALGORITHMS, COMPUTED, Assignment
 from ludus.algorithms.common.schedule import Schedule
 from ludus.backend.device import HasPlacement, describe_device, gpu_count
@@ -155,7 +155,7 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
         if not isinstance(assigned.algorithm, Algorithm):
             continue
         on_device = (
-            ELSEWHERE if runtime.trainers else learns_in_place(_learner(assigned, env.spec, runtime.device_choice))
+            ELSEWHERE if runtime.trainers else on_device_learner(_learner(assigned, env.spec, runtime.device_choice))
         )
         why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
         if why := why or (on_device if isinstance(on_device, str) else ""):
@@ -207,7 +207,7 @@ def _check_modes(scenario: Scenario, context: ScheduleContext) -> None:
 
 def _check_storage(algorithm: Algorithm) -> None:
     """Check that what an iteration collects fits into the tables, as far as that is known before."""
-    sizes = sizes_of(algorithm)
+    sizes = batch_sizes(algorithm)
     for spec in algorithm.tables():
         try:
             with closing(build_table(spec)) as table:
@@ -252,22 +252,22 @@ def _check_warm_up(scenario: Scenario, env: EnvSpec, algorithm: Algorithm, sched
     limit, collect = limit_in_unit(scenario.response, "decisions"), algorithm.collect()
     if limit is None or scenario.runtime.async_limits is not None or collect.unit != "decisions":
         return
-    if not isinstance(algorithm, WarmsUp):
+    if not isinstance(algorithm, HasWarmup):
         return
     warm_up, num_envs = algorithm.warm_up(), scenario.env.num_envs
     tasks = scheduler.options.chunks if isinstance(scheduler, ChunkedScheduler) else 1  # whose learners go on
     over = collect.amount + 2 * num_envs * len(env.agents)  # the last rollout's, with what is open then
-    if tasks * (limit + over) >= warm_up.needed:
+    if tasks * (limit + over) >= warm_up.total:
         return
     open_ = num_envs * max(len(env.agents_of(player)) for player in range(env.num_players))
     whose = f" of its {warm_up.part.replace('_', ' ')}" if warm_up.part else ""
     changes = [
-        f"decisions: {math.ceil(warm_up.needed / tasks) + open_} or more",
+        f"decisions: {math.ceil(warm_up.total / tasks) + open_} or more",
         *warm_up.changes(tasks * (int(limit) - open_)),
     ]
     raise ScenarioError(
         f"response: {limit} decisions{'' if tasks == 1 else f' in each of {tasks} tasks'} are fewer than the algorithm "
-        f"{registered_name(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.needed}: {warm_up}), so "
+        f"{registered_name(algorithm, ALGORITHMS)!r} collects before the first update{whose} ({warm_up.total}: {warm_up}), so "
         f"that its policies "
         f"would stay as they begin. Up to {open_} are still open at the end and count for nothing: give {join_or(changes)}."
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.base import Algorithm, Collect, Learner, LearnerContext, priorities_of
+from ludus.algorithms.common.base import Algorithm, CollectConfig, Learner, LearnerContext, updated_priorities
 from ludus.core.config import Config
 from ludus.core.errors import PolicyError, TrainingError
 from ludus.core.types import Array, EnvSpec, SegmentEnd, State, Weights
@@ -48,7 +48,7 @@ def synthetic_rollout(
     segments: int,
     rng: np.random.Generator,
     version: int = 0,
-    collect: Collect | None = None,
+    collect: CollectConfig | None = None,
 ) -> Trajectories:
     """Return random segments of 1 to 5 decisions, in which all kinds of ends occur, as input of a learner.
 
@@ -113,7 +113,7 @@ def synthetic_rollout(
 
 
 def _worth(
-    policy: Policy, after: _Observed, tail: NDArray[np.int8], collect: Collect | None
+    policy: Policy, after: _Observed, tail: NDArray[np.int8], collect: CollectConfig | None
 ) -> NDArray[np.float32] | None:
     if collect is None or not collect.bootstrap_value:
         return None
@@ -238,7 +238,7 @@ class _Loop:
             if batch is None:
                 return
             metrics = self.learner.update(batch)
-            for table, index, priority in priorities_of(self.learner):
+            for table, index, priority in updated_priorities(self.learner):
                 self.tables[table].update_priorities(index, priority)
             self.updates += 1
             bad = [key for key, value in metrics.items() if not math.isfinite(value)]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.base import Collect
+from ludus.algorithms.common.base import CollectConfig
 from ludus.algorithms.common.device_policy import DevicePolicy, SupportsOnDevice, acts_on_device
 from ludus.backend.device import Placement
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
@@ -80,7 +80,7 @@ def select_collector(
     vectors: DeviceVectors | None,
     trainer: Trainer | None,
     task: TrainingTask,
-    collect: Collect,
+    collect: CollectConfig,
     *,
     frozen: Policies,
     asynchronous: bool,
@@ -112,7 +112,7 @@ def refused(who: str, why: str) -> ConfigError:
     return ConfigError(f"runtime.environments=device was given, and {who} cannot do that: {why}. Leave it out.")
 
 
-def why_not_on_device(env: VectorEnv, collect: Collect, *, asynchronous: bool) -> str:
+def why_not_on_device(env: VectorEnv, collect: CollectConfig, *, asynchronous: bool) -> str:
     """Return why no task of a learner that collects so can be played on a device, whatever its opponents; "": nothing is against it."""
     why = {
         f"{env.spec.id} is stepped in memory only, or what is around it (env.tree, env.workers, env.wrappers)": not isinstance(
@@ -126,7 +126,7 @@ def why_not_on_device(env: VectorEnv, collect: Collect, *, asynchronous: bool) -
     return next((reason for reason, applies in why.items() if applies), "")
 
 
-def _why_not(spec: EnvSpec, task: TrainingTask, collect: Collect, *, frozen: Policies) -> str:
+def _why_not(spec: EnvSpec, task: TrainingTask, collect: CollectConfig, *, frozen: Policies) -> str:
     live = live_refs(task.opponents)
     always = task.seats if task.together == 1.0 or len(task.seats) == 1 else ()
     if len(always) == spec.num_players:  # nobody else plays, whomever the task names
@@ -180,7 +180,7 @@ class OnDeviceCollector:
         vectors: DeviceVectors,
         learner: SupportsOnDevice,
         request: MakeRequest,
-        collect: Collect,
+        collect: CollectConfig,
         *,
         task_slot: int,
         profile: Timings,

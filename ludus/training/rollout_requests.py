@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ludus.algorithms.common.base import Collect
+from ludus.algorithms.common.base import CollectConfig
 from ludus.core import curve_recorder, seeding
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, condition_mode
@@ -118,7 +118,7 @@ class RequestMaker:
     def __init__(
         self,
         task: TrainingTask,
-        collect: Collect,
+        collect: CollectConfig,
         rollouts: RolloutManager,
         policy: Callable[[PolicyRef], Policy],
         *,

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext, priorities_of, sizes_of, tell_version
-from ludus.algorithms.common.device_policy import SupportsOnDevice, learns_in_place
+from ludus.algorithms.common.base import (
+    Algorithm,
+    Learner,
+    LearnerContext,
+    batch_sizes,
+    notify_version,
+    updated_priorities,
+)
+from ludus.algorithms.common.device_policy import SupportsOnDevice, on_device_learner
 from ludus.backend.device import HasPlacement, Placement, describe_device, placement_for_table
 from ludus.core.arrays import read_only
 from ludus.core.errors import Deadlock, ScenarioError, TrainingError, join_or
@@ -112,7 +119,7 @@ class Trainer:
         self._prefetcher = Prefetcher(draw, detached_copy if depth else identity, depth=depth)
         self._weights, self._newest = read_only(self._learner.weights()), True
         self._replays_there = feed.on_device and bool(kept_on_device)
-        sizes = sizes_of(spec.algorithm)
+        sizes = batch_sizes(spec.algorithm)
         episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in kept_on_device})
 
     @property
@@ -181,7 +188,7 @@ class Trainer:
     @property
     def in_place(self) -> SupportsOnDevice | str:
         """The learner, if it can learn from what lies on its device; else why it cannot."""
-        return learns_in_place(self._learner)
+        return on_device_learner(self._learner)
 
     def learn_in_place(self, block: Block) -> LearnResult:
         """Do one update from a block on the learner's device."""
@@ -238,7 +245,7 @@ class Trainer:
             for batch in batches:
                 with self._profile.part("learning"):
                     metrics, last = self._checked(self._learner.update(batch)), batch
-                for name, index, priority in priorities_of(self._learner):
+                for name, index, priority in updated_priorities(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
                     self._prefetcher.run_between(update)
                 samples += len(batch.index)
@@ -275,7 +282,7 @@ class Trainer:
     def announce(self, version: int) -> None:
         """Tell the tables, and a learner that wants to know, the newest version; see `Table.announce`."""
         self._episodes.announce(self._task, version)
-        tell_version(self._learner, version)
+        notify_version(self._learner, version)
 
     def close(self) -> None:
         """Free the tables."""

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from ludus.algorithms.common.base import LearnerContext, priorities_of
+from ludus.algorithms.common.base import LearnerContext, updated_priorities
 from ludus.core.types import Mixture, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
@@ -102,7 +102,7 @@ def train(algorithm, env, *, num_envs, decisions, seed=0, mode="greedy", episode
             batch = tables[name].try_sample(count, rng)
             if batch is not None:
                 learner.update(batch)
-                for table, index, priority in priorities_of(learner):
+                for table, index, priority in updated_priorities(learner):
                     tables[table].update_priorities(index, priority)
     ref = PolicyRef(0, "learner", k, mode)
     request = RolloutRequest(ref, (0,), Mixture(()), "episodes", episodes, seed=77)

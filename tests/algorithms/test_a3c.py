@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.algorithms.common.base import HearsVersions, LearnerContext
+from ludus.algorithms.common.base import LearnerContext, VersionAware
 from ludus.algorithms.common.conditioned import ConditionedLearner
 from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.on_policy.config import A2C
@@ -103,7 +103,7 @@ class Twin:
 def test_late_rows_move_the_newest_weights_by_the_slopes_of_those_that_acted(tensors):
     learner = learner_of(ACTING, tensors)
     twin, acted = Twin(learner.weights()), [learner.weights()]
-    learner.published(1)
+    learner.on_version_published(1)
     for update in range(6):
         made_with = max(0, update - 2)  # two versions late
         rows = rollout_of(learner, tensors, seed=update, version=made_with + 1, weights=acted[made_with])
@@ -111,7 +111,7 @@ def test_late_rows_move_the_newest_weights_by_the_slopes_of_those_that_acted(ten
         twin.step((rows, acted[made_with]))
         twin.close_to(learner.weights())
         acted.append(learner.weights())
-        learner.published(update + 2)
+        learner.on_version_published(update + 2)
     plain = learner_of(PLAIN, tensors)
     for update in range(6):
         made_with = max(0, update - 2)
@@ -125,12 +125,12 @@ def test_versions_in_a_batch_make_one_step_down_the_mean_of_their_slopes(tensors
     learner = learner_of(falling, tensors, total=1000)
     first = learner.weights()
     twin = Twin(first)
-    learner.published(1)
+    learner.on_version_published(1)
     rows = rollout_of(learner, tensors, seed=0, version=1)
     learn(learner, rows)
     twin.step((rows, first))
     second = learner.weights()
-    learner.published(2)
+    learner.on_version_published(2)
     new = rollout_of(learner, tensors, seed=1, version=2)
     old = rollout_of(learner, tensors, seed=2, version=1, weights=first, segments=20)
     metrics = learn(learner, join([new, replace(old, episode=old.episode + 100)]))
@@ -145,9 +145,9 @@ def test_a_decision_that_waited_for_its_reward_is_of_the_version_that_made_it(te
     """The first of a segment; those after it are of the newest. Values follow, whichever comes first."""
     learner = learner_of(ACTING, tensors)
     first = learner.weights()
-    learner.published(1)
+    learner.on_version_published(1)
     learn(learner, rollout_of(learner, tensors, seed=0, version=1))
-    learner.published(2)
+    learner.on_version_published(2)
     rows = rollout_of(learner, tensors, seed=1, version=2, segments=6)
     waited = np.array([1, 2, 1, 2, 2, 2], np.int32)
     ((_, columns),) = learner.items(replace(rows, version_lo=waited))
@@ -162,7 +162,7 @@ def test_a_decision_that_waited_for_its_reward_is_of_the_version_that_made_it(te
 def test_without_a_lag_it_is_a2c_to_the_bit(tensors):
     plain, acting = learner_of(PLAIN, tensors), learner_of(ACTING, tensors)
     for version in range(1, 5):
-        acting.published(version)
+        acting.on_version_published(version)
         rows = rollout_of(plain, tensors, seed=version, version=version)
         assert learn(plain, rows) == learn(acting, rows)
         same(plain.weights(), acting.weights())
@@ -172,8 +172,8 @@ def test_versions_that_are_not_kept_are_learned_from_as_ever(tensors):
     """Those of before `max_lag`."""
     plain, acting = learner_of(PLAIN, tensors), learner_of(ACTING, tensors)
     for version in range(1, 6):
-        acting.published(version)
-    assert sorted(acting._acted.kept) == [2, 3, 4, 5]
+        acting.on_version_published(version)
+    assert sorted(acting._history.snapshots) == [2, 3, 4, 5]
     rows = rollout_of(plain, tensors, seed=0, version=1)
     learn(plain, rows), learn(acting, rows)
     same(plain.weights(), acting.weights())
@@ -182,19 +182,19 @@ def test_versions_that_are_not_kept_are_learned_from_as_ever(tensors):
 def test_kept_weights_are_in_the_state(tensors):
     """Rows may wait in a table while a checkpoint is taken."""
     learner, resumed = learner_of(ACTING, tensors), learner_of(ACTING, tensors)
-    learner.published(1)
+    learner.on_version_published(1)
     waiting = rollout_of(learner, tensors, seed=0, version=1)
     learn(learner, rollout_of(learner, tensors, seed=1, version=1))
     resumed.load_state_dict(learner.state_dict())
     for each in (learner, resumed):
-        each.published(2)
+        each.on_version_published(2)
         learn(each, waiting)
     same(learner.weights(), resumed.weights())
 
 
 def test_a_failure_leaves_the_weights_of_before_all_versions(tensors):
     learner = learner_of(ACTING, tensors)
-    learner.published(1), learner.published(2)
+    learner.on_version_published(1), learner.on_version_published(2)
     before, adam = learner.weights(), learner.state_dict()["adam"]["m"].copy()
     good = rollout_of(learner, tensors, seed=0, version=1)
     bad = rollout_of(learner, tensors, seed=1, version=2)
@@ -226,10 +226,10 @@ def test_values_are_those_of_who_acted_with_a_memory_too(memory, tensors):
     plain = [
         A2C(**{**dict(algorithm), "gradients": "newest"}).learner(LearnerContext(tensors, (0,), 0)) for _ in range(2)
     ]
-    learner.published(1)
+    learner.on_version_published(1)
     learn(learner, rollout_of(learner, tensors, seed=0, version=1))
-    learner.published(2)
-    plain[1].model.restore(learner.model.kept())
+    learner.on_version_published(2)
+    plain[1].model.restore(learner.model.snapshot())
     rows = rollout_of(learner, tensors, seed=1, version=2, segments=10)
     made_with = np.array([1, 2] * 5, np.int32)
     ((_, found),) = learner.items(replace(rows, version_lo=made_with, version_hi=made_with))
@@ -246,12 +246,12 @@ def test_statistics_go_on_while_old_weights_are_asked(tensors):
     wanted = {"normalise_returns": True, "normalise_observations": True}
     plain = learner_of(PLAIN.model_copy(update=wanted), tensors)
     acting = learner_of(ACTING.model_copy(update=wanted), tensors)
-    acting.published(1)
+    acting.on_version_published(1)
     first = plain.weights()
     for version in (1, 1, 1):
         rows = rollout_of(plain, tensors, seed=version, version=version, weights=first)
         learn(plain, rows), learn(acting, rows)
-        acting.published(version + 1)
+        acting.on_version_published(version + 1)
     for name in ("returns", "observations"):
         one, other = (learner.state_dict()[name] for learner in (plain, acting))
         assert str(one) == str(other)
@@ -264,9 +264,9 @@ def test_who_learns_for_another_passes_versions_on(tensors):
     inner = learner_of(ACTING, tensors)
     outer = object.__new__(ConditionedLearner)
     outer._inner = inner
-    outer.published(7)
-    assert list(inner._acted.kept) == [7]
-    assert isinstance(inner, HearsVersions)
+    outer.on_version_published(7)
+    assert list(inner._history.snapshots) == [7]
+    assert isinstance(inner, VersionAware)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import distributions as reference
 
-from ludus.algorithms.common.losses import distribution_of, log_slope
+from ludus.algorithms.common.losses import distribution_of, log_tanh_derivative
 from ludus.core.errors import PolicyError
 from ludus.policies.heads import head_of
 from ludus.policies.specs import action_config
@@ -83,7 +83,9 @@ def test_the_entropy_of_a_squashed_gaussian_is_the_mean_of_minus_log_density():
 
 def test_the_slope_of_tanh_does_not_cancel():
     z = torch.tensor([0.0, 1.0, 20.0], dtype=torch.float64)
-    assert log_slope(z).tolist() == pytest.approx([0.0, math.log(1 - math.tanh(1.0) ** 2), 2 * math.log(2) - 40])
+    assert log_tanh_derivative(z).tolist() == pytest.approx(
+        [0.0, math.log(1 - math.tanh(1.0) ** 2), 2 * math.log(2) - 40]
+    )
 
 
 def test_choices_are_independent_categoricals():

@@ -20,8 +20,8 @@ from ludus.contrib.algorithms.imitation.discriminator import (
     Compared,
     PlainDiscriminator,
     ShapedDiscriminator,
+    absorbing_state_return,
     discriminator_loss,
-    for_ever,
     gail_reward,
     penalty,
     shaped,
@@ -125,7 +125,7 @@ def test_rewards_of_airl(tmp_path, form, expected):
 
 def test_an_end_is_paid_for_all_the_time_to_come():
     """0.9 × 2 + 0.81 × 2 + …"""
-    assert for_ever(np.array([2.0]), gamma=0.9).tolist() == pytest.approx([18.0])
+    assert absorbing_state_return(np.array([2.0]), gamma=0.9).tolist() == pytest.approx([18.0])
 
 
 def test_the_absorbing_state_shows_nothing_else():

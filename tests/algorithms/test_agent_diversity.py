@@ -10,7 +10,7 @@ from test_qmix import GRU, SMALL
 from together import assert_ranks_learn_alike
 from value_twins import perceptron, weights_of
 
-from ludus.algorithms.qmix.cds import action_divergence, mean_of, misses
+from ludus.algorithms.qmix.cds import action_divergence, mean_of, squared_error
 from ludus.algorithms.qmix.config import CDSQMIX, QMIX, VDN
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.policies.action_value_policy import ActionValuePolicy
@@ -96,7 +96,7 @@ def test_how_actions_differ_by_hand():
 
 
 def test_misses_and_means_by_hand():
-    assert misses(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]])).tolist() == [5.0]
+    assert squared_error(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]])).tolist() == [5.0]
     there = torch.tensor([True, False, False, False])
     assert mean_of(torch.tensor([3.0, 9.0, 9.0, 9.0]), there, (2, 1, 2)).tolist() == [[3.0], [0.0]]
 
@@ -108,11 +108,11 @@ def test_intrinsic_rewards_per_agent():
     flat = learner.networks.target.flat
     flat[:] += np.random.default_rng(4).standard_normal(len(flat)).astype(np.float32) * 0.3
     batch = batch_of(learner, learner._env, size=20)
-    seen = learner.compared(learner.mine(batch.columns, 20))
+    seen = learner.team_targets(learner.local_columns(batch.columns, 20))
     unpaid = learner_of(CDSQMIX(**CDS, diversity=0.0), team_env())
     unpaid.networks.online.flat[:] = learner.networks.online.flat[: len(unpaid.networks.online.flat)]
     unpaid.networks.target.flat[:] = flat[: len(unpaid.networks.target.flat)]
-    plain = unpaid.compared(unpaid.mine(batch.columns, 20))
+    plain = unpaid.team_targets(unpaid.local_columns(batch.columns, 20))
     online, target = weights_of(learner._online), weights_of(learner._target)
     paid, lost = zip(*(of_one_step(batch.columns, k, online, target, 0.3) for k in range(20)), strict=True)
     np.testing.assert_allclose((seen.target - plain.target)[:, 0], 0.7 * np.array(paid), rtol=1e-3, atol=1e-4)
@@ -154,7 +154,7 @@ def test_sequences_predict_the_slot_that_follows():
     """What each agent sees at the next slot of its sequence, by what it remembers now."""
     learner = learner_of(CDSQMIX(**{**CDS, **GRU}), team_env())
     columns = batch_of(learner, learner._env, size=10).columns
-    batch = learner.batch(learner.mine(columns, 10))
+    batch = learner.batch(learner.local_columns(columns, 10))
     answers = learner.answers(learner._online, batch)
     there = learner._experience(batch, answers)
     seen, present = columns["observation"][:, 1:], columns["present"][:, 1:]  # behind the slot that refreshes
@@ -162,7 +162,7 @@ def test_sequences_predict_the_slot_that_follows():
     for m in range(10):
         for t in range(3):
             for agent in range(3):
-                assert there.seen[k].tolist() == seen[m, t, agent, :4].tolist()
+                assert there.observation[k].tolist() == seen[m, t, agent, :4].tolist()
                 assert there.following[k].tolist() == seen[m, t + 1, agent, :4].tolist()
                 if present[m, t, agent]:
                     assert there.features[k, -3:].tolist() == np.eye(3)[agent].tolist()

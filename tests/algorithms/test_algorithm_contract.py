@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.algorithms.common.losses import entropy, log_prob, policy_gradient, value_loss
 from ludus.algorithms.common.returns import bootstrap_values, gae
 from ludus.algorithms.dqn.config import DQN
@@ -121,7 +121,7 @@ class A2C:
         return None
 
     def collect(self):
-        return Collect("episodes", 30)
+        return CollectConfig("episodes", 30)
 
     def tables(self):
         return self.specs

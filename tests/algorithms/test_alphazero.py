@@ -178,10 +178,12 @@ def test_ranks_search_anew_what_one_learner_does():
     columns = {name: column[:8] for name, column in dict(learner.items(played(learner, 0)))["replay"].items()}
     observation, mask = columns["observation"], columns["mask"]
     policy = torch.full(mask.shape, -1.0)
-    whole = learner.searched_anew(policy, observation, mask, slice(0, 8))
+    whole = learner.reanalyzed_policy(policy, observation, mask, slice(0, 8))
     assert (whole[:6] != policy[:6]).any(dim=1).all()
     assert (whole[6:] == policy[6:]).all()
-    parts = [learner.searched_anew(policy[s], observation, mask, s) for s in (slice(0, 3), slice(3, 6), slice(6, 8))]
+    parts = [
+        learner.reanalyzed_policy(policy[s], observation, mask, s) for s in (slice(0, 3), slice(3, 6), slice(6, 8))
+    ]
     torch.testing.assert_close(torch.cat(parts), whole)
 
 

@@ -19,7 +19,7 @@ from ludus.algorithms.r2d2.config import R2D2
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import SegmentEnd
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import spread_out
+from ludus.policies.specs import per_env_exploration
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
@@ -37,8 +37,8 @@ def test_apex_satisfies_algorithm_contract(kind, request):
 def test_the_papers_epsilons():
     """0.4^(1 + 7 i / (N - 1)): of three environments 0.4, 0.4^4.5 and 0.4^8."""
     place = np.array([0.0, 0.5, 1.0], np.float32)
-    assert spread_out(0.4, place, spread=7.0) == pytest.approx([0.4, 0.0161909, 0.00065536], rel=1e-5)
-    assert spread_out(np.array([1.0, 0.0, 0.5]), place, spread=7.0).tolist() == [1.0, 0.0, 0.5**8]
+    assert per_env_exploration(0.4, place, spread=7.0) == pytest.approx([0.4, 0.0161909, 0.00065536], rel=1e-5)
+    assert per_env_exploration(np.array([1.0, 0.0, 0.5]), place, spread=7.0).tolist() == [1.0, 0.0, 0.5**8]
 
 
 def policy_of(algorithm, env, **weights):

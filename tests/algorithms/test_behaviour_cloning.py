@@ -12,7 +12,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.algorithms.bc.clone import Clone, Cloning, agreement, clone, surprise
+from ludus.algorithms.bc.clone import Clone, Cloning, agreement, clone, nll_loss
 from ludus.algorithms.bc.demonstrations import demonstrations, split
 from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.common.losses import CategoricalDistribution, MultiCategoricalDistribution, distribution_of
@@ -36,7 +36,7 @@ def test_cross_entropy_and_its_gradient_by_hand() -> None:
     """Logits log 1, log 2, log 5: probabilities 1/8, 1/4, 5/8; without the last action 1/3 and 2/3."""
     out = torch.tensor([[1.0, 2.0, 5.0]] * 2, dtype=torch.float64).log().requires_grad_()
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    loss = surprise(CategoricalDistribution(), out, torch.tensor([1, 0]), mask)
+    loss = nll_loss(CategoricalDistribution(), out, torch.tensor([1, 0]), mask)
     np.testing.assert_allclose(loss.detach(), [math.log(4), math.log(3)], rtol=1e-14)
     (slope,) = torch.autograd.grad(loss.sum(), out)
     np.testing.assert_allclose(slope, [[1 / 8, 1 / 4 - 1, 5 / 8], [1 / 3 - 1, 2 / 3, 0]], rtol=1e-13)
@@ -44,7 +44,7 @@ def test_cross_entropy_and_its_gradient_by_hand() -> None:
 
 def test_vectors_of_choices_add_up() -> None:
     out = torch.tensor([[1.0, 3.0, 1.0, 1.0, 2.0]], dtype=torch.float64).log()
-    loss = surprise(MultiCategoricalDistribution((2, 3)), out, torch.tensor([[1, 2]]), None)
+    loss = nll_loss(MultiCategoricalDistribution((2, 3)), out, torch.tensor([[1, 2]]), None)
     assert loss.item() == pytest.approx(-math.log(3 / 4 * 2 / 4), rel=1e-14)
 
 
@@ -52,7 +52,7 @@ def test_likelihood_of_a_gaussian_by_hand() -> None:
     """Mean 1 and σ 2 at 4: ½ (3/2)² + log 2 + ½ log 2π; slopes -(a - μ)/σ² and 1 - z²."""
     distribution = distribution_of({"kind": "gaussian", "shape": [1], "low": [None], "high": [None]})
     out = torch.tensor([[1.0, math.log(2.0)]], dtype=torch.float64, requires_grad=True)
-    loss = surprise(distribution, out, torch.tensor([[4.0]]), None)
+    loss = nll_loss(distribution, out, torch.tensor([[4.0]]), None)
     assert loss.item() == pytest.approx(1.125 + math.log(2) + 0.5 * math.log(2 * math.pi), rel=1e-12)
     (slope,) = torch.autograd.grad(loss.sum(), out)
     np.testing.assert_allclose(slope, [[-0.75, 1 - 2.25]], rtol=1e-12)

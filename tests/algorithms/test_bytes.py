@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.dqn.config import DQN
-from ludus.algorithms.dqn.learner import autograd_because
+from ludus.algorithms.dqn.learner import why_not_cpu_kernel
 from ludus.algorithms.on_policy.config import needs_autograd
 from ludus.core.errors import ScenarioError
 from ludus.core.parts import build_part
@@ -66,8 +66,8 @@ def test_passes_that_are_compiled_take_no_bytes() -> None:
 
 
 def test_passes_of_action_values_that_are_compiled_take_no_bytes() -> None:
-    assert not autograd_because(DQN(), spec_of("dqn", seeing(1)))
-    assert "observations as they are" in autograd_because(DQN(), spec_of("dqn", seeing(255)))
+    assert not why_not_cpu_kernel(DQN(), spec_of("dqn", seeing(1)))
+    assert "observations as they are" in why_not_cpu_kernel(DQN(), spec_of("dqn", seeing(255)))
 
 
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])

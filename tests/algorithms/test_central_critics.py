@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_up_teams import learner_and_sample, rollout_of, team_env
 from test_ranks import compare
 
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.algorithms.on_policy.config import A2C, Reinforce
 from ludus.algorithms.on_policy.multi_agent import critic_states, team_rewards
 from ludus.algorithms.ppo.config import MAPPO, PPO
@@ -302,10 +302,10 @@ def test_statistics_of_states_travel_with_the_weights():
 
 
 def test_it_asks_for_states():
-    assert MAPPO().collect() == Collect("decisions", 3200, state=True)
+    assert MAPPO().collect() == CollectConfig("decisions", 3200, state=True)
     assert not PPO().collect().state
     learner, _, rollout = learner_and_sample(make(), team_env())
-    with pytest.raises(PolicyError, match=r"without states; they must be collected with Collect\(state=True\)"):
+    with pytest.raises(PolicyError, match=r"without states; they must be collected with CollectConfig\(state=True\)"):
         learner.items(replace(rollout, state=None, bootstrap_state=None))
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from ludus.algorithms.bc.clone import Cloning, _Training, clone
 from ludus.algorithms.bc.demonstrations import Demonstrations, demonstrations, split
 from ludus.algorithms.bc.models import model_of
-from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.on_policy.config import A2C, OnPolicy
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.types import CPU, EnvSpec
@@ -66,7 +66,7 @@ def test_states_of_a_second_player_are_its_own(enumerated: EnvSpec) -> None:
         episode=np.array([0]),
         tail=np.zeros(1, np.int8),
         bootstrap_observation=np.full(1, -1, np.int32),
-        states=StateTable.of(enumerated.enumeration, (1,)),
+        states=InformationStates.of(enumerated.enumeration, (1,)),
     )
     model = model_of(PPO(hidden=(4,)).policy(enumerated, (1,)), seed=0)
     x, _, mask = found.tensors(np.array([0, 1, 2]), model, torch.device("cpu"))
@@ -110,7 +110,7 @@ def test_whole_segments_make_a_batch() -> None:
     """Segments of 2, 3, no, 4 and 6 decisions, in batches of about six: those of 6; of 2 and 4; and of 3 decisions. Each starts anew."""
     recorded = made_up(np.zeros((15, 2), np.float32), np.zeros(15, np.int32), length=3)
     training = still(A2C(hidden=(4,), memory="gru"), recorded, batch=6)
-    training._found = replace(training._found, start=np.array([0, 2, 5, 5, 9, 15]))
+    training._demos = replace(training._demos, start=np.array([0, 2, 5, 5, 9, 15]))
     parts = list(training._sequences(np.array([4, 2, 0, 3, 1]), 6))
     assert [rows.tolist() for rows, _ in parts] == [[9, 10, 11, 12, 13, 14], [0, 1, 5, 6, 7, 8], [2, 3, 4]]
     assert [start.tolist() for _, start in parts] == [[0, 6], [0, 2, 6], [0, 3]]

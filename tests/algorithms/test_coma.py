@@ -15,7 +15,7 @@ from value_twins import perceptron
 
 from ludus.algorithms.on_policy.batch import SegmentPieces
 from ludus.contrib.algorithms.coma.config import COMA
-from ludus.contrib.algorithms.coma.learner import Places, counterfactual, drawn, joint_inputs, same
+from ludus.contrib.algorithms.coma.learner import JointStepIndex, counterfactual, joint_inputs, same, sample_actions
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError, TrainingError
 from ludus.core.types import SegmentEnd
@@ -63,7 +63,7 @@ def test_advantages_by_hand():
 def test_other_agents_actions_by_hand():
     """Agents 1 and 0 of two decide together, and then agent 1 by itself."""
     assert same(np.array([7, 7, 7]), np.array([0, 0, 1])).tolist() == [0, 0, 1]
-    places = Places(np.array([0, 0, 1]), np.array([1, 0, 1]))
+    places = JointStepIndex(np.array([0, 0, 1]), np.array([1, 0, 1]))
     seen = joint_inputs(places, np.array([0, 1, 1]), agents=2, actions=2)
     assert seen.tolist() == [[0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1]]
 
@@ -71,7 +71,7 @@ def test_other_agents_actions_by_hand():
 def test_draws_by_hand():
     """Of ½, 0, ½; of what sums to less than 1 by rounding, the last."""
     probability = np.array([[0.5, 0.0, 0.5]] * 3 + [[0.2, 0.3, 0.0]])
-    assert drawn(probability, np.array([0.0, 0.499, 0.5, 0.99])).tolist() == [0, 0, 2, 1]
+    assert sample_actions(probability, np.array([0.0, 0.499, 0.5, 0.99])).tolist() == [0, 0, 2, 1]
 
 
 def critic_of(flat):

@@ -174,7 +174,7 @@ def test_nothing_is_new_behind_the_end_of_an_enumerated_game(kind: str, enumerat
     rows = replace(
         rows, tail=np.zeros_like(rows.tail), bootstrap_observation=np.full_like(rows.bootstrap_observation, -1)
     )
-    learned = learner._inner._items.learned
+    learned = learner._inner._items.learned_reward
     asked = []
     novelty = learned._novelty
     find, teach = novelty.errors, novelty.learn

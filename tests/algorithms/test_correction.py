@@ -41,14 +41,18 @@ def corrected(columns, *, value, logp, **options):
     """As compiled for CPUs, which is what devices compute in whole vectors."""
     tensors = {name: torch.from_numpy(np.array(column)) for name, column in columns.items()}
     value, logp = torch.from_numpy(np.array(value)), torch.from_numpy(np.array(logp))
-    here, there = (returns.corrected(tensors, value=value, logp=logp, **options, compiled=c) for c in (None, False))
+    here, there = (
+        returns.vtrace_targets(tensors, value=value, logp=logp, **options, compiled=c) for c in (None, False)
+    )
     for found, as_well in zip(here, there, strict=True):
         np.testing.assert_allclose(as_well, found, rtol=1e-12, atol=1e-12)
     return [found.numpy() for found in here]
 
 
 def normalised(advantage, weight=None):
-    return returns.normalised(torch.from_numpy(advantage), None if weight is None else torch.from_numpy(weight)).numpy()
+    return returns.normalize_advantages(
+        torch.from_numpy(advantage), None if weight is None else torch.from_numpy(weight)
+    ).numpy()
 
 
 def test_targets_literal():

@@ -15,7 +15,7 @@ from ludus.algorithms.rewards.base import NOTHING_AFTER
 from ludus.backend.device import Placement
 from ludus.contrib.algorithms.curiosity.config import ICM, RND
 from ludus.contrib.algorithms.curiosity.icm import CuriosityModule, forward_error, module_loss
-from ludus.contrib.algorithms.curiosity.reward import continuing_advantages, within_one_stream
+from ludus.contrib.algorithms.curiosity.reward import continuing_advantages, fold_intrinsic_stream
 from ludus.contrib.algorithms.curiosity.rnd import distillation_error
 from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps
 from ludus.core.errors import TrainingError
@@ -64,7 +64,7 @@ def test_values_that_end_with_an_episode_hold_a_stream_that_does_not():
         ends = np.linalg.solve(np.eye(5) - gamma * move, game)
         goes_on = np.linalg.solve(np.eye(5) - own * (move + 0.3 * beginning), novelty)
         kept = [
-            within_one_stream(
+            fold_intrinsic_stream(
                 novelty[s : s + 1].repeat(6), np.append(goes_on, beginning @ goes_on), last, own=own, gamma=gamma
             )
             for last in [np.arange(6) == 5]
@@ -374,7 +374,7 @@ def test_the_second_stream_reaches_the_policy(tensors):
     learner = PPO(**options).learner(context_of(tensors))
     policy = build_policy(learner.spec, learner.weights())
     rows = synthetic_rollout(tensors, policy, seats=(0,), segments=12, rng=np.random.default_rng(3))
-    twin = PPO(**options).learner(context_of(tensors))._items.learned
+    twin = PPO(**options).learner(context_of(tensors))._items.learned_reward
     ((_, columns),) = learner.items(rows)
     expected = twin.of(rows, np.zeros(rows.num_rows)).advantage
     np.testing.assert_allclose(columns["advantage"], expected, rtol=1e-5)

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, MultiDiscrete
 from team_games import team_env, team_rollout
 from torch import nn
 
-from ludus.algorithms.common.base import LearnerContext, priorities_of
+from ludus.algorithms.common.base import LearnerContext, updated_priorities
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.algorithms.ppo.config import PPO
@@ -246,7 +246,7 @@ def taught(learner, rows, tables=None):
             assert {type(column) for key, column in drawn.items() if key not in ON_HOST} == {torch.Tensor}
             sample = replace(sample, columns=drawn)
         told |= learner.update(sample)
-        told |= {f"priorities of {name}": np.linalg.norm(found) for _, _, found in priorities_of(learner)}
+        told |= {f"priorities of {name}": np.linalg.norm(found) for _, _, found in updated_priorities(learner)}
     return told
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 
-from ludus.algorithms.common.base import LearnerContext, priorities_of
+from ludus.algorithms.common.base import LearnerContext, updated_priorities
 from ludus.algorithms.dqn.config import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
-from ludus.algorithms.dqn.learner import CompiledLearner, ModuleLearner
+from ludus.algorithms.dqn.learner import KernelDQNLearner, TorchDQNLearner
 from ludus.backend.network import FlatModule
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, TrainingError
 from ludus.core.types import DeviceChoice
@@ -80,13 +80,15 @@ def sample_of(columns):
 
 
 def targets_of(learner, columns):
-    rows = learner._rows(learner._given(learner.mine(columns, len(columns["action"])), len(columns["action"]), None))
+    rows = learner._rows(
+        learner._step_inputs(learner.local_columns(columns, len(columns["action"])), len(columns["action"]), None)
+    )
     return rows, learner._targets(rows)
 
 
 def test_which_learner(tensors):
-    assert type(learner_of(tensors, dueling=True, n_step=3, priority_exponent=0.5)) is CompiledLearner
-    assert type(learner_of(tensors, noisy=True)) is ModuleLearner
+    assert type(learner_of(tensors, dueling=True, n_step=3, priority_exponent=0.5)) is KernelDQNLearner
+    assert type(learner_of(tensors, noisy=True)) is TorchDQNLearner
 
 
 def modular(env, **options):
@@ -157,7 +159,7 @@ def test_priorities_are_off_where_the_switch_is(tensors):
     for algorithm in (QRDQN(hidden=(8,)), QRDQN(hidden=(8,), priority_exponent=0.5)):
         learner = algorithm.learner(LearnerContext(tensors, (0,), 0))
         metrics = learner.update(sample_of(columns))
-        found = priorities_of(learner)
+        found = updated_priorities(learner)
         assert bool(found) == algorithm.prioritised
         if found:
             assert found[0][2].mean() == pytest.approx(metrics["td_error"], rel=1e-4)

@@ -262,12 +262,12 @@ def test_normalised_rewards_by_hand():
         ("standardise", (reward - 2 * span) / np.sqrt(2 / 3)),
     ):
         statistics = RewardStatistics(kind, gamma=0.5, scale=0.25)
-        np.testing.assert_allclose(statistics.normalised(reward, span), reward * 0.25)  # nothing is known
+        np.testing.assert_allclose(statistics.normalize(reward, span), reward * 0.25)  # nothing is known
         statistics.add(view)
-        np.testing.assert_allclose(statistics.normalised(reward, span), expected, rtol=1e-6)
+        np.testing.assert_allclose(statistics.normalize(reward, span), expected, rtol=1e-6)
         again = RewardStatistics(kind, gamma=0.5, scale=0.25)
         again.load_state_dict(statistics.state_dict())
-        assert again.normalised(reward, span).tobytes() == statistics.normalised(reward, span).tobytes()
+        assert again.normalize(reward, span).tobytes() == statistics.normalize(reward, span).tobytes()
 
 
 def test_joint_steps_reject_unsupported_settings(enumerated):

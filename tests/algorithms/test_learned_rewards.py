@@ -25,7 +25,7 @@ from ludus.algorithms.qmix.config import QMIX
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.sac.config import SAC
 from ludus.backend.device import UpdateCost, resolve_placement
-from ludus.contrib.algorithms.learned_rewards.fitting import Fitted
+from ludus.contrib.algorithms.learned_rewards.fitting import TrainableModule
 from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, masks_of
 from ludus.contrib.algorithms.maddpg.config import MADDPG
 from ludus.contrib.algorithms.tabular_q.config import TabularQ
@@ -52,7 +52,9 @@ def test_dropout_of_what_learns_rewards_draws_from_its_seed():
         module = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 1))
         nn.init.ones_(module[1].weight)
         nn.init.zeros_(module[1].bias)
-        fitted = Fitted(module, resolve_placement(CPU, UpdateCost(8, 10, has_cpu_kernel=False)), seed=5, name="made up")
+        fitted = TrainableModule(
+            module, resolve_placement(CPU, UpdateCost(8, 10, has_cpu_kernel=False)), seed=5, name="made up"
+        )
         before = torch.random.get_rng_state()
 
         def loss(part, rng):
@@ -133,7 +135,7 @@ def test_they_are_told_the_policys_log_probabilities(kind, request):
         rows = experience(learner, env)
         recorded = rows.logp
     learner.items(rows)
-    np.testing.assert_allclose(learner._items.learned.logp, recorded, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(learner._items.learned_reward.logp, recorded, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_all_that_a_reward_keeps_is_in_the_state(kind, tensors):
     for learner in (first, second):
         for rows in pieces[2:]:
             learner.items(rows)
-    one, other = (_leaves(learner._items.learned.state_dict()) for learner in (first, second))
+    one, other = (_leaves(learner._items.learned_reward.state_dict()) for learner in (first, second))
     assert len(one) > 20
     for path, leaf in one.items():
         np.testing.assert_array_equal(leaf, other[path], err_msg=path)
@@ -223,8 +225,8 @@ def _leaves(state, path=""):
 def test_observations_are_normalised_and_clipped():
     """Of 0, 2 and 4 the mean is 2, the variance 8/3."""
     seen = Observations(alone(), (0,), what="test", normalise=True, device=torch.device("cpu"))
-    seen.see(np.array([[0, 1], [2, 1], [4, 1]], np.float32))
-    shown = seen.shown(seen.placed(np.array([[2, 1], [4, 1], [100, -100]], np.float32)))
+    seen.update_statistics(np.array([[0, 1], [2, 1], [4, 1]], np.float32))
+    shown = seen.normalize(seen.to_tensor(np.array([[2, 1], [4, 1], [100, -100]], np.float32)))
     np.testing.assert_allclose(shown[:, 0], [0.0, 2 / np.sqrt(8 / 3), 5.0], rtol=1e-5)
     np.testing.assert_allclose(shown[:, 1], [0.0, 0.0, -5.0], atol=1e-5)
 
@@ -232,9 +234,9 @@ def test_observations_are_normalised_and_clipped():
 def test_bytes_are_seen_as_0_to_1_and_stay_bytes_until_then():
     env = alone(observation=Box(0, 255, (1, 2, 2), np.uint8))
     seen = Observations(env, (0,), what="test", normalise=False, device=torch.device("cpu"))
-    placed = seen.placed(np.full((1, 1, 2, 2), 51, np.uint8))
+    placed = seen.to_tensor(np.full((1, 1, 2, 2), 51, np.uint8))
     assert placed.dtype == torch.uint8
-    np.testing.assert_allclose(seen.shown(placed), np.full((1, 1, 2, 2), 0.2), rtol=1e-6)
+    np.testing.assert_allclose(seen.normalize(placed), np.full((1, 1, 2, 2), 0.2), rtol=1e-6)
 
 
 def test_steps_know_what_came_after_them(enumerated):

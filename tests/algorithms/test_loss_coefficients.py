@@ -11,7 +11,7 @@ import pytest
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.on_policy.config import A2C
-from ludus.algorithms.on_policy.kernels import Written
+from ludus.algorithms.on_policy.kernels import KernelModel
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.types import SegmentEnd
 from ludus.policies.registry import build_policy
@@ -37,7 +37,7 @@ def updated(cls, env, *, spent, **options):
 def gradient(cls, env, *, spent=False, **options):
     """Of the loss of that batch."""
     learner = updated(cls, env, spent=spent, **options)
-    assert isinstance(learner.model, Written) == (cls is not A2C)
+    assert isinstance(learner.model, KernelModel) == (cls is not A2C)
     return learner.model.parameters.gradient.astype(np.float64)
 
 

@@ -13,7 +13,7 @@ from team_games import batch_of, learner_of, rollouts, team_env, team_rollout, t
 from together import assert_ranks_learn_alike
 
 from ludus.contrib.algorithms.maddpg.config import MADDPG
-from ludus.contrib.algorithms.maddpg.learner import gumbel_softmax, own_slopes, replaced, straight_through
+from ludus.contrib.algorithms.maddpg.learner import gumbel_softmax, own_action_gradients, replaced, straight_through
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
@@ -90,7 +90,7 @@ def test_each_agent_moves_alone_by_hand():
     """Two agents did 1 and 2, and now would do 5 and 6: (5, 2) for the first, (1, 6) for the second."""
     joint = replaced(np.array([[[1.0], [2.0]]]), np.array([[[5.0], [6.0]]]))
     assert joint[..., 0].tolist() == [[[5, 2], [1, 6]]]
-    assert own_slopes(joint)[..., 0].tolist() == [[5, 6]]
+    assert own_action_gradients(joint)[..., 0].tolist() == [[5, 6]]
 
 
 # ------------------------------------------------------------------ an update

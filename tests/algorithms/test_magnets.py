@@ -11,7 +11,7 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.returns import gae
 from ludus.algorithms.mmd.config import MMD, RNaD
 from ludus.algorithms.mmd.losses import log_policy
-from ludus.algorithms.mmd.models import regularised_rewards
+from ludus.algorithms.mmd.models import regularized_rewards
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table
@@ -30,7 +30,7 @@ def followed(algorithm, env, *, updates=5):
 
     def see():
         parts = (
-            (learner.model.parameters.flat, learner.model.beside.flat, learner.model.averaged.flat)
+            (learner.model.parameters.flat, learner.model.magnet_network.flat, learner.model.average_network.flat)
             if algorithm.network == "mlp"
             else (learner._logp, learner._magnet, learner._average)
         )
@@ -100,7 +100,7 @@ def test_opponents_are_paid_in_zero_sum_games_of_two(enumerated):
         (general, [-3, -2, -30, -20, -3, -30]),
         (three, [-3, -2, -30, -20, -3, -30]),
     ):
-        reward = regularised_rewards(config, env, rows, rows.reward.astype(np.float64), rows.logp - magnet, 0.0)
+        reward = regularized_rewards(config, env, rows, rows.reward.astype(np.float64), rows.logp - magnet, 0.0)
         target, _ = gae(rows.start, reward, np.zeros(6), np.zeros(4), 1.0, 1.0)
         np.testing.assert_allclose(target, targets, atol=1e-5)
 

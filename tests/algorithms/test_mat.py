@@ -165,7 +165,10 @@ def test_bootstrap_values_use_teammates_of_the_same_step():
         its = [s for s in range(rows.num_segments) if (rows.episode[s], rows.agent[s]) == (episode, agent)]
         for k, s in enumerate(sorted(its, key=lambda s: -rows.t[rows.start[s]])):
             beside.setdefault((episode, k), []).append((agent, s))
-    policy, after = build_policy(learner.spec, learner.weights()), learner._items.judged(rows, None, None).after
+    policy, after = (
+        build_policy(learner.spec, learner.weights()),
+        learner._items.estimate_values(rows, None, None).after,
+    )
     for group in beside.values():
         place, which = np.array(sorted(group)).T
         teams = Teams(np.zeros(len(place), np.int32), place.astype(np.int32))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ludus.algorithms.common import losses
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, RNaD
-from ludus.algorithms.mmd.losses import log_policy, log_uniform, policy_losses, regularised
+from ludus.algorithms.mmd.losses import log_policy, log_uniform, policy_losses, regularized
 from ludus.algorithms.mmd.tabular_learner import mirror_step
 from ludus.algorithms.on_policy.kernels import compress
 from ludus.core.errors import ConfigError, ScenarioError
@@ -177,9 +177,9 @@ def test_reward_transformation_literal():
     """Seat 0 acts at 0 and 2, seat 1 at 1 and 3; in the second episode both act at once, at 5."""
     rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(5, 0), (5, 1)]])
     cost = np.array([1.0, 2.0, 10.0, 20.0, 3.0, 30.0])  # seat 0: 1, 2; seat 1: 10, 20; then one each
-    own = regularised(rows, np.zeros(6), cost, opponents=False)
+    own = regularized(rows, np.zeros(6), cost, opponents=False)
     assert own.tolist() == [-1, -2, -10, -20, -3, -30]
-    both = regularised(rows, np.zeros(6), cost, opponents=True)
+    both = regularized(rows, np.zeros(6), cost, opponents=True)
     # seat 0's first action precedes all of seat 1's decisions: it is paid to nobody
     assert both.tolist() == [-1 + 10, -2 + 20, -10 + 2, -20, -3 + 30, -30 + 3]
 
@@ -189,7 +189,7 @@ def test_fragments_of_one_episode_are_each_paid_what_is_theirs():
     rows = played([[(0, 0), (1, 1), (2, 0), (3, 1)], [(4, 0), (5, 1), (6, 0)]])
     rows = replace(rows, episode=np.zeros(4, np.int64))
     cost = np.repeat(rows.seat, np.diff(rows.start)).astype(np.float64)
-    found = regularised(rows, np.zeros(rows.num_rows), cost, opponents=True)
+    found = regularized(rows, np.zeros(rows.num_rows), cost, opponents=True)
     assert found.tolist() == [1, 1, -1, -1, 1, 0, -1]
 
 
@@ -201,7 +201,7 @@ def test_transformed_rewards_still_sum_to_zero(episodes):
     rows = played([sorted(moves) for moves in episodes])
     rng = np.random.default_rng(len(rows.t))
     cost, where = rng.standard_normal(rows.num_rows), np.repeat(np.arange(rows.num_segments), np.diff(rows.start))
-    found = regularised(rows, np.zeros(rows.num_rows), cost, opponents=True)
+    found = regularized(rows, np.zeros(rows.num_rows), cost, opponents=True)
     for e in range(len(episodes)):
         mine = rows.episode[where] == e
         first = [rows.t[mine & (rows.seat[where] == s)].min(initial=99) for s in (0, 1)]

@@ -9,7 +9,7 @@ from alphazero_games import played, spec
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.contrib.algorithms.muzero.config import MuZero
-from ludus.contrib.algorithms.muzero.losses import Unrolled, Windows, merged, unrolled_loss
+from ludus.contrib.algorithms.muzero.losses import UnrolledTargets, Windows, merged, unrolled_loss
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import SegmentEnd
 from ludus.envs.registry import make_env
@@ -151,7 +151,7 @@ def test_the_unrolled_loss_is_the_plain_one():
     n, moves, actions = 5, 3, 9
     policy = rng.random((n, moves + 1, actions))
     weights = [rng.integers(0, 2, shape).astype(np.float32) for shape in ((n, moves), (n, moves + 1), (n, moves + 1))]
-    batch = Unrolled(
+    batch = UnrolledTargets(
         T(rng.random((n, 27)).astype(np.float32)),
         T(rng.integers(0, actions, (n, moves))),
         *(T(rng.standard_normal(shape).astype(np.float32)) for shape in ((n, moves), (n, moves + 1))),
@@ -181,7 +181,7 @@ def test_half_of_a_gradient_goes_a_step_back():
     network = make_muzero(learner_of(small()).spec, seed=3)
     x, action = torch.rand(4, 27), torch.zeros(4, 2, dtype=torch.long)
     zero = torch.zeros(4, 3)
-    batch = Unrolled(
+    batch = UnrolledTargets(
         x, action, torch.ones(4, 2), zero, torch.full((4, 3, 9), 1 / 9), T([[0.0, 1.0]]).repeat(4, 1), zero, zero
     )
     last = network.representation[-1].weight
@@ -207,7 +207,7 @@ def test_searches_anew_are_those_of_the_newest_weights():
     learner = learner_of(small(reanalyse=0.5, noise=0.0))
     items = dict(learner.items(played(learner, 0)))["replay"]
     columns = {name: column[:8] for name, column in items.items()}
-    fresh = learner.searched_anew(
+    fresh = learner.reanalyzed_policy(
         torch.from_numpy(columns["policy"]), columns["seen"], columns["legal"], slice(0, 8)
     ).numpy()
     np.testing.assert_array_equal(fresh[4:], columns["policy"][4:])

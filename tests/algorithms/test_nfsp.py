@@ -13,7 +13,7 @@ from ludus.algorithms.nfsp.config import NFSP
 from ludus.algorithms.nfsp.learner import imitation_loss
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import drawn, mode_keys, nfsp_spec, tabular_spec
+from ludus.policies.specs import mode_keys, nfsp_spec, sample_modes, tabular_spec
 from ludus.testing.algorithm import check_algorithm, synthetic_rollout
 
 T = torch.tensor
@@ -79,7 +79,7 @@ def test_the_reservoir_gets_what_the_best_response_decided_and_replay_everything
     rows = synthetic_rollout(env, policy, seats=(0, 1), segments=60, rng=np.random.default_rng(0))
     items = dict(learner.items(rows))
     assert len(items["replay"]["action"]) == rows.num_rows
-    mode = drawn(mode_keys(7, 2)[rows.seat], rows.episode, algorithm.collect().modes)
+    mode = sample_modes(mode_keys(7, 2)[rows.seat], rows.episode, algorithm.collect().modes)
     own = np.repeat(mode == 0, np.diff(rows.start))
     assert 0 < own.sum() < rows.num_rows
     for name in ("observation", "action", *(["mask"] if kind == "tensors" else [])):
@@ -89,7 +89,7 @@ def test_the_reservoir_gets_what_the_best_response_decided_and_replay_everything
 def test_the_best_response_plays_the_anticipated_share_of_the_episodes():
     collect = NFSP(anticipation=0.25).collect()
     assert collect.modes == (("best_response", 0.25), ("average", 0.75))
-    mode = drawn(mode_keys(3, 1)[np.zeros(4000, np.int64)], np.arange(4000), collect.modes)
+    mode = sample_modes(mode_keys(3, 1)[np.zeros(4000, np.int64)], np.arange(4000), collect.modes)
     assert (mode == 0).mean() == pytest.approx(0.25, abs=0.03)
 
 

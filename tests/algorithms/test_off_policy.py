@@ -13,8 +13,8 @@ from gymnasium.spaces import Box
 from off_policy_tools import AUTOGRAD, SMALL, batch_of, learner_of
 from together import assert_ranks_learn_alike
 
-from ludus.algorithms.common.base import LearnerContext, priorities_of
-from ludus.algorithms.common.replay_learner import Ensemble
+from ludus.algorithms.common.base import LearnerContext, updated_priorities
+from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.ddpg.config import DDPG, TD3
 from ludus.algorithms.off_policy.learner import Critics, regression
 from ludus.algorithms.sac.config import SAC, SACDiscrete
@@ -224,10 +224,10 @@ def test_rows_that_are_drawn_more_often_weigh_less(cls, device, boxed, tensors):
     config = cls(**SMALL, priority_exponent=0.6, importance=1.0, twin=False)
     learner = learner_of(config, env, device=device)
     batch = batch_of(learner, env)
-    assert list(priorities_of(learner)) == []
+    assert list(updated_priorities(learner)) == []
     chance = np.where(np.arange(16) % 2, 0.04, 0.01)
     metrics = learner.update(replace(batch, probability=chance))
-    ((table, index, priority),) = priorities_of(learner)
+    ((table, index, priority),) = updated_priorities(learner)
     assert (table, index.tolist()) == ("replay", list(range(16)))
     error = priority - 1e-6
     assert metrics["critic_loss"] == pytest.approx(
@@ -243,7 +243,7 @@ def test_both_roads_and_all_ranks_weigh_alike(boxed):
     for device in (CPU, AUTOGRAD):
         learner = learner_of(config, boxed, device=device)
         learner.update(batch)
-        ends.append((learner.critics.weights(), priorities_of(learner)[0][2]))
+        ends.append((learner.critics.weights(), updated_priorities(learner)[0][2]))
     for name, array in ends[0][0].items():
         np.testing.assert_allclose(array, ends[1][0][name], atol=2e-5)
     np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-4)
@@ -257,7 +257,7 @@ def test_gradients_of_an_ensemble_are_autograds(activation):
     layout = Layout((5, 16, 12, 2), activation)
     module = Critics(layout, seed=0, count=2)
     placement = resolve_placement(CPU, UpdateCost(1, 1, has_cpu_kernel=True))
-    ensemble = Ensemble(module, ranks=SINGLE_RANK, placement=placement, layouts=[layout] * 2)
+    ensemble = NetworkEnsemble(module, ranks=SINGLE_RANK, placement=placement, layouts=[layout] * 2)
     x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
     rng = np.random.default_rng(1)
     for out, gradient in zip(ensemble.forward(x), ensemble.gradients, strict=True):

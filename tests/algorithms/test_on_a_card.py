@@ -14,7 +14,7 @@ import pytest
 import torch
 from test_devices import CASES, Case, assert_learn_alike, assert_same, taught, unexplained
 
-from ludus.algorithms.common.returns import corrected
+from ludus.algorithms.common.returns import vtrace_targets
 from ludus.backend import device
 from ludus.backend.device import scalars_to_host, to_device, to_numpy
 from ludus.cli.main import main
@@ -172,7 +172,7 @@ def test_traces(card):
     def traced(device: str, **how: bool) -> list[np.ndarray]:
         rows = {name: column.to(device) for name, column in columns.items()}
         value, options = rows.pop("value"), {"gamma": 0.97, "lam": 0.9, "rho_bar": 1.0, "c_bar": 1.0}
-        return [to_numpy(found) for found in corrected(rows, value=value, logp=logp.to(device), **options, **how)]
+        return [to_numpy(found) for found in vtrace_targets(rows, value=value, logp=logp.to(device), **options, **how)]
 
     for one, other in zip(traced("cpu", compiled=True), traced(card, compiled=False), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -15,7 +15,7 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import A2C, IMPALA, PolicyGradient, Reinforce
 from ludus.algorithms.ppo.config import PPO
-from ludus.algorithms.ppo.kernels import WrittenPPO
+from ludus.algorithms.ppo.kernels import KernelPPO
 from ludus.core.errors import ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -124,11 +124,11 @@ def shaken(algorithm, env):
 
 def test_ppo_keeps_its_compiled_learner_where_it_serves(tensors, enumerated):
     for env in (tensors, enumerated):
-        assert isinstance(PPO().model(LearnerContext(env, (0,), 0)), WrittenPPO)
+        assert isinstance(PPO().model(LearnerContext(env, (0,), 0)), KernelPPO)
     for other in ({"memory": "gru"}, {"normalise_observations": True}, {"normalise_returns": True}):
-        assert not isinstance(PPO(**other).model(LearnerContext(tensors, (0,), 0)), WrittenPPO)
+        assert not isinstance(PPO(**other).model(LearnerContext(tensors, (0,), 0)), KernelPPO)
     box = with_actions(tensors, ACTIONS["box"])
-    assert not isinstance(PPO().model(LearnerContext(box, (0,), 0)), WrittenPPO)
+    assert not isinstance(PPO().model(LearnerContext(box, (0,), 0)), KernelPPO)
 
 
 # ------------------------------------------------------------------ losses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.algorithms.common.base import REPLAY, LearnerContext, priorities_of
+from ludus.algorithms.common.base import REPLAY, LearnerContext, updated_priorities
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError
@@ -31,10 +31,10 @@ def sample_of(columns, probability):
 
 def test_priorities_are_the_absolute_errors_of_the_rows(tensors):
     learner, columns = learner_and_items(PRIORITISED, tensors)
-    assert list(priorities_of(learner)) == []
+    assert list(updated_priorities(learner)) == []
     n = len(columns["action"])
     metrics = learner.update(sample_of(columns, np.full(n, 1 / n)))
-    ((table, index, priority),) = priorities_of(learner)
+    ((table, index, priority),) = updated_priorities(learner)
     assert table == REPLAY
     assert index.tolist() == list(range(100, 100 + n))
     assert priority.mean() == pytest.approx(metrics["td_error"], rel=1e-4)
@@ -46,7 +46,7 @@ def test_rows_without_an_error_keep_a_chance(tensors):
     learner.networks.online.flat[:] = 0.0  # so that all values are 0
     nothing = np.zeros_like(columns["reward"])
     learner.update(sample_of({**columns, "reward": nothing, "discount": nothing}, np.ones(len(nothing))))
-    ((_, _, priority),) = priorities_of(learner)
+    ((_, _, priority),) = updated_priorities(learner)
     assert priority.tolist() == [1e-6] * len(nothing)
 
 
@@ -56,7 +56,7 @@ def test_rows_that_are_drawn_more_often_weigh_less(tensors):
     n = len(columns["action"])
     probability = np.where(np.arange(n) % 2, 0.04, 0.01)
     loss = learner.update(sample_of(columns, probability))["loss"]
-    ((_, _, error),) = priorities_of(learner)
+    ((_, _, error),) = updated_priorities(learner)
     assert loss == pytest.approx((np.where(np.arange(n) % 2, 0.25, 1.0) * 0.5 * error**2).mean(), rel=1e-3)
 
 
@@ -68,7 +68,7 @@ def test_importance_grows_with_the_budget(total, exponent, tensors):
     n = len(columns["action"])
     probability = np.where(np.arange(n) % 2, 0.04, 0.01)
     loss = learner.update(sample_of(columns, probability))["loss"]
-    ((_, _, error),) = priorities_of(learner)
+    ((_, _, error),) = updated_priorities(learner)
     assert loss == pytest.approx((np.where(np.arange(n) % 2, 4.0**-exponent, 1.0) * 0.5 * error**2).mean(), rel=1e-3)
 
 
@@ -81,7 +81,7 @@ def test_its_table_goes_by_them(exponent, tensors):
     assert table.try_insert(columns, rng)
     first = table.try_sample(0, rng)
     learner.update(first)
-    ((_, index, priority),) = priorities_of(learner)
+    ((_, index, priority),) = updated_priorities(learner)
     table.update_priorities(index, priority)
     drawn = table.try_sample(500, rng)
     chance = dict(zip(index.tolist(), priority**exponent / (priority**exponent).sum(), strict=True))
@@ -92,7 +92,7 @@ def test_who_has_none_says_none(tensors):
     for algorithm in (DQN(hidden=(8,)), PPO(hidden=(8,))):
         learner, columns = learner_and_items(algorithm, tensors)
         learner.update(sample_of(columns, np.ones(len(columns["action"]))))
-        assert list(priorities_of(learner)) == []
+        assert list(updated_priorities(learner)) == []
         assert algorithm.tables()[0].kind in ("ring", "queue")
 
 

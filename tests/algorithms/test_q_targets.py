@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.algorithms.common.returns import follow, n_step
+from ludus.algorithms.common.returns import gather_next, n_step
 from ludus.algorithms.dqn import losses
 from ludus.algorithms.dqn.losses import Candidates, CategoricalReturn, MeanReturn, QuantileReturn
 from ludus.core.types import SegmentEnd
@@ -40,7 +40,7 @@ def test_n_step_targets_with_termination_truncation_and_cuts_inside_the_window()
     total, discount, following = n_step(start, reward, tail, 0.5, 2)
     assert total.tolist() == [2.0, 4.0, 4.0, 16.0, 16.0, 32.0]
     assert discount.tolist() == [0.25, 0.0, 0.0, 0.25, 0.5, 0.5]
-    value = follow(np.array([10.0, 11.0, 12.0, 13.0, 14.0, 15.0]), np.array([100.0, 200.0, 300.0]), following)
+    value = gather_next(np.array([10.0, 11.0, 12.0, 13.0, 14.0, 15.0]), np.array([100.0, 200.0, 300.0]), following)
     assert (total + discount * value).tolist() == [2 + 3, 4, 4, 16 + 50, 16 + 100, 32 + 150]
 
 

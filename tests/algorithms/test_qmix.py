@@ -175,7 +175,7 @@ def test_targets_agent_by_agent(cls, double):
     batch = batch_of(learner, learner._env, size=30)
     steps = [by_hand(learner, {k: v[i] for k, v in batch.columns.items()}) for i in range(30)]
     value, target, central, weight = np.array(steps, np.float64).T
-    seen = learner.compared(learner.mine(batch.columns, 30))
+    seen = learner.team_targets(learner.local_columns(batch.columns, 30))
     close = {"rtol": 1e-4, "atol": 1e-5}
     np.testing.assert_allclose(seen.value.detach()[:, 0], value, **close)
     np.testing.assert_allclose(seen.target[:, 0], target, **close)
@@ -198,12 +198,12 @@ def test_the_gradient_is_the_losss_slope(cls, options):
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(len(flat)).astype(np.float32)
     start, losses = flat.copy(), []
-    was = learner.compared(learner.mine(columns, 12))
+    was = learner.team_targets(learner.local_columns(columns, 12))
 
-    def fixed(columns, compared=learner.compared):
+    def fixed(columns, compared=learner.team_targets):
         return compared(columns)._replace(target=was.target, weight=was.weight)
 
-    learner.compared = fixed
+    learner.team_targets = fixed
     for step in (1e-2, -1e-2):
         flat[:] = start + step * direction / np.linalg.norm(direction)
         losses.append(learner._gradient(columns, 12, None).loss)
@@ -233,7 +233,8 @@ def test_a_switch_changes_what_it_should(change, same, options):
         other.networks.target.flat[:size] = plain.networks.target.flat
     assert plain.spec == other.spec
     first, second = (
-        learner.compared(learner.mine(batch_of(learner, team_env()).columns, 16)) for learner in (plain, other)
+        learner.team_targets(learner.local_columns(batch_of(learner, team_env()).columns, 16))
+        for learner in (plain, other)
     )
     for name in ("value", "target"):
         equal = torch.equal(getattr(first, name)[first.there], getattr(second, name)[second.there])

@@ -30,7 +30,7 @@ def test_a_sequence_has_the_values_that_a_whole_episode_gives(core, absent):
     learner = learner_of(VDN(**{**SMALL, **GRU, "core": core}), env)
     rows = team_rollout(env, learner, pieces=30, rng=np.random.default_rng(1), absent=absent, longest=9)
     ((_, columns),) = learner.items(rows)
-    batch = learner.batch(learner.mine(columns, len(columns["count"])))
+    batch = learner.batch(learner.local_columns(columns, len(columns["count"])))
     assert batch.unbroken == (absent == 0.0)
     with torch.no_grad():
         q, _ = learner._values(learner._online, batch)
@@ -72,7 +72,7 @@ def test_an_agent_that_was_gone_remembers_nothing():
     ((_, columns),), ((_, view),) = learner.items(gone), views(gone, env, (0,))
     module, values = learner._online.q, {}
     with torch.no_grad():
-        rows = learner.mine(columns, len(columns["count"]))
+        rows = learner.local_columns(columns, len(columns["count"]))
         q = learner._values(learner._online, learner.batch(rows))[0].numpy()
         for k, (a, b) in enumerate(pairwise(gone.start)):  # each part by itself
             features = module.body(torch.from_numpy(gone.observation[a:b]))[:, None]
@@ -125,8 +125,8 @@ def test_targets_of_sequences_agent_by_agent(cls, double):
     learner = scattered(learner_of(config, env))
     rows = team_rollout(env, learner, pieces=20, rng=np.random.default_rng(5), absent=0.3, longest=9)
     ((_, columns),) = learner.items(rows)
-    mine = learner.mine(columns, len(columns["count"]))
-    batch, seen = learner.batch(mine), learner.compared(mine)
+    mine = learner.local_columns(columns, len(columns["count"]))
+    batch, seen = learner.batch(mine), learner.team_targets(mine)
     teams = {"online": learner._online, "target": learner._target}
     if config.weighting != "none":
         teams |= {"central": learner._online.central, "central target": learner._target.central}

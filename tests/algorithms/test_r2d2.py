@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.algorithms.common.base import LearnerContext, priorities_of
+from ludus.algorithms.common.base import LearnerContext, updated_priorities
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.r2d2.learner import SequenceSlots, bootstraps, windows
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
@@ -258,13 +258,13 @@ def test_priorities_of_sequences(mix, tensors, rollout):
     table = build_table(algorithm.tables()[0])
     assert table.try_insert(columns)
     learner.update(batch)
-    ((name, index, priority),) = priorities_of(learner)
+    ((name, index, priority),) = updated_priorities(learner)
     assert name == "replay"
     np.testing.assert_allclose(priority, wanted.numpy() + 1e-6, rtol=1e-4)
     table.update_priorities(index, priority)
     drawn = table.try_sample(200, np.random.default_rng(0))
     assert drawn.probability == pytest.approx((priority**0.5 / (priority**0.5).sum())[drawn.index])
-    assert not list(priorities_of(R2D2(**SMALL).learner(LearnerContext(tensors, (0,), 0))))
+    assert not list(updated_priorities(R2D2(**SMALL).learner(LearnerContext(tensors, (0,), 0))))
 
 
 # ------------------------------------------------------------------ what is refused

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.algorithms.common.returns import bootstrap_values, follow, gae, gae_in_time, lambda_returns, n_step, vtrace
+from ludus.algorithms.common.returns import (
+    bootstrap_values,
+    gae,
+    gae_in_time,
+    gather_next,
+    lambda_returns,
+    n_step,
+    vtrace,
+)
 from ludus.core.types import SegmentEnd
 
 START = np.array([0, 3, 4])  # a segment of three decisions and one of a single decision
@@ -45,7 +53,7 @@ def test_n_step_literal():
     assert discount.tolist() == [0.25, 0.0, 0.0, 0.5]
     assert following.tolist() == [2, -1, -1, -2]
     tails = np.array([-1, 77])
-    assert follow(np.array([10, 11, 12, 13]), tails, following).tolist() == [12, -1, -1, 77]
+    assert gather_next(np.array([10, 11, 12, 13]), tails, following).tolist() == [12, -1, -1, 77]
 
 
 def test_a_cut_bootstraps_as_a_truncation_does():
@@ -143,7 +151,7 @@ def test_lambda_returns_are_the_mixture_of_n_step_returns(r):
 @given(rollouts(), st.integers(1, 8))
 def test_n_step_transitions_make_n_step_returns(r, n):
     total, discount, following = n_step(r["start"], r["reward"], r["tail"], r["gamma"], n)
-    after = follow(r["value"], r["bootstrap_value"], following)
+    after = gather_next(r["value"], r["bootstrap_value"], following)
     assert total + discount * after == pytest.approx(naive_n_step(r, n), abs=1e-12)
 
 

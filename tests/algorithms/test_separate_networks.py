@@ -15,7 +15,7 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.on_policy.multi_agent import check_ids
 from ludus.algorithms.ppo.config import MAPPO, PPO
-from ludus.algorithms.ppo.kernels import WrittenPPO
+from ludus.algorithms.ppo.kernels import KernelPPO
 from ludus.apps.experiments.experiment import new_experiment
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import ActionRequests
@@ -143,7 +143,7 @@ def test_networks_differ_from_the_beginning():
 
 def test_one_agent_shares_with_nobody():
     env = team_env(agents=1)
-    assert isinstance(make().model(LearnerContext(env, (0,), 0)), WrittenPPO)
+    assert isinstance(make().model(LearnerContext(env, (0,), 0)), KernelPPO)
     assert "agents" not in make(MAPPO).policy(env, (0,)).config
 
 

@@ -14,7 +14,7 @@ from together import assert_ranks_learn_alike
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.contrib.algorithms.sequential.config import A2PO, HAPPO, HATRPO, CoPPO
-from ludus.contrib.algorithms.sequential.learner import TurnLearner
+from ludus.contrib.algorithms.sequential.learner import SequentialUpdateLearner
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.policies.actor_critic import make_network, member_spec
 from ludus.replay.base import Sample
@@ -218,7 +218,7 @@ def test_an_update_is_that_of_plain_loops(kind, options):
 
 def turns_of(learner, sample, monkeypatch):
     taken = []
-    plainly = TurnLearner._turn
+    plainly = SequentialUpdateLearner._turn
 
     def told(self, agent, *rest):
         before = self.weights()
@@ -227,7 +227,7 @@ def turns_of(learner, sample, monkeypatch):
         taken.append((agent, moved))
         return out
 
-    monkeypatch.setattr(TurnLearner, "_turn", told)
+    monkeypatch.setattr(SequentialUpdateLearner, "_turn", told)
     learner.update(sample)
     return taken
 
@@ -256,7 +256,7 @@ def orders(order, *, seeds, scale):
     given = replace(sample, columns={**sample.columns, "advantage": advantage})
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TurnLearner, "_turn", lambda self, agent, *_: found.append(agent) or {})
+        patch.setattr(SequentialUpdateLearner, "_turn", lambda self, agent, *_: found.append(agent) or {})
         for _ in range(seeds):
             learner.update(given)
     return np.array(found).reshape(-1, 3)

@@ -6,7 +6,7 @@ import pytest
 from test_algorithm_contract import A2C
 from test_on_policy import ActorCritic
 
-from ludus.algorithms.common.base import sizes_of
+from ludus.algorithms.common.base import batch_sizes
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.ppo.config import PPO
@@ -35,8 +35,8 @@ DECISIONS = {"batch": 40, "batch_unit": "decisions"}
     ],
 )
 def test_sizes(algorithm, expected):
-    assert sizes_of(algorithm) == expected
-    EpisodeServer().create("task", algorithm.tables(), sizes_of(algorithm))
+    assert batch_sizes(algorithm) == expected
+    EpisodeServer().create("task", algorithm.tables(), batch_sizes(algorithm))
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_sizes(algorithm, expected):
 )
 def test_deadlocking_sizes_are_rejected_before_collecting(algorithm, message):
     with pytest.raises(Deadlock, match=message):
-        EpisodeServer().create("task", algorithm.tables(), sizes_of(algorithm))
+        EpisodeServer().create("task", algorithm.tables(), batch_sizes(algorithm))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
-from ludus.algorithms.on_policy.batch import SegmentPieces, padded, rows_in, unpadded, walk
+from ludus.algorithms.on_policy.batch import SegmentPieces, padded, rows_in, unpadded, unroll_segments
 from ludus.core.types import PolicySpec, SegmentEnd
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import synthetic_rollout
@@ -160,7 +160,7 @@ def test_a_walk_hands_the_memory_on(lengths, longest):
         )
         return count, (memory[:, 0] + np.diff(starts))[:, None].astype(np.float32)
 
-    values, before, after = walk(pieces, np.zeros((len(lengths), 1), np.float32), look)
+    values, before, after = unroll_segments(pieces, np.zeros((len(lengths), 1), np.float32), look)
     expected = np.concatenate([np.arange(n) for n in lengths])
     assert values.tolist() == expected.tolist()
     assert before[:, 0].tolist() == expected[pieces.start[:-1]].tolist()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from ludus.algorithms.common.base import priorities_of
+from ludus.algorithms.common.base import updated_priorities
 from ludus.backend.ranks import SINGLE_RANK, rank_slice
 from ludus.core.errors import RunError
 
@@ -79,7 +79,7 @@ def assert_ranks_learn_alike(size, make, batches, *, atol=3e-6):
     def learned(ranks):
         learner = make(ranks)
         metrics = [learner.update(batch) for batch in batches]
-        state = learner.state_dict() | {"priorities": [priority for _, _, priority in priorities_of(learner)]}
+        state = learner.state_dict() | {"priorities": [priority for _, _, priority in updated_priorities(learner)]}
         return dict(arrays_in({"published": learner.weights(), **state})), metrics
 
     (alone, expected), answers = learned(SINGLE_RANK), together(size, learned)

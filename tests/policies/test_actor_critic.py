@@ -184,7 +184,7 @@ def test_normalised_observations_are_clipped_and_statistics_travel():
     weights["normaliser.mean"], weights["normaliser.var"] = np.full(4, 3.0, np.float32), np.full(4, 4.0, np.float32)
     one = build_policy(policy.spec, weights)
     observation = np.array([[3.0, 5.0, 1.0, 1e6]], np.float32)
-    (x,) = one.networks[0].seen(observation)
+    (x,) = one.networks[0].network_inputs(observation)
     np.testing.assert_allclose(x, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)
     learned = network_of(one).normaliser(torch.from_numpy(observation))
     np.testing.assert_allclose(learned, [[0.0, 1.0, -1.0, 10.0]], atol=1e-6)

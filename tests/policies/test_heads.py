@@ -12,7 +12,7 @@ from torch.distributions import AffineTransform, Normal, TanhTransform, Transfor
 
 from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import initial_weights
-from ludus.policies.heads import Bounds, log_slope
+from ludus.policies.heads import Bounds, log_tanh_derivative
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import actor_critic_spec, body_config
 from ludus.testing.policy import check_policy
@@ -97,7 +97,7 @@ def test_squashed_gaussian_integrates_to_one():
 )
 def test_slope_of_tanh(u, wanted):
     """log(1 - tanh(1)²) = log 0.41997434; far out log 4 - 2 |u|, where 1 - tanh² itself is 0."""
-    assert log_slope(u) == pytest.approx(wanted, abs=1e-12)
+    assert log_tanh_derivative(u) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_a_point_and_the_noise_around_it_by_hand():

@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyOutput, PolicyRef, PolicySpec
 from ludus.envs.registry import make_env
-from ludus.policies.specs import drawn, mode_keys
+from ludus.policies.specs import mode_keys, sample_modes
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
@@ -58,7 +58,7 @@ POLICIES = [(ME._replace(mode=mode), Signs()) for mode in EVERY]
 
 def assert_as_drawn(rows: Any) -> None:
     """What the policy answered says in which mode it was asked."""
-    mode = drawn(mode_keys(5, 2)[rows.seat], rows.episode, MODES)
+    mode = sample_modes(mode_keys(5, 2)[rows.seat], rows.episode, MODES)
     expected = np.array([int(NAMES[m] == "greedy") for m in mode])
     np.testing.assert_array_equal(rows.action, np.repeat(expected, np.diff(rows.start)))
 
@@ -103,12 +103,12 @@ def test_open_episodes_keep_their_mode_under_newer_weights() -> None:
 
 def test_draws_are_those_of_the_episode_and_the_player_alone() -> None:
     keys, episode = mode_keys(9, 3), np.arange(20_000)
-    first = drawn(np.full(len(episode), keys[0]), episode, MODES)
+    first = sample_modes(np.full(len(episode), keys[0]), episode, MODES)
     assert abs((first == 0).mean() - 0.25) < 0.015
-    np.testing.assert_array_equal(first[::-1], drawn(np.full(len(episode), keys[0]), episode[::-1], MODES))
-    second = drawn(np.full(len(episode), keys[1]), episode, MODES)
+    np.testing.assert_array_equal(first[::-1], sample_modes(np.full(len(episode), keys[0]), episode[::-1], MODES))
+    second = sample_modes(np.full(len(episode), keys[1]), episode, MODES)
     assert abs((first == 0)[second == 0].mean() - 0.25) < 0.03
-    assert (drawn(np.full(9, keys[0]), np.arange(9), (("only", 1.0),)) == 0).all()
+    assert (sample_modes(np.full(9, keys[0]), np.arange(9), (("only", 1.0),)) == 0).all()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import run_tools as tools
 
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.algorithms.common.schedule import Budget
 from ludus.core.config import as_stored, to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
@@ -407,7 +407,7 @@ def test_schedules_follow_the_unit_that_response_limits(
     """Rollouts count decisions here; `response` may count episodes."""
     budgets, budget_of = list[Budget](), Budget.of
 
-    def record(collect: Collect, context: LearnerContext) -> Budget:
+    def record(collect: CollectConfig, context: LearnerContext) -> Budget:
         budgets.append(budget_of(collect, context))
         return budgets[-1]
 

@@ -15,7 +15,7 @@ import pytest
 import run_tools as tools
 import torch
 
-from ludus.algorithms.on_policy.autograd_model import FamilyModel
+from ludus.algorithms.on_policy.autograd_model import ActorCriticModel
 from ludus.core.errors import PolicyError, RunError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.rollout.inference.local import LocalBank
@@ -63,7 +63,7 @@ def test_a_learner_without_memory_fails_with_the_last_good_weights(
 ) -> None:
     short = tools.scenario("ppo", *SETTINGS, "response={episodes: 80}", "generations=1")
     run(short, run_dir=tmp_path / "short", report=False)
-    fails_at(monkeypatch, FamilyModel, "loss", at=4)
+    fails_at(monkeypatch, ActorCriticModel, "loss", at=4)
     result = run(A2C, run_dir=tmp_path / "run", report=False)
     assert (len(result.generations), result.stopped_by) == (3, "the schedule is complete")
     failure = failure_of(tmp_path / "run")
@@ -112,7 +112,7 @@ def test_a_server_without_memory_for_all_asks_for_less(monkeypatch: pytest.Monke
 
 
 def test_outside_of_a_task_it_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_at(monkeypatch, FamilyModel, "__init__", at=2)
+    fails_at(monkeypatch, ActorCriticModel, "__init__", at=2)
     with pytest.raises(
         RunError, match=r"there was not enough memory on its device: CUDA out of memory. Tried .* `ludus resume`"
     ):

@@ -208,7 +208,7 @@ def test_slopes_of_the_weights_that_acted_by_hand() -> None:
         early, late = learner.collect(), learner.collect()
         learner.update(early)
         learner.update(late)
-    assert learners[1]._learner._acted.kept.keys() == {0, 1, 2}  # type: ignore[attr-defined]
+    assert learners[1]._learner._history.snapshots.keys() == {0, 1, 2}  # type: ignore[attr-defined]
     assert differ(learners[0].weights(), learners[1].weights())
 
 

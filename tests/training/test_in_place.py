@@ -14,7 +14,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.algorithms.common.device_policy import DevicePolicy, acts_on_device
 from ludus.algorithms.common.losses import CategoricalDistribution, distribution_of
 from ludus.algorithms.mmd.config import MMD, RNaD
@@ -589,7 +589,7 @@ def test_one_function_decides_and_says_why():
     def decided(asked="auto", device="cuda:0", found=learner, vector=None, extras=()):
         vector = vector or type("There", (), {"spec": env.spec, "on_device": print})()
         trainer = type("Trains", (), {"placement": replace(learner.placement, device=device), "in_place": found})()
-        collect = Collect("episodes", 10, extras=extras)
+        collect = CollectConfig("episodes", 10, extras=extras)
         return select_collector(
             DeviceVectors(asked, vector, 4), trainer, task, collect, frozen=[(ONE, frozen)], asynchronous=False
         )
@@ -631,7 +631,7 @@ def collector_of(vector_of):
         DeviceVectors("device", vector, 4),
         learner_of(PPO(hidden=(4,)), host, (0, 1)),
         lambda **asked: (request, frozen),
-        Collect("episodes", 4),
+        CollectConfig("episodes", 4),
         task_slot=0,
         profile=Timings(),
         each=False,

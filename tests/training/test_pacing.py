@@ -89,7 +89,7 @@ def test_decisions_and_items_are_counted_exactly() -> None:
     for pace in ({"updates_per_decision": 0.29}, {"samples_per_insert": 29.0}):
         algorithm = DQN(**{**SMALL, "batch": 100, **pace})
         assert [algorithm.due(decisions=10 + n, items=10 + n, updates=0) for n in (99, 100)] == [28, 29]
-    assert DQN(**SMALL, updates_per_decision=1 / 49).warm_up().more == 49
+    assert DQN(**SMALL, updates_per_decision=1 / 49).warm_up().decisions_per_update == 49
 
 
 def differences(episodes: EpisodeServer, ratio: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:

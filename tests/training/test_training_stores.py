@@ -55,12 +55,12 @@ def test_a_learner_that_wants_to_hears_which_version_its_weights_are() -> None:
     algorithm = A2C(batch=12, batch_unit="episodes", hidden=(4,), gradients="acting", max_lag=1)
     training, worker = training_of(algorithm, episodes=48)
     learner = training._trainer._learner
-    kept = [list(learner._acted.kept)]
+    kept = [list(learner._history.snapshots)]
     while training.finished() is None:
         weights = training._trainer.policy(training._version).weights()
-        assert learner._acted.unmoved == training._version
+        assert learner._history.current == training._version
         training.step()
-        kept.append(list(learner._acted.kept))
+        kept.append(list(learner._history.snapshots))
     assert kept == [[1], [1, 2], [2, 3], [3, 4], [4, 5]]
     assert not np.array_equal(weights["head.weight"], learner.weights()["head.weight"])
     assert [rollout.trajectories.version_lo.max() for _, rollout in worker.seen] == [1, 2, 3, 4]

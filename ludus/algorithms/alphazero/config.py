@@ -1,4 +1,4 @@
-"""Settings of AlphaZero."""
+"""Configurations of algorithms that learn from tree search, and AlphaZero's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import ReplayOptions
 from ludus.algorithms.common.images import needs_images
 from ludus.algorithms.common.schedule import Schedule, Scheduled
@@ -35,37 +35,65 @@ _SETTINGS = (
 
 
 class SearchOptions(ReplayOptions):
-    """Base of algorithms that learn from their searches, which replay decisions."""
+    """Base of algorithms that learn from their searches and replay decisions. See `ReplayOptions` for replay's options.
 
-    simulations: int = Field(default=50, ge=1)  # of a move in training
-    play_simulations: int = Field(default=200, ge=1)  # of a move in mode "search"
-    leaves: int = Field(default=1, ge=1)  # of each tree that are evaluated together
-    virtual_loss: float = Field(default=1.0, ge=0)  # what a visit on its way counts against, where leaves are several
+    Attributes:
+        simulations: Simulations per move in training; 16 to 800.
+        play_simulations: Simulations per move in mode "search".
+        leaves: Leaves of each tree that are evaluated in one batch; more are faster and search less well.
+        virtual_loss: Loss that a pending visit counts as, with several leaves.
+        selection: "puct" (Silver et al. 2018) or "gumbel" (Danihelka et al. 2022), which improves the policy with few
+            simulations.
+        init: c_init of PUCT: weight of exploration; 1.25 in the paper.
+        base: c_base of PUCT: visits at which exploration grows; 19,652 in the paper.
+        unvisited: Value of unvisited actions in PUCT: "zero", or that of their "node".
+        considered: Gumbel: actions of the root that sequential halving starts with; 16 in the paper.
+        gumbel_visits: Gumbel: c_visit; 50 in the paper.
+        gumbel_scale: Gumbel: c_scale; 0.1 to 1.
+        dirichlet: Concentration of the noise at roots; about 10 / number of legal actions.
+        noise: Share of that noise in the prior; 0.25 in the paper.
+        rollout: What is collected between two rounds of updates.
+        capacity: Decisions in the replay table.
+        min_size: Decisions before the first update.
+        batch: Decisions per update.
+        updates_per_decision: Updates per collected decision.
+        reanalyse: Share of the batch whose policy targets come from new searches by the newest weights (Schrittwieser
+            et al. 2020).
+        value_coefficient: Weight of the value loss.
+        l2: Weight of the sum of the weights' squares; 1e-4 in the paper.
+        average: Share by which the published weights follow the trained ones per update; 1: they are equal.
+        learning_rate: Step size of Adam.
+        max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
+        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+    """
+
+    simulations: int = Field(default=50, ge=1)
+    play_simulations: int = Field(default=200, ge=1)
+    leaves: int = Field(default=1, ge=1)
+    virtual_loss: float = Field(default=1.0, ge=0)
     selection: Literal["puct", "gumbel"] = "puct"
-    init: float = Field(default=1.25, ge=0)  # PUCT's weight of exploration, and how slowly it grows with visits
+    init: float = Field(default=1.25, ge=0)
     base: float = Field(default=19652.0, gt=0)
-    unvisited: Literal["zero", "node"] = (
-        "node"  # what PUCT takes actions without visits for: 0, or as good as their node
-    )
-    considered: int = Field(default=16, ge=1)  # Gumbel: actions of the root that are halved
-    gumbel_visits: float = Field(default=50.0, ge=0)  # Gumbel: c_visit and c_scale
+    unvisited: Literal["zero", "node"] = "node"
+    considered: int = Field(default=16, ge=1)
+    gumbel_visits: float = Field(default=50.0, ge=0)
     gumbel_scale: float = Field(default=0.1, gt=0)
 
-    dirichlet: float = Field(default=1.0, gt=0)  # PUCT: concentration of the noise at roots; about 10 / legal actions
-    noise: float = Field(default=0.25, ge=0, le=1)  # its share of the prior
+    dirichlet: float = Field(default=1.0, gt=0)
+    noise: float = Field(default=0.25, ge=0, le=1)
 
-    rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates
-    capacity: int = Field(default=200_000, ge=1)  # decisions in the replay table
-    min_size: int = Field(default=2_000, ge=1)  # decisions before the first update
-    batch: int = Field(default=512, ge=1)  # decisions per update
+    rollout: int = Field(default=256, ge=1)
+    capacity: int = Field(default=200_000, ge=1)
+    min_size: int = Field(default=2_000, ge=1)
+    batch: int = Field(default=512, ge=1)
     updates_per_decision: float = Field(default=0.01, gt=0)
-    reanalyse: float = Field(default=0.0, ge=0, le=1)  # share of the batch whose policies are searched for anew
+    reanalyse: float = Field(default=0.0, ge=0, le=1)
     value_coefficient: float = Field(default=1.0, ge=0)
-    l2: float = Field(default=1e-4, ge=0)  # times the sum of all weights' squares
-    average: float = Field(default=1.0, gt=0, le=1)  # share by which published weights follow per update; 1: at once
+    l2: float = Field(default=1e-4, ge=0)
+    average: float = Field(default=1.0, gt=0, le=1)
     learning_rate: Scheduled = Schedule(start=1e-3)
-    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
-    scale_rewards: bool = True  # by the largest utility, where it is known
+    max_gradient_norm: float = Field(default=0.0, ge=0)
+    scale_rewards: bool = True
 
     @model_validator(mode="after")
     def _check_search(self) -> Self:
@@ -101,16 +129,16 @@ class SearchOptions(ReplayOptions):
 
     @property
     def search(self) -> dict[str, Any]:
-        """Its settings in training, as specs have them."""
+        """Return the options of the search in training, as specs have them."""
         return {name: getattr(self, name) for name in _SETTINGS}
 
     @property
     def item(self) -> ItemUnit:
         return "decision"
 
-    def collected(self, unit: Literal["episodes", "decisions"]) -> Collect:
-        """What is played by its search, with what that finds."""
-        return Collect(
+    def collected(self, unit: Literal["episodes", "decisions"]) -> CollectConfig:
+        """Return what one iteration collects: play by the search, with its policies and values."""
+        return CollectConfig(
             unit,
             self.rollout,
             extras=(SEARCH_POLICY, SEARCH_VALUE),
@@ -123,33 +151,42 @@ class SearchOptions(ReplayOptions):
         return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """How many decisions an episode has is not known."""
+        """Return the batch size; the decisions of an episode are not known."""
         return self.replay_sizes(insert=None, batch=self.batch)
 
 
 class AlphaZero(SearchOptions):
-    """Self-play by tree search, and a network that learns what the search found (Silver et al. 2018); with selection=gumbel as Danihelka et
-    al. (2022) search. See the README beside this file."""
+    """Self-play by tree search, and a network that learns the search's results (Silver et al. 2018); with
+    selection=gumbel as Danihelka et al. (2022) search. See the README beside this file. See `SearchOptions` for the
+    inherited options.
+
+    Attributes:
+        rules: Rules of the game: {kind: in_a_row, …} or `module:Class`; None: by the environment's name.
+        temperature: Early moves are sampled ∝ visits^(1 / temperature).
+        temperature_moves: Moves of a game (both players') that are sampled so; later ones are the best. 30 in the
+            paper.
+        network: Body of the network: "mlp", "nature", "impala", or a custom module `module:Class`.
+        hidden: Widths of the perceptron's hidden layers.
+        activation: Nonlinearity of the perceptron.
+        value_lambda: λ of value targets: 1: the game's outcome; 0: the value of the next search.
+        symmetries: Whether each position is learned in a random one of the rules' symmetries.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Silver et al. 2018"
     )
     learner_class: ClassVar[str] = "ludus.algorithms.alphazero.learner:AlphaZeroLearner"
 
-    rules: dict[str, Any] | None = None  # of the game: {kind: in_a_row, …}, module:Class; null: by its name
-    temperature: float = Field(default=1.0, gt=0)  # moves are drawn ∝ visits^(1 / temperature) …
-    temperature_moves: int = Field(
-        default=15, ge=0
-    )  # … this early in a game (both players' moves); later the best is played
+    rules: dict[str, Any] | None = None
+    temperature: float = Field(default=1.0, gt=0)
+    temperature_moves: int = Field(default=15, ge=0)
 
     network: Body = "mlp"
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)  # of the perceptron
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
     activation: Literal["tanh", "relu"] = "relu"
 
-    value_lambda: float = Field(
-        default=1.0, ge=0, le=1
-    )  # of values: 1, the game's outcome; 0, what the next search found
-    symmetries: bool = True  # learn from each position in a way of seeing it that is drawn
+    value_lambda: float = Field(default=1.0, ge=0, le=1)
+    symmetries: bool = True
     gamma: ClassVar[float] = 1.0
     n_step: ClassVar[int] = 1  # values are not of steps: see `value_lambda`
 
@@ -165,7 +202,7 @@ class AlphaZero(SearchOptions):
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError for a game whose rules it does not have, and for a learner that does not play all of its seats."""
+        """Raise ScenarioError for a game without known rules, and for a learner that does not play all of its seats."""
         if len(players_of(env, seats)) < env.num_players:
             raise ScenarioError(
                 f"AlphaZero's search plays every side with one network, which learns them all; here it would learn the moves of player "
@@ -173,11 +210,11 @@ class AlphaZero(SearchOptions):
             )
         self.policy(env, tuple(players_of(env, seats)))
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         return self.collected("episodes")
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """Raises ScenarioError if it cannot play there."""
+        """Return the spec of the searching policy. Raise ScenarioError if it cannot play there."""
         _, actions = discrete(env, seats, algorithm="AlphaZero")
         observation, _ = one_space(env, seats, algorithm="AlphaZero")
         rules_options = rules_config(env, self.rules)

@@ -1,5 +1,5 @@
-"""AlphaZero's learner: positions, with what the search found there and how the game ended, replayed. And what MuZero's has in common with
-it."""
+"""AlphaZero's learner: replayed positions, with the search's results there and the game's outcome; and what it shares
+with MuZero's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.algorithms.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.replay_learner import Ensemble, ReplayLearner, ReplaySettings
+from ludus.algorithms.common.replay_learner import NetworkEnsemble, ReplayLearner, ReplaySettings
 from ludus.algorithms.common.returns import lambda_returns
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.network import multiplications
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class SearchLearnerSettings(ReplaySettings, Protocol):
-    """What `SearchLearner` asks of an algorithm."""
+    """Options of an algorithm that `SearchLearner` reads."""
 
     @property
     def reanalyse(self) -> float: ...
@@ -49,18 +49,18 @@ class SearchLearnerSettings(ReplaySettings, Protocol):
 
 
 class SearchLearner(ReplayLearner):
-    """Base of those that learn from what searches found: one step of Adam for each batch, by autograd, on any device. What is published is
+    """Base of learners that learn from searches: one step of Adam per batch, by autograd, on any device. Published is
     the network, or its slow average."""
 
     config: SearchLearnerSettings
-    networks: Ensemble
+    networks: NetworkEnsemble
 
     @abstractmethod
     def weights(self) -> Weights:
-        """See `Learner`: what searches ask."""
+        """Return the weights that searches use; see `Learner`."""
 
-    def found(self, rows: Trajectories) -> tuple[Array, NDArray[np.float64]]:
-        """(policy [N, A], value float64[N]) of the searches. Raises DataError where nobody searched."""
+    def search_results(self, rows: Trajectories) -> tuple[Array, NDArray[np.float64]]:
+        """Return (policy [N, A], value float64[N]) of the searches. Raise DataError for rows without them."""
         missing = [name for name in (SEARCH_POLICY, SEARCH_VALUE) if name not in rows.extras]
         if missing:
             raise DataError(
@@ -69,25 +69,32 @@ class SearchLearner(ReplayLearner):
             )
         return rows.extras[SEARCH_POLICY], rows.extras[SEARCH_VALUE].astype(np.float64)
 
-    def coming(self, rows: Trajectories, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[N]: rewards as they are learned. Where a game was cut, what the last search found stands for its last move's reward and
-        for the rest."""
+    def learned_rewards(self, rows: Trajectories, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rewards float64[N] as they are learned. Where a game was cut, the value of the last search stands for
+        its last move's reward and the rest."""
         out = rows.reward.astype(np.float64) * self._scale
         last = rows.start[1:] - 1
         out[last] = np.where(rows.tail == SegmentEnd.TERMINATED, out[last], value[last])
         return out
 
-    def shown(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
-        """(observations [N, inputs], masks bool[N, A] or None) of rows, of an enumerated game those that ids stand for."""
+    def observations_and_masks(self, rows: Trajectories) -> tuple[Array, NDArray[np.bool_] | None]:
+        """Return (observations [N, inputs], masks bool[N, A] or None) of rows; decoded from ids in an enumerated game."""
         observation, mask, enumeration = rows.observation, rows.mask, self._context.env.enumeration
         if enumeration is not None:
             observation, mask = enumeration.observation[observation], enumeration.mask[observation]
         return observation.reshape(rows.num_rows, -1), mask
 
-    def searched_anew(self, policy: Tensor, observation: Any, mask: Any, share: slice) -> Tensor:
-        """This rank's part `share` of a batch's policies float32[n, …, A], with those that searches with the newest weights find, as it
-        trains, in place of the first `reanalyse` of the whole batch. observation [B, …, inputs], mask bool[B, …, A]: of the batch, wherever
-        they are. (Schrittwieser et al. 2020, appendix H.)"""
+    def reanalyzed_policy(self, policy: Tensor, observation: Any, mask: Any, share: slice) -> Tensor:
+        """Return this rank's part `share` of a batch's policies float32[n, …, A], where the first `reanalyse` of the
+        whole batch are replaced by results of new searches with the newest weights. (Schrittwieser et al. 2020,
+        appendix H.)
+
+        Args:
+            policy: float32[n, …, A], this rank's.
+            observation: [B, …, inputs], of the batch, on any device.
+            mask: bool[B, …, A].
+            share: This rank's rows.
+        """
         steps, rows = math.prod(mask.shape[1:-1]), len(mask)
         count = int(self.config.reanalyse * rows)
         here = slice(min(share.start, count), min(share.stop, count))
@@ -105,8 +112,8 @@ class SearchLearner(ReplayLearner):
         fresh = to_device(search_policy.astype(np.float32), self.device).reshape(-1, *policy.shape[1:])
         return torch.cat([fresh, policy[len(fresh) :]])
 
-    def descended(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
-        """One step down a loss, of which two parts are told."""
+    def gradient_step(self, loss: Tensor, by_policy: Tensor, by_value: Tensor) -> Metrics:
+        """Take one step on a loss, two parts of which are reported. Return the metrics."""
         config = self.config
         sums, gradient = self.networks.descend(
             loss,
@@ -115,18 +122,18 @@ class SearchLearner(ReplayLearner):
             max_norm=config.max_gradient_norm,
             guard=self.guard,
         )
-        self.networks.follow(config.average)
+        self.networks.update_target(config.average)
         return self.read({"loss": sums[0], "policy_loss": sums[1], "value_loss": sums[2], "gradient_norm": gradient})
 
     # ------------------------------------------------------------------------------------------ state
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._told)}
+        return {**super().state_dict(), "networks": self.networks.state_dict(), "told": dict(self._metrics)}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.networks.load_state_dict(state["networks"])
-        self._told = {name: float(x) for name, x in state["told"].items()}
+        self._metrics = {name: float(x) for name, x in state["told"].items()}
 
 
 class AlphaZeroLearner(SearchLearner):
@@ -152,7 +159,7 @@ class AlphaZeroLearner(SearchLearner):
                 UpdateCost(multiplications(module), config.batch, has_cpu_kernel=False, no_kernel_reason=why),
             )
         )
-        self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
+        self.networks = NetworkEnsemble(module, ranks=self.ranks, placement=self.placement, layouts=())
         self._rules = build_rules(self.spec.config["rules"])
         self._ways = [to_device(ways.astype(np.int64), self.device) for ways in self._rules.symmetries]
         self._shape = tuple(network.config["shape"])
@@ -160,14 +167,15 @@ class AlphaZeroLearner(SearchLearner):
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Every decision that was searched. z is the λ-return of rewards and of what later searches found; where a game did not end, what
-        its last search found. Raises DataError where nobody searched, and where games paid something else than the rules do."""
+        """Return every decision that was searched. z is the λ-return of rewards and of the values of later searches;
+        where a game did not end, that of its last search. Raise DataError for rows without searches, and for games
+        whose rewards differ from the rules'."""
         rows = trajectories
         self.count(rows)
-        policy, value = self.found(rows)
-        coming, nothing = self.coming(rows, value), np.zeros(len(rows.tail))
+        policy, value = self.search_results(rows)
+        coming, nothing = self.learned_rewards(rows, value), np.zeros(len(rows.tail))
         target = lambda_returns(rows.start, coming, value, nothing, 1.0, self.config.value_lambda)
-        observation, mask = self.shown(rows)
+        observation, mask = self.observations_and_masks(rows)
         self._require_pay(rows, observation)
         columns = {
             "observation": observation,
@@ -176,10 +184,11 @@ class AlphaZeroLearner(SearchLearner):
             "value": target.astype(np.float32),
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
-        return [self.kept(columns)]
+        return [self.table_items(columns)]
 
     def _require_pay(self, rows: Trajectories, observation: Array) -> None:
-        """Raises DataError where a move that ended a game by the rules was paid something else: each game has one, of either player."""
+        """Raise DataError if the reward of a move that ended a game differs from the rules': each game has one such
+        move, of either player."""
         length, played = np.diff(rows.start), True if rows.added is None else ~rows.added
         segment = np.flatnonzero((rows.tail == SegmentEnd.TERMINATED) & (length > 0) & played)
         last = rows.start[segment + 1] - 1
@@ -198,14 +207,14 @@ class AlphaZeroLearner(SearchLearner):
     # ------------------------------------------------------------------------------------------ learning
 
     def learn(self, batch: Sample) -> Metrics:
-        """See `ReplayLearner.learn`: one gradient step."""
+        """Take one gradient step; see `ReplayLearner.learn`."""
         config, rows = self.config, len(batch.index)
         share = self.ranks.share(rows)
         x, policy, mask, target = (
             to_device(batch.columns[name][share], self.device) for name in ("observation", "policy", "mask", "value")
         )
         if config.reanalyse:
-            policy = self.searched_anew(policy, batch.columns["observation"], batch.columns["mask"], share)
+            policy = self.reanalyzed_policy(policy, batch.columns["observation"], batch.columns["mask"], share)
         if config.symmetries:
             rng = seeding.generator(self._seed, "alphazero", "symmetries", self.updates)
             way = to_device(rng.integers(len(self._ways[0]), size=rows)[share], self.device)
@@ -222,7 +231,7 @@ class AlphaZeroLearner(SearchLearner):
         by_value = value_loss(value.float(), target).sum() / rows
         norm = weight_norm(self.networks.online.module.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + config.l2 * norm
-        return self.descended(loss, by_policy, by_value)
+        return self.gradient_step(loss, by_policy, by_value)
 
     def weights(self) -> Weights:
         return joined({"network": arrays_of(self.networks.target.module)})

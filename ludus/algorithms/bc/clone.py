@@ -1,4 +1,5 @@
-"""Behaviour cloning: maximum likelihood of recorded decisions, by minibatches of Adam, stopped early by held-out episodes."""
+"""Behaviour cloning: maximum likelihood of recorded decisions by minibatches of Adam, with early stopping on held-out
+episodes."""
 
 from __future__ import annotations
 
@@ -25,14 +26,22 @@ from ludus.replay.parquet import Recorded
 
 
 class Cloning(Config):
-    """epochs: passes over the decisions, at most. batch: decisions of a step; with a memory, of whole episodes that have about as many.
-    held_out: share of the episodes that it is not trained on, by which the best epoch is chosen; 0: none, and the last epoch is taken.
-    patience: epochs without a better one after which it stops."""
+    """Options of behaviour cloning.
+
+    Attributes:
+        epochs: Passes over the decisions, at most.
+        batch: Decisions per step; with a memory, whole episodes with about as many.
+        learning_rate: Step size of Adam; 1e-4 to 1e-3.
+        max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
+        held_out: Share of the episodes that are held out, by which the best epoch is chosen; 0: none, and the last
+            epoch is taken.
+        patience: Epochs without improvement after which training stops.
+    """
 
     epochs: int = Field(default=50, ge=1)
     batch: int = Field(default=512, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=1.0, ge=0)
     held_out: float = Field(default=0.1, ge=0, lt=1)
     patience: int = Field(default=5, ge=1)
 
@@ -42,14 +51,15 @@ class Cloning(Config):
 # float[n, outputs], action [n, …] as the environment takes it, mask bool[n, A] or None; answers [n].
 
 
-def surprise(distribution: Distribution, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
-    """-log π(a | s) in nats: the cross-entropy of discrete actions, of continuous ones by density. (Pomerleau 1991, with likelihoods.)"""
+def nll_loss(distribution: Distribution, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+    """Return -log π(a | s) in nats [n]: cross-entropy of discrete actions, negative log-density of continuous ones.
+    (Pomerleau 1991, with likelihoods.)"""
     return -distribution.log_prob(out, action, mask)
 
 
 def agreement(out: Tensor, action: Tensor, mask: Tensor | None, choices: Sequence[int]) -> Tensor:
-    """1 where the most probable legal action is the one that was taken, in all entries of a vector of them. choices: actions of each
-    entry."""
+    """Return 1 [n] where the most probable legal action is the one that was taken, in all entries of an action.
+    choices: actions of each entry."""
     if mask is not None:
         out = out.masked_fill(~mask, -torch.inf)
     best = [part.argmax(dim=1) for part in torch.split_with_sizes(out, list(choices), 1)]
@@ -61,8 +71,14 @@ _ROWS = 4096  # that are scored at a time
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """After an epoch (0: before the first). learned, held: mean -log π in nats of the decisions that were learned from (as they came) and
-    of those held out; accuracy: share of the latter where the most probable action was taken. NaN: there are none."""
+    """Losses after an epoch (0: before the first).
+
+    Attributes:
+        epoch: Number of the epoch.
+        learned: Mean -log π in nats of the decisions learned from, as they were visited; NaN: there are none.
+        held: The same of the held-out decisions.
+        accuracy: Share of the held-out decisions where the most probable action was taken.
+    """
 
     epoch: int
     learned: float
@@ -72,9 +88,18 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clone:
-    """A policy and how it came about. epochs: all of them; best: the one whose weights these are. floor: mean -log π of the held-out
-    decisions under who took them, which no clone that saw more of them is below but by luck. episodes, decisions: (learned from, held
-    out). placement: where it was computed."""
+    """A cloned policy and its training record.
+
+    Attributes:
+        spec: Spec of the policy.
+        weights: Weights of the best epoch.
+        epochs: Scores of all epochs.
+        best: Scores of the epoch whose weights these are.
+        floor: Mean -log π of the held-out decisions under the policy that took them, a lower bound in expectation.
+        episodes: (learned from, held out).
+        decisions: (learned from, held out).
+        placement: Device and backend of the training.
+    """
 
     spec: PolicySpec
     weights: Weights
@@ -104,19 +129,34 @@ def clone(
     device: DeviceChoice = CPU,
     tell: Tell | None = None,
 ) -> Clone:
-    """A policy that does what was recorded: of these players and policies, default of all.
+    """Train a policy on recorded decisions.
 
-    policy: the spec for the players' seats, an `Algorithm.policy` say. start: weights to begin with, else fresh ones from `seed`.
-    device: where to compute. Equal arguments give equal weights, on a CPU to the bit. With a memory, episodes are whole segments, which it
-    starts at zero. A value that the policy has too is not trained. Raises what `demonstrations` and `placed` raise, PolicyError for a kind
-    that has no probabilities, ConfigError if there are too few episodes, TrainingError for a loss that is not finite.
+    Equal arguments give equal weights, on a CPU bitwise. With a memory, episodes are whole segments, which it starts at
+    zero. A value of the policy is not trained.
+
+    Args:
+        recorded: The recorded trajectories.
+        env: Environment of the recording.
+        policy: (env, seats) -> spec, such as `Algorithm.policy`.
+        config: Options of the training; None: the defaults.
+        players: Numbers or names of players to imitate; (): all.
+        policies: Names of policies to imitate; (): all.
+        seed: Seed of weights, split and shuffles.
+        start: Weights to start from; None: fresh ones.
+        device: Where to compute.
+        tell: Called with (scores, epochs at most) after each epoch.
+
+    Raises:
+        ConfigError: The file does not fit, or has too few episodes.
+        PolicyError: A kind of policy without action probabilities.
+        TrainingError: The loss became NaN or infinite.
     """
     config = config or Cloning()
     demos, seats = demonstrations(recorded, env, players=players, policies=policies)
     spec = policy(env, seats)
     model = model_of(spec, seed=seeding.key(seed, "clone", "weights") % 2**63, start=start)
     learned, held = split(demos, share=config.held_out, seed=seed)
-    _look(demos, learned, model)
+    _record_statistics(demos, learned, model)
     training = _Training(model, config, demos, device)
     epochs = [Scores(0, math.nan, *training.scores(held))]
     best, weights = epochs[0], model.weights()
@@ -143,17 +183,17 @@ def clone(
     )
 
 
-def _look(demos: Demonstrations, segments: Index, model: CloneModel) -> None:
+def _record_statistics(demos: Demonstrations, segments: Index, model: CloneModel) -> None:
     rows = demos.rows(segments)
     for at in range(0, len(rows), _ROWS):
-        model.see(demos.seen(rows[at : at + _ROWS]))
+        model.see(demos.policy_observations(rows[at : at + _ROWS]))
 
 
 class _Training:
     """Steps of the optimizer over the demonstrations, on a device from which numbers are read once an epoch."""
 
     def __init__(self, model: CloneModel, config: Cloning, demos: Demonstrations, device: DeviceChoice) -> None:
-        self._model, self._config, self._found = model, config, demos
+        self._model, self._config, self._demos = model, config, demos
         self.placement = resolve_placement(
             device, UpdateCost(multiplications(model.module), config.batch, has_cpu_kernel=False)
         )
@@ -162,12 +202,12 @@ class _Training:
         self._adam, self._guard = ModuleAdam(self._parameters, epsilon=1e-8), NonFiniteGuard(self._device)
 
     def epoch(self, segments: Index, *, seed: int) -> float:
-        """A pass over the segments in random order. The mean loss, each decision's as it came."""
+        """Run one pass over the segments in random order. Return the mean loss of the decisions as they were visited."""
         config, losses, norms, counts = self._config, list[Tensor](), list[Tensor](), list[int]()
         with learning(self._model.module, seed):
             for rows, start in self._batches(segments, np.random.default_rng(seed)):
                 out, action, mask = self._answered(rows, start)
-                loss = surprise(self._model.distribution, out, action, mask).mean()
+                loss = nll_loss(self._model.distribution, out, action, mask).mean()
                 self._parameters.zero()
                 torch.autograd.backward(loss)
                 losses.append(loss.detach())
@@ -185,32 +225,32 @@ class _Training:
         return total / sum(counts)
 
     def _answered(self, rows: Index, start: Index) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(out, action, mask) of rows, see `surprise`."""
-        x, action, mask = self._found.tensors(rows, self._model, self._device)
+        """Return (out, action, mask) of rows, as `nll_loss` takes them."""
+        x, action, mask = self._demos.tensors(rows, self._model, self._device)
         with self.placement.products():
             return self._model.outputs(x, start).float(), action, mask
 
     def _batches(self, segments: Index, rng: np.random.Generator) -> Iterator[tuple[Index, Index]]:
-        """(rows, where segments start among them)."""
+        """Yield (rows, start of each segment among them)."""
         batch = self._config.batch
         if not self._model.memory:
-            rows = rng.permutation(self._found.rows(segments))
+            rows = rng.permutation(self._demos.rows(segments))
             for at in range(0, len(rows), batch):
                 yield rows[at : at + batch], np.arange(len(rows[at : at + batch]) + 1)
             return
         yield from self._sequences(rng.permutation(segments), batch)
 
     def _sequences(self, segments: Index, batch: int) -> Iterator[tuple[Index, Index]]:
-        """Whole segments, none of them empty, about `batch` rows at a time."""
-        length = np.diff(self._found.start)
+        """Yield whole segments, none of them empty, about `batch` rows at a time."""
+        length = np.diff(self._demos.start)
         segments = segments[length[segments] > 0]
         which = (np.cumsum(length[segments]) - 1) // batch
         for part in np.split(segments, np.flatnonzero(np.diff(which)) + 1):
-            yield self._found.rows(part), np.concatenate([[0], np.cumsum(length[part])])
+            yield self._demos.rows(part), np.concatenate([[0], np.cumsum(length[part])])
 
     def scores(self, segments: Index) -> tuple[float, float]:
-        """(mean loss, accuracy) of these segments' decisions; NaN if there are none, or of what there is no accuracy."""
-        rows = self._found.rows(segments)
+        """Return (mean loss, accuracy) of the segments' decisions; NaN if there are none, or no accuracy is defined."""
+        rows = self._demos.rows(segments)
         if not len(rows):
             return math.nan, math.nan
         model = self._model
@@ -219,7 +259,7 @@ class _Training:
         with torch.no_grad():
             for some, start in parts:
                 out, action, mask = self._answered(some, start)
-                loss += surprise(model.distribution, out, action, mask).double().sum()
+                loss += nll_loss(model.distribution, out, action, mask).double().sum()
                 if model.choices:
                     right += agreement(out, action, mask, model.choices).double().sum()
         lost, agreed = scalars_to_host([loss, right])

@@ -1,4 +1,4 @@
-"""The decisions that are cloned, as a network takes them."""
+"""Recorded decisions as training data for networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.bc.models import CloneModel
-from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.common.space_checks import one_space
 from ludus.backend.device import to_device
 from ludus.core import seeding
@@ -36,8 +36,9 @@ _UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sig
 
 
 def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError where an agent may see or do something else than when the file was recorded, as far as the file says how that
-    was. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not matter."""
+    """Raise ConfigError if an agent may observe or do something else than when the file was recorded, as far as the
+    file records that. settings: id, wrappers and options of the scenario's `Environment`; the rest of it does not
+    matter."""
     recorded = origin.notes.get("environment")
     if not isinstance(recorded, Mapping):
         return
@@ -51,7 +52,7 @@ def check_environment(origin: TrajectoryOrigin, settings: Mapping[str, Any]) -> 
 
 
 def _decisive(value: Any) -> Any:
-    """An id, wrappers or options, without those that decide nothing here."""
+    """Return an id, wrappers or options, without those that are irrelevant here."""
     if isinstance(value, list):
         return [item for item in value if not (isinstance(item, Mapping) and item.get("kind") in _UNSEEN_WRAPPERS)]
     if isinstance(value, Mapping):
@@ -62,7 +63,7 @@ def _decisive(value: Any) -> Any:
 def check_decisions(
     pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, seats: tuple[int, ...]
 ) -> None:
-    """Raises DataError for decisions that do not fit the environment's spaces. Limits of observations say little, and do not count."""
+    """Raise DataError for decisions that do not fit the environment's spaces. Limits of observations are not compared."""
     observation, action = one_space(env, seats, algorithm="behaviour cloning")
     check_spaces(pieces, origin, env, observation, action)
 
@@ -70,7 +71,7 @@ def check_decisions(
 def check_spaces(
     pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, observation: Space[Any], action: Space[Any]
 ) -> None:
-    """`check_decisions` of agents with these spaces."""
+    """Run `check_decisions` for agents with these spaces."""
     if not _alike(origin.action, action):
         raise DataError(
             f"the file has actions of {_shown(origin.action)}; in the scenario's {env.id} they are of {_shown(action)}. {_ADVICE}"
@@ -97,7 +98,7 @@ def check_spaces(
 
 
 def _alike(first: Space[Any], second: Space[Any]) -> bool:
-    """Whether actions of two spaces mean the same."""
+    """Return whether actions of two spaces mean the same."""
     if isinstance(first, Box) and isinstance(second, Box):
         same = first.shape == second.shape and first.dtype == second.dtype
         return same and np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
@@ -114,8 +115,19 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demonstrations:
-    """N decisions in S segments. observation, action, mask: as in `Trajectories`, as tail int8[S] and bootstrap_observation [S, …]. states:
-    of an enumerated game, whose observations are ids. start int64[S + 1], episode int64[S], logp float32[N] of who decided."""
+    """N decisions in S segments.
+
+    Attributes:
+        observation: [N, …], as in `Trajectories`.
+        action: [N, …].
+        mask: bool[N, A], or None.
+        logp: float32[N], of the policy that decided.
+        start: int64[S + 1].
+        episode: int64[S].
+        tail: int8[S].
+        bootstrap_observation: [S, …].
+        states: Information states of an enumerated game, whose observations are ids; or None.
+    """
 
     observation: Array
     action: Array
@@ -125,21 +137,21 @@ class Demonstrations:
     episode: Index
     tail: NDArray[np.int8]
     bootstrap_observation: Array
-    states: StateTable | None
+    states: InformationStates | None
 
     def rows(self, segments: Index) -> Index:
-        """The rows of some segments, one after the other."""
+        """Return the rows of some segments, concatenated."""
         return rows_of(self.start, segments)
 
-    def seen(self, rows: Index) -> Array:
-        """Observations [n, …] as policies are shown them."""
+    def policy_observations(self, rows: Index) -> Array:
+        """Return observations [n, …] as policies receive them."""
         if self.states is not None:
             x: Array = self.states.x.numpy()[self.observation[rows] - self.states.base]
             return x
         return self.observation[rows]
 
     def tensors(self, rows: Index, model: CloneModel, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(x, action, mask) of rows, on the device."""
+        """Return (x, action, mask) of rows, on the device."""
         action = self.action[rows]
         mask = None
         if self.states is not None:
@@ -147,20 +159,20 @@ class Demonstrations:
         elif self.mask is not None:
             mask = self.mask[rows]
         return (
-            to_device(model.rows(self.seen(rows)), device),
+            to_device(model.rows(self.policy_observations(rows)), device),
             to_device(action.astype(np.int64) if model.choices else action, device),
             None if mask is None else to_device(mask, device),
         )
 
 
-def is_meant(policy: str, names: Sequence[str]) -> bool:
-    """Whether a file's policy is one of these names, as `demonstrations` takes them; without any, all are."""
+def matches_policy_name(policy: str, names: Sequence[str]) -> bool:
+    """Return whether a file's policy is one of these names, as `demonstrations` takes them; without any, all are."""
     return not names or any(policy == name or (name[:1] == "@" and policy.endswith(name)) for name in names)
 
 
 def numbered_policies(policies: Sequence[str], env: EnvSpec) -> list[str]:
-    """Names of policies as a file has them, with players by number where `policies` name agents or roles. Raises ConfigError for a name
-    that nobody has."""
+    """Return names of policies as a file has them, with players by number where `policies` name agents or roles. Raise
+    ConfigError for an unknown name."""
     names = PlayerNames.of(env)
     return [address for policy in policies for address in names.addresses(policy)]
 
@@ -168,11 +180,18 @@ def numbered_policies(policies: Sequence[str], env: EnvSpec) -> list[str]:
 def demonstrations(
     recorded: Recorded, env: EnvSpec, *, players: Sequence[int | str] = (), policies: Sequence[str] = ()
 ) -> tuple[Demonstrations, tuple[int, ...]]:
-    """The decisions of these players and policies (default: of all), and the players.
+    """Return the decisions of these players and policies, and the players.
 
-    players: numbers, or names of agents or roles. policies: as the file names them, or with such a name for the player; "@…" for any run
-    in which that is a policy's name. Raises ConfigError for players or policies that the file does not have, or another environment than
-    it was recorded in; DataError for decisions that do not fit its spaces.
+    Args:
+        recorded: The recorded trajectories.
+        env: Environment of the recording.
+        players: Numbers, or names of agents or roles; (): all.
+        policies: Names as the file has them, or with the name of an agent or role for the player; "@…" for any run in
+            which that is a policy's name; (): all.
+
+    Raises:
+        ConfigError: Players or policies that the file does not have, or another environment than it was recorded in.
+        DataError: Decisions that do not fit the environment's spaces.
     """
     origin = recorded.origin
     if origin.env != env.id:
@@ -184,16 +203,18 @@ def demonstrations(
         raise ConfigError(f"players {wrong} were given; the file has decisions of players {list(origin.seats)}.")
     known = [piece.policy for piece in recorded.trajectories]
     named = {name: numbered_policies([name], env) for name in policies}
-    if unknown := [name for name, forms in named.items() if not any(is_meant(other, forms) for other in known)]:
+    if unknown := [
+        name for name, forms in named.items() if not any(matches_policy_name(other, forms) for other in known)
+    ]:
         raise ConfigError(f"policies {unknown} were given; the file has decisions of {', '.join(known)}.")
     chosen = [form for forms in named.values() for form in forms]
     pieces = [
         select(piece, np.flatnonzero(np.isin(piece.seat, seats)))
         for piece in recorded.trajectories
-        if is_meant(piece.policy, chosen)
+        if matches_policy_name(piece.policy, chosen)
     ]
     check_decisions(pieces, origin, env, seats)
-    states = None if env.enumeration is None else StateTable.of(env.enumeration, seats)
+    states = None if env.enumeration is None else InformationStates.of(env.enumeration, seats)
     whole = join(pieces)
     demos = Demonstrations(
         observation=whole.observation,
@@ -213,7 +234,7 @@ def demonstrations(
 
 
 def _check_legal(demos: Demonstrations, space: Space[Any]) -> None:
-    """space: of the actions, as the environment has them."""
+    """Raise DataError for illegal actions. space: of the actions, as the environment has them."""
     mask, choices = demos.mask if demos.states is None else demos.states.mask, Choices.of(space)
     if mask is None or choices is None:
         return
@@ -228,8 +249,8 @@ def _check_legal(demos: Demonstrations, space: Space[Any]) -> None:
 
 
 def split(demos: Demonstrations, *, share: float, seed: int) -> tuple[Index, Index]:
-    """(segments to learn from, segments held out): of whole episodes, `share` of them, at least one if share > 0. Raises ConfigError if
-    nothing would be left to learn from."""
+    """Return (segments to learn from, segments held out): of whole episodes, `share` of them, at least one if share >
+    0. Raise ConfigError if nothing would be left to learn from."""
     episodes = np.unique(demos.episode)
     count = 0 if share == 0 else max(1, round(share * len(episodes)))
     if count >= len(episodes):

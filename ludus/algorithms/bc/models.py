@@ -1,4 +1,4 @@
-"""The networks that can be cloned into: kinds of policies that have probabilities of actions."""
+"""Networks that behaviour cloning can train: kinds of policies with action probabilities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from ludus.backend.network import prepare_learning
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_network, shapes_of
-from ludus.policies.checks import fitted, integer
+from ludus.policies.checks import integer, validate_weights
 from ludus.policies.heads import MultiCategorical
 from ludus.policies.torch_module import make_networks, networks_of
 
 
 class CloneModel(Protocol):
-    """module: what is trained. memory: floats that it remembers, 0: none. choices: actions of each entry of an action, () for continuous
-    ones."""
+    """A network and how its policy's inputs are prepared.
+
+    Attributes:
+        module: What is trained.
+        memory: Floats of recurrent state; 0: none.
+        choices: Number of actions of each entry of an action; () for continuous ones.
+        distribution: Distribution of actions.
+    """
 
     module: nn.Module
     memory: int
@@ -32,22 +38,23 @@ class CloneModel(Protocol):
     distribution: Distribution
 
     def rows(self, observation: Array) -> Array:
-        """Observations [n, …] of any type, as its policy takes them when it acts."""
+        """Return observations [n, …] of any type, as its policy takes them when it acts."""
         ...
 
     def outputs(self, x: Tensor, start: NDArray[np.int64]) -> Tensor:
-        """float[n, outputs] of `rows`; with a memory, which is zero where each segment starts."""
+        """Return float[n, outputs] of `rows`; with a memory, which is zero at the start of each segment."""
         ...
 
     def see(self, observation: Array) -> None:
-        """All observations that it will be trained on, a part at a time, for statistics of them."""
+        """Count observations that it will be trained on, for statistics of them."""
         ...
 
     def weights(self) -> Weights: ...
 
 
 def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> CloneModel:
-    """The network of a policy, fresh from `seed` or from `start`. Raises PolicyError for a kind without probabilities of actions."""
+    """Return the network of a policy, fresh from `seed` or from `start`. Raise PolicyError for a kind without action
+    probabilities."""
     if "agents" in spec.config:
         raise PolicyError(
             "policies with a network for each agent of a team cannot be cloned into. Give share_weights=true to the algorithm, here and in "
@@ -62,13 +69,13 @@ def model_of(spec: PolicySpec, *, seed: int, start: Weights | None = None) -> Cl
 
 
 class _ActorCritic:
-    """Kind `actor_critic`. Its value, if it has one, stays as it was; a body that it shares does not."""
+    """Kind `actor_critic`. Its value, if it has one, is not trained; a body that it shares is."""
 
     def __init__(self, spec: PolicySpec, seed: int, start: Weights | None) -> None:
         network = make_network(spec, seed=seed)
         prepare_learning(network)
         if start is not None:
-            load_arrays(network, fitted(spec, start, shapes_of(network)))
+            load_arrays(network, validate_weights(spec, start, shapes_of(network)))
         self.module: nn.Module = network
         self._network = network
         self.memory = network.memory
@@ -79,10 +86,10 @@ class _ActorCritic:
             self.choices = head.choices
         elif action["kind"] == "categorical":
             self.choices = (head.outputs,)
-        self._seen = None if network.normaliser is None or start is not None else RunningMoments(network.shape)
+        self._moments = None if network.normaliser is None or start is not None else RunningMoments(network.shape)
 
     def rows(self, observation: Array) -> Array:
-        """[n, *shape], float32, or bytes as they are."""
+        """Return [n, *shape], float32, or bytes unchanged."""
         x = observation.reshape(len(observation), *self._network.shape)
         return x if x.dtype == np.uint8 else x.astype(np.float32)
 
@@ -93,13 +100,13 @@ class _ActorCritic:
         return self._network(x.float(), memory, Packing.of(start, x.device))[0]  # type: ignore[no-any-return]
 
     def see(self, observation: Array) -> None:
-        if self._seen is None or self._network.normaliser is None:
+        if self._moments is None or self._network.normaliser is None:
             return
-        self._seen.add(self.rows(observation))
+        self._moments.add(self.rows(observation))
         normaliser = self._network.normaliser
-        normaliser.mean.copy_(torch.from_numpy(self._seen.mean))
-        normaliser.var.copy_(torch.from_numpy(self._seen.var))
-        normaliser.count.fill_(self._seen.count)
+        normaliser.mean.copy_(torch.from_numpy(self._moments.mean))
+        normaliser.var.copy_(torch.from_numpy(self._moments.var))
+        normaliser.count.fill_(self._moments.count)
 
     def weights(self) -> Weights:
         return arrays_of(self._network)
@@ -125,7 +132,7 @@ class _Own:
         return out
 
     def see(self, observation: Array) -> None:
-        """It normalises nothing that is known here."""
+        """Do nothing: its normalisation is not known."""
 
     def weights(self) -> Weights:
         return arrays_of(self._networks)

@@ -1,19 +1,21 @@
-"""Algorithms (immutable configuration) and the learners they build; oracles that compute instead of learning.
+"""Algorithms (immutable configurations), the learners that they build, and oracles that compute best responses.
 
-The driver's training loop, whatever the algorithm:
+The training loop of the driver, for every algorithm:
 
     rollout = worker.run(algorithm.collect → episodes or decisions)
     for items in learner.items(rollout.trajectories): table.try_insert(items)
-    while learner wants a batch and table.try_sample gives one: metrics = learner.update(batch); priorities_of(learner) -> table
+    while learner.batches() names a table that can be sampled: metrics = learner.update(batch);
+    updated_priorities(learner) -> table
     workers play with learner.weights() from now on
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +52,22 @@ RESERVOIR: Final = "reservoir"
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
-    """How much to collect before the learner is asked again. `unit` "episodes": exactly `amount` whole episodes;
-    "decisions": at least `amount` learner decisions, in fragments whose open episodes go on in the next."""
+class CollectConfig:
+    """How much one iteration collects, and what it records.
+
+    Attributes:
+        unit: "episodes": exactly `amount` whole episodes; "decisions": at least `amount` learner decisions, in
+            fragments whose open episodes continue in the next one.
+        amount: Number of units.
+        extras: Names of the `PolicyOutput.extras` to record.
+        modes: Published modes that the learner plays its episodes in, with probabilities; (): "explore".
+        state: Whether the environment's state is recorded at each decision.
+        publish_every: Rounds of collecting and learning between two publications of the weights.
+        processing: Processing of trajectories, applied by the workers.
+        place: Whether policies are passed the position of their environment among all (`RolloutRequest.place`).
+        bootstrap_value: Name of the extra that holds the value of an observation, so that bootstrap observations are
+            evaluated too; "": none.
+    """
 
     unit: Literal["episodes", "decisions"]
     amount: int
@@ -77,7 +92,7 @@ class Collect:
         carry_on: bool = False,
         seconds: float | None = None,
     ) -> RolloutRequest:
-        """What workers are asked for, with what only the task knows (see `RolloutRequest`)."""
+        """Return the request for workers, completed with what only the task knows (see `RolloutRequest`)."""
         return RolloutRequest(
             learner=learner,
             seats=seats,
@@ -101,10 +116,15 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmInfo:
-    """What an algorithm is, as `ludus list algorithms` shows it; each configuration class has one as its `about`.
+    """Properties of an algorithm, as `ludus list algorithms` shows them; every configuration class has them as `about`.
 
-    actions: the spaces that it serves. data: whether it learns from what its newest weights did (or nearly), from whatever was recorded,
-    or computes. recurrent: its networks may remember. masks: it keeps to the legal actions where an environment has masks.
+    Attributes:
+        actions: Action spaces that it supports.
+        data: Whether it learns from the newest weights' experience (or nearly), from any recorded experience, or
+            computes.
+        recurrent: Whether its networks may be recurrent.
+        masks: Whether it respects action masks.
+        paper: Authors and year.
     """
 
     actions: tuple[Literal["discrete", "multi_discrete", "box"], ...]
@@ -116,8 +136,13 @@ class AlgorithmInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiversityTargets:
-    """The members that a learner's policy is to differ from. weight: of one nat, in rewards as the learner scales them. smoothing: share of
-    the uniform policy in them."""
+    """Members that a learner's policy must differ from.
+
+    Attributes:
+        policies: (spec, weights) of each member.
+        weight: Reward per nat of divergence, in scaled rewards.
+        smoothing: Share of the uniform policy that is mixed into each member.
+    """
 
     policies: tuple[tuple[PolicySpec, Weights], ...]
     weight: float
@@ -126,14 +151,19 @@ class DiversityTargets:
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
-    """Where a learner is built: the environment, the seats it will play, its random streams' seed, and how much there will be.
+    """Where and how a learner is built.
 
-    total: training budget that schedules run over; None: unknown.
-    unit: what `total` counts, "episodes" or "decisions"; None: what the algorithm's `Collect` counts.
-    ranks: who learns the same policy beside it; making a learner and every `update` are then joint acts of all of them. A learner that
-    does not look at them does the same whole work on every rank.
-    diversity: members that its policy is trained to differ from (`ludus.algorithms.common.behavioral_diversity`); only algorithms that
-    say so are given any. device: where it is asked to compute.
+    Attributes:
+        env: The environment.
+        seats: Players that the policy plays.
+        seed: Seed of all random streams.
+        total: Training budget that schedules run over; None: unknown.
+        ranks: Ranks that train the same policy together; building a learner and every `update` are then collective
+            calls. A learner that ignores them does the same whole work on every rank.
+        diversity: Members that the policy is trained to differ from (`ludus.algorithms.common.diversity`); set only for
+            algorithms that declare support.
+        device: Requested device.
+        unit: Unit of `total`, "episodes" or "decisions"; None: that of the algorithm's `CollectConfig`.
     """
 
     env: EnvSpec
@@ -148,34 +178,46 @@ class LearnerContext:
 
 @runtime_checkable
 class Learner(Protocol):
-    """Owns weights, optimizer and schedules of one policy. Deterministic given its context, start and batches."""
+    """Weights, optimizer and schedules of one policy. Deterministic given its context, start weights and batches."""
 
     spec: PolicySpec
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """(table name, items) to insert for a rollout."""
+        """Return the items to insert for a rollout, as (table name, columns with one entry per item) pairs."""
         ...
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """(table name, items) wanted now, one entry per `update`: all of them on-policy, the replay's due updates off-policy.
-        0 items: everything that the table holds."""
+        """Return the batches to learn from now, one (table name, number of items) per `update`; 0 items: everything
+        that the table holds."""
         ...
 
     def update(self, batch: Sample) -> Metrics:
-        """One update. Raises TrainingError where a loss or weight is not finite, leaving the last good weights in place. Columns are
-        arrays; of a learner whose `placement` is no CPU, tensors there, but for those of `ludus.replay.base.ON_HOST`."""
+        """Run one update.
+
+        Args:
+            batch: Sampled items. Columns are NumPy arrays; for a learner whose `placement` is not the CPU, tensors on
+                its device, except those in `ludus.replay.base.ON_HOST`.
+
+        Returns:
+            Metrics by name.
+
+        Raises:
+            TrainingError: A loss or weight became NaN or infinite; the last good weights stay.
+        """
         ...
 
     def weights(self) -> Weights:
-        """Copies; with exploration state, normaliser statistics and warm-up flags (invariant 8)."""
+        """Return copies of everything that acting needs: parameters, exploration state, normaliser statistics and
+        warm-up flags (invariant 8)."""
         ...
 
     def state_dict(self) -> State:
-        """Everything that the next update depends on: targets, optimizers, schedules, random streams."""
+        """Return everything that the next update depends on: weights, target networks, optimizers, schedules, random
+        streams."""
         ...
 
     def load_state_dict(self, state: State) -> None:
-        """Into a learner of an equal context: what follows is equal to the bit."""
+        """Restore the state in a learner of an equal context; later updates are bitwise identical."""
         ...
 
 
@@ -184,34 +226,37 @@ Priorities: TypeAlias = Sequence[tuple[str, NDArray[np.int64], NDArray[np.float6
 
 
 @runtime_checkable
-class Prioritises(Protocol):
-    """A learner that says what its tables' priorities should be."""
+class SupportsPriorities(Protocol):
+    """A learner that computes priorities for the items of its tables."""
 
     def priorities(self) -> Priorities:
-        """After an `update`: of the items that it learned from."""
+        """Return the new priorities of the items of the last `update`."""
         ...
 
 
-def priorities_of(learner: Learner) -> Priorities:
-    """What to tell the tables after an update."""
-    tell = getattr(learner, "priorities", None)  # checking a protocol costs as much as a small update
-    return () if tell is None else tell()
+def updated_priorities(learner: Learner) -> Priorities:
+    """Return the priorities to write to the tables after an update; () for a learner without priorities."""
+    priorities = getattr(learner, "priorities", None)  # checking a protocol costs as much as a small update
+    return () if priorities is None else priorities()
 
 
 @runtime_checkable
-class HearsVersions(Protocol):
-    """A learner that is told which weights workers play with."""
+class VersionAware(Protocol):
+    """A learner that is notified of the version numbers of its published weights."""
 
-    def published(self, version: int) -> None:
-        """Its weights are this version of them from now on: rows that are made with it say so (`Trajectories.version_lo`)."""
+    def on_version_published(self, version: int) -> None:
+        """Record that the present weights are this version: rows that are collected with them carry it
+        (`Trajectories.version_lo`)."""
         ...
 
 
-def tell_version(learner: Learner, version: int) -> None:
-    """Its weights are this version from now on."""
-    tell = getattr(learner, "published", None)  # as in `priorities_of`
-    if tell is not None:
-        tell(version)
+def notify_version(learner: Learner, version: int) -> None:
+    """Notify the learner, if it is `VersionAware`, that its present weights are this version."""
+    notify = getattr(learner, "on_version_published", None)  # as in `updated_priorities`
+    if notify is None and (notify := getattr(learner, "published", None)) is not None:
+        _warn_renamed("Learner.published", "on_version_published")
+    if notify is not None:
+        notify(version)
 
 
 @runtime_checkable
@@ -220,57 +265,72 @@ class Algorithm(Protocol):
 
     @property
     def item(self) -> ItemUnit:
-        """What a row of its tables is."""
+        """Return what one item of its tables is."""
         ...
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …) for the players `seats`, which
-        other algorithms may train beside; (): for all of them."""
+        """Raise ScenarioError if it cannot learn in this environment (continuous actions, not enumerated …).
+
+        Args:
+            env: The environment.
+            seats: Players that it trains; (): all. Other algorithms may train the others.
+        """
         ...
 
-    def collect(self) -> Collect:
-        """What one iteration collects."""
+    def collect(self) -> CollectConfig:
+        """Return what one iteration collects."""
         ...
 
     def tables(self) -> Sequence[TableSpec]:
-        """The tables that its learners are fed from, each with a name of its own."""
+        """Return the tables that its learners sample from, each with a different name."""
         ...
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """The spec of the policies it trains."""
+        """Return the spec of the policies that it trains."""
         ...
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        """A new learner; `start`: warm start weights of the same spec, else fresh ones from the context's seed."""
+        """Return a new learner.
+
+        Args:
+            context: Environment, seats, seed, budget and device.
+            start: Warm-start weights of the same spec; None: fresh ones from the context's seed.
+        """
         ...
 
 
 @runtime_checkable
-class Sized(Protocol):
-    """An algorithm that can tell beforehand how much goes into its tables and out of them at once."""
+class HasBatchSizes(Protocol):
+    """An algorithm whose insert and batch sizes are known in advance."""
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """By table name, for those of which it is known: the items that are inserted before a batch is asked for (no fewer), and those of
-        a batch."""
+        """Return the sizes by table name, where they are known: the items inserted before a batch is requested (at
+        least), and those of a batch."""
         ...
 
 
-def sizes_of(algorithm: Algorithm) -> Mapping[str, Sizes]:
-    """What `EpisodeServer.create` looks for deadlocks with: the sizes that the algorithm tells, or none."""
-    return algorithm.sizes() if isinstance(algorithm, Sized) else {}
+def batch_sizes(algorithm: Algorithm) -> Mapping[str, Sizes]:
+    """Return the sizes that `EpisodeServer.create` uses to detect deadlocks; {} where they are unknown."""
+    return algorithm.sizes() if isinstance(algorithm, HasBatchSizes) else {}
 
 
 def updates_of(decisions: int, per_decision: float) -> int:
-    """Whole updates for so many decisions, toward 0: of 100 at 0.29, which are a little less in floats, 29."""
+    """Return the whole number of updates for some decisions, rounded toward 0: 29 for 100 decisions at 0.29, which is a
+    little less in floats."""
     return int(exact(per_decision) * decisions)
 
 
 @dataclass(frozen=True, slots=True)
-class WarmUp:
-    """What is collected before the first update. option: of the algorithm, which asks for `decisions` of them. updates_per_decision: that
-    become due after those. part: of the algorithm that has both options; "": itself.
+class Warmup:
+    """Decisions that are collected before the first update.
 
-    first: where samples_per_insert paces updates of `batch` items, how many more decisions the first one needs at least.
+    Attributes:
+        option: Name of the algorithm's option that asks for `decisions`.
+        decisions: Decisions that this option asks for.
+        updates_per_decision: Updates that become due per decision after those.
+        part: Name of the inner algorithm that has both options; "": the algorithm itself.
+        batch: Items per update, where `samples_per_insert` paces replay; 0: it does not.
+        first: With `samples_per_insert`, further decisions that the first update needs at least.
     """
 
     option: str
@@ -281,35 +341,35 @@ class WarmUp:
     first: int = 0
 
     @property
-    def more(self) -> int:
-        """Decisions until one update is due: of 0.02 for each, 50."""
+    def decisions_per_update(self) -> int:
+        """Return the decisions until one update is due: 50 at 0.02 updates per decision."""
         if self.batch:
             return self.first
         rate = exact(self.updates_per_decision)
         return math.ceil(1 / (rate or self.updates_per_decision))
 
     @property
-    def needed(self) -> int:
-        """Decisions before the first update."""
-        return self.decisions + self.more
+    def total(self) -> int:
+        """Return the decisions before the first update."""
+        return self.decisions + self.decisions_per_update
 
     def __str__(self) -> str:
         inner = self._inner
         if self.batch:
             ratio = self.updates_per_decision * self.batch
-            return f"{inner}{self.option}={self.decisions}, and {self.more} more at {inner}samples_per_insert={ratio:g}"
+            return f"{inner}{self.option}={self.decisions}, and {self.decisions_per_update} more at {inner}samples_per_insert={ratio:g}"
         return (
-            f"{inner}{self.option}={self.decisions}, and {self.more} more at "
+            f"{inner}{self.option}={self.decisions}, and {self.decisions_per_update} more at "
             f"{inner}updates_per_decision={self.updates_per_decision:g}"
         )
 
     def changes(self, decisions: int) -> list[str]:
-        """Settings with which the first update comes after so many decisions, each by itself."""
+        """Return settings, each sufficient alone, with which the first update comes after this many decisions."""
         out = []
-        if (left := decisions - self.decisions) > 0 and self.more > 1:
+        if (left := decisions - self.decisions) > 0 and self.decisions_per_update > 1:
             name, batch = ("samples_per_insert", self.batch) if self.batch else ("updates_per_decision", 1)
             out.append(f"algorithm.{self._inner}{name}={math.ceil(1000 * batch / left) / 1000:g} or more")
-        if (most := decisions - self.more) > 0:
+        if (most := decisions - self.decisions_per_update) > 0:
             out.append(f"algorithm.{self._inner}{self.option}={most} or less")
         return out
 
@@ -319,26 +379,33 @@ class WarmUp:
 
 
 @runtime_checkable
-class WarmsUp(Protocol):
+class HasWarmup(Protocol):
     """An algorithm whose learners replay, and wait before their first update."""
 
-    def warm_up(self) -> WarmUp:
-        """How long."""
+    def warm_up(self) -> Warmup:
+        """Return how long they wait."""
         ...
 
 
 @runtime_checkable
 class ChecksStart(Protocol):
-    """An algorithm that asks of an environment what no spec of it says."""
+    """An algorithm with requirements that no spec of an environment shows."""
 
     def check_start(self, env: VectorEnv) -> None:
-        """Raises ScenarioError if it cannot learn there. May reset it."""
+        """Raise ScenarioError if it cannot learn in this environment, judging by first observations. May reset it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """A computed best response: weights, the value it earns against the opponents, per seat it plays."""
+    """A computed best response.
+
+    Attributes:
+        spec: Spec of the policy.
+        weights: Its weights.
+        value: Expected return against the opponents, by seat that it plays.
+        metrics: Figures of the computation.
+    """
 
     spec: PolicySpec
     weights: Weights
@@ -346,25 +413,32 @@ class Response:
     metrics: Metrics = field(default_factory=dict)
 
 
-Stack: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
-Tables: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
+PlansFn: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
+TablesFn: TypeAlias = Callable[[int, Sequence[PolicyRef]], NDArray[np.float64]]
 
 
 @runtime_checkable
 class ComputedOracle(Protocol):
-    """An oracle that needs no episodes: exact best response on an enumerated game."""
+    """An oracle that computes without episodes: an exact best response on an enumerated game."""
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if it cannot respond in this environment for the players `seats`; (): for all of them."""
+        """Raise ScenarioError if it cannot respond in this environment for the players `seats`; (): for all of them."""
         ...
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """The spec of the policies it computes."""
+        """Return the spec of the policies that it computes."""
         ...
 
-    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
-        """One policy that plays any of `seats` best against the opponents. stack(player, refs) -> float64[k, S_p] holds the
-        realisation plans of policies in the seat of `player`."""
+    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: PlansFn) -> Response:
+        """Return one policy that plays best in any of `seats` against the opponents.
+
+        Args:
+            tree: The enumerated game.
+            seats: Players that the policy plays.
+            opponents: Mixture of the other seats' policies.
+            stack: stack(player, refs) -> float64[k, S_p], realisation plans of k policies over the S_p sequences of
+                `player`.
+        """
         ...
 
 
@@ -372,10 +446,40 @@ class ComputedOracle(Protocol):
 class SolvesRestricted(Protocol):
     """A `ComputedOracle` that also computes equilibria of restricted games (`ludus.core.types.RestrictedGame`)."""
 
-    def solve(self, tree: GameTree, game: RestrictedGame, tables: Tables) -> RestrictedSolution:
-        """Of all players. tables(player, refs) -> float64[k, I_p, A] holds what policies do at the information states of `player`."""
+    def solve(self, tree: GameTree, game: RestrictedGame, tables: TablesFn) -> RestrictedSolution:
+        """Return an equilibrium for all players.
+
+        Args:
+            tree: The enumerated game.
+            game: Members that each player may mix, and the accuracy.
+            tables: tables(player, refs) -> float64[k, I_p, A], action probabilities of k policies at the I_p
+                information states of `player`.
+        """
         ...
 
     def part(self, tree: GameTree, seats: tuple[int, ...], solution: RestrictedSolution) -> Response:
-        """The policy that plays the part of `seats`; `value` is what it earns against the others' parts."""
+        """Return the policy that plays the solution's part of `seats`; its `value` is the expected return against the
+        other parts."""
         ...
+
+
+_RENAMED = {
+    "Collect": "CollectConfig",
+    "HearsVersions": "VersionAware",
+    "Prioritises": "SupportsPriorities",
+    "Sized": "HasBatchSizes",
+    "WarmUp": "Warmup",
+    "WarmsUp": "HasWarmup",
+}
+"""Names of earlier releases, which still work and warn."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _warn_renamed(f"{__name__}.{name}", _RENAMED[name])
+    return globals()[_RENAMED[name]]
+
+
+def _warn_renamed(former: str, name: str) -> None:
+    warnings.warn(f"{former} is called {name} now.", DeprecationWarning, stacklevel=3)

@@ -1,16 +1,17 @@
-"""Behavioural diversity: a reward, beside the game's, for acting unlike the population's nearest member.
+"""Behavioural diversity: a reward, in addition to the game's, for acting unlike the nearest member of the population.
 
-What a policy π is trained for is its return plus `weight` × its distance from the population,
+A policy π is trained on its return plus `weight` × its distance from the population,
 
     D(π) = min over members k of  E over episodes of π [ Σ_t KL(π(·|s_t) ‖ π_k(·|s_t)) ]
 
-(Yao et al. 2023, "Policy space diversity for non-transitive games", whose distance from the population's hull is taken from the nearest
-member in practice; Liu et al. 2021, "Towards unifying behavioral and response diversity", measure it otherwise). The KL divergence of a
-decision is the mean of log π(a|s) - log π_k(a|s) over the actions of π. So with that as the reward of the decision, a policy gradient
-follows D: the part that comes of π in the logarithm is zero in the mean, since probabilities sum to 1.
+(Yao et al. 2023, "Policy space diversity for non-transitive games", whose distance from the population's hull is taken
+from the nearest member in practice; Liu et al. 2021, "Towards unifying behavioral and response diversity", measure it
+otherwise). The KL divergence of a decision is the mean of log π(a|s) - log π_k(a|s) over the actions of π. So with that
+as the reward of the decision, a policy gradient follows D: the gradient of π inside the logarithm is zero in the mean,
+since probabilities sum to 1.
 
-Members are taken in mode `explore`, mixed with the uniform policy over legal actions: one that is sure of itself would be infinitely far
-from any other.
+Members are evaluated in mode `explore`, mixed with the uniform policy over legal actions: a deterministic member would
+be infinitely far from any other policy.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from ludus.core.types import Array, Diversity, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 from ludus.policies.categorical import CategoricalPolicy, epsilon_mix, full_mask
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import covered
+from ludus.policies.specs import information_state_ids
 
 Floats = NDArray[np.float64]
 
 
 def diversity_targets(diversity: Diversity | None, policy: Callable[[PolicyRef], Policy]) -> DiversityTargets | None:
-    """What a task's `diversity` says, with the members' weights. policy: gives a frozen one."""
+    """Return a task's `diversity` with the members' weights. policy: returns a frozen one."""
     if diversity is None:
         return None
     members = [policy(ref) for ref in diversity.members]
@@ -41,17 +42,17 @@ def diversity_targets(diversity: Diversity | None, policy: Callable[[PolicyRef],
 
 
 class Divergence:
-    """Log-ratios of a learner's decisions, whose observations are ids of an enumeration, or rows. `nats`: mean log-ratio to the nearest
-    member in the last rollout, an estimate of the KL divergence per decision."""
+    """Log-ratios of a learner's decisions, whose observations are ids of an enumeration, or rows. nats: mean log-ratio
+    to the nearest member in the last rollout, an estimate of the KL divergence per decision."""
 
     def __init__(self, targets: DiversityTargets, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError for a member without action probabilities (it has memory, say)."""
+        """Raise ScenarioError for a member without action probabilities (with memory, say)."""
         self._weight, self._smoothing = targets.weight, targets.smoothing
         self._policies = [_categorical(build_policy(*policy)) for policy in targets.policies]
         self.nats = 0.0
         self._table: Floats | None = None  # [K, ids covered, A] logarithms
         if env.enumeration is not None:
-            ids = covered(env.enumeration, seats)
+            ids = information_state_ids(env.enumeration, seats)
             self._base = ids.start
             self._table = self._logs(np.arange(ids.start, ids.stop, dtype=np.int32), env, ids)
 
@@ -70,7 +71,7 @@ class Divergence:
     def reward(
         self, observation: Array, mask: NDArray[np.bool_] | None, action: Array, logp: NDArray[np.float32]
     ) -> Floats:
-        """float64[n]: what is added to the scaled rewards of n decisions (rows of `Trajectories`)."""
+        """Return the reward float64[n] of n decisions (rows of `Trajectories`), in scaled rewards."""
         if not len(action):
             return np.zeros(0)
         _, reward = nearest(log_ratios(logp, self._members(observation, mask, action)))
@@ -78,7 +79,7 @@ class Divergence:
         return self._weight * reward
 
     def _members(self, observation: Array, mask: NDArray[np.bool_] | None, action: Array) -> Floats:
-        """float64[K, n]: the members' log-probabilities of the actions."""
+        """Return the members' log-probabilities of the actions, float64[K, n]."""
         if self._table is not None:
             return self._table[:, observation - self._base, action]
         rows = np.arange(len(action))
@@ -89,18 +90,18 @@ class Divergence:
 
 
 def log_member(probs: Floats, mask: NDArray[np.bool_], *, smoothing: float) -> Floats:
-    """float64[n, A]: log of (1 - smoothing) probs + smoothing × uniform over legal actions; 0 where illegal."""
+    """Return log((1 - smoothing) probs + smoothing × uniform over legal actions), float64[n, A]; 0 where illegal."""
     mixed = epsilon_mix(probs, mask, smoothing)
     return np.log(np.where(mask, mixed, 1.0))
 
 
 def log_ratios(logp: NDArray[np.float32], members: Floats) -> Floats:
-    """logp float32[n] of the behaviour, members float64[K, n] -> float64[K, n]: log π(a|s) - log π_k(a|s)."""
+    """Return log π(a|s) - log π_k(a|s), float64[K, n], of logp float32[n] of the behaviour and members float64[K, n]."""
     return np.asarray(logp.astype(np.float64) - members)
 
 
 def nearest(ratios: Floats) -> tuple[int, Floats]:
-    """(index of the member with the least mean over decisions, its row) of float64[K, n]; the first of several."""
+    """Return (index of the member with the least mean over decisions, its row) of float64[K, n]; the first of several."""
     member = int(np.argmin(ratios.mean(axis=1)))
     return member, ratios[member]
 

@@ -1,9 +1,10 @@
-"""One network for several policies, each told the meta-strategy that it answers (NeuPL, Liu et al. 2022): any on-policy learner.
+"""One network for several policies, each conditioned on the meta-strategy that it responds to (NeuPL, Liu et al. 2022),
+for any on-policy learner.
 
-    algorithm, conditions --Conditioned--> an algorithm whose network sees the condition behind each observation
+    algorithm, conditions --Conditioned--> an algorithm whose network sees the condition after each observation
 
-Requests play the rows in turn (`ludus.training.rollout_requests`); what they bring is learned from once all rows have come, so that an
-update is about all of them and none is forgotten for another.
+Requests play the rows in turn (`ludus.training.rollout_requests`); the experience is learned from once all rows have
+come, so that an update is about all of them and none is forgotten for another.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.base import Algorithm, Collect, Learner, LearnerContext
+from ludus.algorithms.common.base import Algorithm, CollectConfig, Learner, LearnerContext
 from ludus.algorithms.common.config import check_learned_reward
-from ludus.algorithms.common.delegating import AroundAlgorithm, AroundLearner
+from ludus.algorithms.common.delegating import AlgorithmWrapper, LearnerWrapper
 from ludus.algorithms.common.space_checks import players_of
 from ludus.algorithms.rewards.base import NOTHING_AFTER, refuse_recorded
 from ludus.core.errors import ScenarioError
@@ -30,15 +31,17 @@ from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Conditioned(AroundAlgorithm):
-    """An `Algorithm` that learns what another one would, in a game whose observations end in a condition. condition: float32[R, D]."""
+class Conditioned(AlgorithmWrapper):
+    """An `Algorithm` that learns what another one would, in a game whose observations end in a condition. condition:
+    float32[R, D]."""
 
     condition: NDArray[np.float32]
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError where the algorithm cannot learn; for one that collects decisions (an episode would change its row) or
-        replays; for a reward that is learned from a file, whose observations end in no condition; and for networks that see who an agent is
-        at the end of observations, where a condition stands here, or that play a team together."""
+        """Raise ScenarioError where the algorithm cannot learn; for one that collects decisions (an episode would
+        change its row) or replays; for a reward that is learned from a file, whose observations have no condition; and
+        for networks that identify agents by the end of observations, where a condition is here, or that play a team
+        together."""
         collect = self.algorithm.collect()
         if collect.unit != "episodes" or collect.modes:
             what = "collects decisions" if collect.unit != "episodes" else "plays in modes of its own"
@@ -67,7 +70,7 @@ class Conditioned(AroundAlgorithm):
         self.algorithm.check(game, seats)
         check_learned_reward(self.algorithm, game, seats or tuple(range(env.num_players)))
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         collect = self.algorithm.collect()
         return replace(collect, extras=(*collect.extras, ROW), publish_every=len(self.condition))
 
@@ -80,14 +83,15 @@ class Conditioned(AroundAlgorithm):
         return ConditionedLearner(inner, self.condition, context.env.enumeration)
 
     def game(self, env: EnvSpec) -> EnvSpec:
-        """The environment as the algorithm sees it: flat observations with a condition, and no information states that could be counted."""
+        """Return the environment as the algorithm sees it: flat observations with a condition, and no enumerated
+        information states."""
         width = self.condition.shape[1]
         agents = tuple(replace(agent, observation=_wider(agent.observation, width)) for agent in env.agents)
         return replace(env, agents=agents, enumeration=None)
 
 
 def _unfit(spec: PolicySpec) -> str:
-    """Why a network cannot be told which policy it plays, and what to do; "": it can."""
+    """Return why a network cannot be conditioned, and what to do; "": it can."""
     if spec.kind == "team_transformer":
         return "plays a team together, agent after agent. Use mappo with batch_unit=episodes, whose agents decide by themselves."
     if "agents" in spec.config:
@@ -96,7 +100,7 @@ def _unfit(spec: PolicySpec) -> str:
 
 
 def _wider(space: Any, width: int) -> Box:
-    """Raises ScenarioError for observations that are no vector of numbers."""
+    """Return the space with a condition. Raise ScenarioError for observations that are no vector of numbers."""
     if not isinstance(space, Box) or space.dtype.kind != "f":
         raise ScenarioError(
             f"a network that plays several policies is told which behind its observation, a Box of floats; given {space}. Put the wrapper "
@@ -106,8 +110,8 @@ def _wider(space: Any, width: int) -> Box:
     return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
 
-class ConditionedLearner(AroundLearner):
-    """Another learner, which sees conditions."""
+class ConditionedLearner(LearnerWrapper):
+    """Wraps a learner whose observations have conditions."""
 
     def __init__(self, inner: Learner, condition: NDArray[np.float32], enumeration: Enumeration | None) -> None:
         super().__init__(inner)
@@ -116,7 +120,8 @@ class ConditionedLearner(AroundLearner):
         self.spec = conditioned_spec(inner.spec)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """With conditions; of an enumerated game, whose ids nobody sees behind this, also where nothing is known of what came after."""
+        """Return items with conditions; of an enumerated game, whose ids are decoded here, with flags where the next
+        observation is unknown."""
         rows = np.asarray(trajectories.extras[ROW])
         self._came[rows] = True
         first = rows[np.minimum(trajectories.start[:-1], max(0, len(rows) - 1))]  # of each segment
@@ -139,7 +144,7 @@ class ConditionedLearner(AroundLearner):
         )
 
     def _decoded(self, observation: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, NDArray[np.bool_] | None]:
-        """Ids of information states as tensors and masks; zeros, and everything legal, for -1."""
+        """Return tensors and masks of ids of information states; zeros, and everything legal, for -1."""
         if self._enumeration is None:
             return observation, mask
         known = observation >= 0
@@ -148,7 +153,7 @@ class ConditionedLearner(AroundLearner):
         return x, self._enumeration.mask[ids] | ~known[:, None]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """Nothing before all rows have come."""
+        """Return nothing before all rows have come."""
         if not self._came.all():
             return ()
         self._came[:] = False
@@ -161,12 +166,13 @@ class ConditionedLearner(AroundLearner):
         return {"inner": self._inner.state_dict(), "came": self._came.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """Also of one that played other rows, or another number of them: then all of them are to come."""
+        """Restore a state, also of a learner with other rows or another number of them: then all of them are still to
+        come."""
         self._inner.load_state_dict(state["inner"])
         came = np.array(state["came"], np.bool_)
         self._came = came if len(came) == len(self._condition) else np.zeros(len(self._condition), np.bool_)
 
 
 def on_rows(algorithm: Algorithm, rows: Sequence[PolicyCondition]) -> Conditioned:
-    """The algorithm of a task that trains one network to play these."""
+    """Return the algorithm of a task that trains one network to play these rows."""
     return Conditioned(algorithm, np.array([row.condition for row in rows], np.float32))

@@ -1,7 +1,8 @@
-"""Options that families of algorithms share: what is done with what they collect, and how fast they replay it.
+"""Options that families of algorithms share: how collected trajectories are processed, and how fast they are replayed.
 
-Replay is paced in one of two ways. `updates_per_decision` counts updates for each decision that was collected. `samples_per_insert`
-counts, in the table's own items, how often each is sampled: Reverb's limiter (`ludus.replay.rate_limiter`), with a window.
+Replay is paced in one of two ways. `updates_per_decision` counts updates per collected decision. `samples_per_insert`
+counts, in items of the table, how often each is sampled on average: Reverb's rate limiter
+(`ludus.replay.rate_limiter`), with a window.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from ludus.algorithms.common.base import REPLAY, Algorithm, Learner, LearnerContext, WarmUp, updates_of
+from ludus.algorithms.common.base import REPLAY, Algorithm, Learner, LearnerContext, Warmup, updates_of
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.rewards.registry import LearnedRewardChoice
 from ludus.core.config import Config
@@ -33,32 +34,36 @@ ProcessingList = Annotated[
 
 
 class CollectOptions(Config):
-    """Base of algorithms whose trajectories may be processed where they are made, and whose rewards may be learned.
+    """Base of algorithms whose trajectories may be processed by the workers, and whose rewards may be learned.
 
-    learner_class: `module:Class` of the learner, made of (algorithm, context, start). It is a string, so that a configuration can be read
-    without loading torch, and the learner imports the configuration, never the other way round.
-    processing: names of `ludus.replay.processing.PROCESSING`, or `module:Class`, with options, one after the other. A subclass that can
-    learn from rows that nobody played says `takes_added`.
-    learned_reward: a name of `ludus.algorithms.rewards.registry.LEARNED_REWARDS`, or `module:Class`, with options: of a network that says
-    rewards, beside the game's or in their place. A subclass whose learner asks it says `takes_learned_rewards`.
+    A subclass that can learn from added rows (relabelled ones, say) sets `takes_added`; one whose learner uses learned
+    rewards sets `takes_learned_rewards`.
+
+    Attributes:
+        learner_class: `module:Class` of the learner, constructed with (algorithm, context, start). It is a string, so
+            that a configuration can be read without loading torch.
+        processing: Parts that process trajectories where they are collected, in order: names of
+            `ludus.replay.processing.PROCESSING` (her, reward_clip, reward_scale) or `module:Class`, with options.
+        learned_reward: A network that computes rewards, in addition to the game's or instead of them: a name of
+            `ludus.algorithms.rewards.registry.LEARNED_REWARDS` (rnd, icm, gail, airl) or `module:Class`, with options.
     """
 
     learner_class: ClassVar[str] = ""
     takes_added: ClassVar[bool] = False
     takes_learned_rewards: ClassVar[bool] = False
 
-    processing: ProcessingList = ()  # of trajectories where they are made: her, reward_clip, reward_scale, or module:Class
-    learned_reward: LearnedRewardChoice = None  # rnd, icm, gail, airl, or module:Class, with options
+    processing: ProcessingList = ()
+    learned_reward: LearnedRewardChoice = None
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
-        """Make a new learner, of `learner_class`.
+        """Return a new learner, of `learner_class`.
 
         Args:
-            context: What it learns in, and with which seed.
-            start: Weights of the same spec to start from; fresh ones, from the context's seed, without.
+            context: Environment, seats, seed, budget and device.
+            start: Weights of the same spec to start from; None: fresh ones from the context's seed.
 
         Raises:
-            NotImplementedError: For an algorithm of one's own that has neither `learner_class` nor its own `learner`.
+            NotImplementedError: A custom algorithm has neither `learner_class` nor its own `learner`.
         """
         if not self.learner_class:
             raise NotImplementedError(
@@ -89,14 +94,14 @@ class CollectOptions(Config):
 
 
 def check_learned_reward(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
-    """Raises ScenarioError or ConfigError for a learned reward that does not fit the environment."""
+    """Raise ScenarioError or ConfigError for a learned reward that does not fit the environment."""
     learned = getattr(algorithm, "learned_reward", None)
     if learned is not None:
         learned.check(env, seats)
 
 
 def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
-    """Raises ScenarioError for processing that does not fit the environment, what is collected, or who learns from it."""
+    """Raise ScenarioError for processing that does not fit the environment, what is collected, or the algorithm."""
     collect, name = algorithm.collect(), qualified_name(algorithm)
     for each in collect.processing:
         each.check(env, seats)
@@ -123,29 +128,37 @@ NO_PRIORITIES = "initial_priority=error is what rows are drawn by at first, and 
 
 
 class ReplayOptions(CollectOptions):
-    """Base of algorithms that replay from a table: a subclass has `capacity`, `batch` and `updates_per_decision`, and says with
-    `replay_table` which table it wants.
+    """Base of algorithms that replay from a table. A subclass has `capacity`, `batch` and `updates_per_decision`, and
+    returns its table from `replay_table`.
 
-    samples_per_insert: how often an item is sampled on average; null: `updates_per_decision` says how many updates are due. With it,
-    D = samples_per_insert × inserted − sampled stays in a window once the table holds its least size, all in items: min_diff is how low
-    updates may bring it, max_diff how high inserts may. Left out, min_diff is samples_per_insert × least size, so that no sample is drawn
-    in advance, and max_diff is infinite. error_buffer is short for samples_per_insert × least size, less and plus that much.
-    sampler, remover: names of `ludus.replay.selectors.SELECTORS` (remover also "reservoir"), or `module:Class`; null: all are drawn alike
-    (or by priority, with a priority_exponent), and the oldest item leaves first.
-    priority_exponent, importance: items are drawn with chance ∝ error^priority_exponent (0: alike), and their loss weighs (least chance of
-    the batch / their chance)^importance (Schaul et al. 2016).
-    publish_every: rounds of collecting and learning from one publication of the weights to the next; a checkpoint's barrier publishes too.
+    Attributes:
+        samples_per_insert: How often an item is sampled on average; None: `updates_per_decision` paces replay. With it,
+            D = samples_per_insert × inserted − sampled stays in a window once the table holds its least size, all in
+            items.
+        min_diff: Lower bound of D for updates; None: samples_per_insert × least size, so that no sample is drawn in
+            advance.
+        max_diff: Upper bound of D for inserts; None: infinite.
+        error_buffer: Both bounds at once: samples_per_insert × least size, minus and plus this.
+        sampler: How items are sampled: a name of `ludus.replay.selectors.SELECTORS` (uniform, prioritised, lifo,
+            less_used_newest …) or `module:Class`; None: uniformly, or by priority if `priority_exponent` > 0.
+        remover: Which item leaves a full table: a name as for `sampler`, or "reservoir"; None: the oldest.
+        priority_exponent: Items are sampled ∝ error^priority_exponent (Schaul et al. 2016); 0: uniformly. 0.5 to 0.9 is
+            usual.
+        importance: Exponent of the weights (least chance of the batch / chance)^importance that make up for sampling by
+            priority; from 0.4 rising to 1, where updates are unbiased.
+        publish_every: Rounds of collecting and learning between two publications of the weights; a checkpoint
+            publishes, too.
     """
 
-    samples_per_insert: float | None = Field(default=None, gt=0)  # instead of updates_per_decision, in items
-    min_diff: float | None = None  # of samples_per_insert × inserted − sampled, as max_diff
+    samples_per_insert: float | None = Field(default=None, gt=0)
+    min_diff: float | None = None
     max_diff: float | None = None
-    error_buffer: float | None = Field(default=None, gt=0)  # instead: around samples_per_insert × the least size
-    sampler: str | None = None  # uniform, prioritised, lifo (newest first), less_used_newest …; null: uniform
-    remover: str | None = None  # fifo (oldest first), uniform, most_used …; null: fifo
-    priority_exponent: float = Field(default=0.0, ge=0, le=1)  # of an item's error; 0: all are drawn alike
-    importance: Scheduled = Schedule(start=0.4, end=1.0)  # how far weights make up for items' being drawn more often
-    publish_every: int = Field(default=1, ge=1)  # rounds from one publication of the weights to the next
+    error_buffer: float | None = Field(default=None, gt=0)
+    sampler: str | None = None
+    remover: str | None = None
+    priority_exponent: float = Field(default=0.0, ge=0, le=1)
+    importance: Scheduled = Schedule(start=0.4, end=1.0)
+    publish_every: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _check_replayed_reward(self) -> Self:
@@ -202,17 +215,17 @@ class ReplayOptions(CollectOptions):
 
     @property
     def prioritised(self) -> bool:
-        """Whether who samples or makes room is told of items' errors."""
+        """Return whether sampling or removal uses items' errors."""
         return goes_by_priority("prioritised" if self.priority_exponent else "ring", self.sampler, self.remover)
 
     @property
     def warm_up_option(self) -> str:
-        """Name of the option that says how much the table holds before the first update."""
+        """Return the name of the option that sets the least size of the table before the first update."""
         return "min_size"
 
     @property
     def limiter(self) -> Mapping[str, float]:
-        """As in `TableSpec.limiter`, where items pace replay; else empty."""
+        """Return the rate limiter's options, as in `TableSpec.limiter`, where items pace replay; else {}."""
         ratio, least = self.samples_per_insert, getattr(self, self.warm_up_option)
         if ratio is None:
             return {}
@@ -222,7 +235,12 @@ class ReplayOptions(CollectOptions):
         return {"samples_per_insert": ratio, "min_size": least, **window}
 
     def replay_table(self, *, capacity: int, min_size: int | None = None) -> TableSpec:
-        """The table. min_size: items before a batch, where decisions pace replay; None: one."""
+        """Return the spec of the replay table.
+
+        Args:
+            capacity: Most items.
+            min_size: Items before a batch is sampled, where decisions pace replay; None: one.
+        """
         limiter = self.limiter or ({} if min_size is None else {"min_size": min_size})
         kind = "prioritised" if self.priority_exponent else "ring"
         return TableSpec(
@@ -236,28 +254,41 @@ class ReplayOptions(CollectOptions):
         )
 
     def replay_sizes(self, *, insert: int | None, batch: int) -> Mapping[str, Sizes]:
-        """What deadlocks are looked for with. insert: items of a rollout, where they are known. A table that holds inserts back gets
-        them in pieces, of one item where there is room for no more."""
+        """Return the sizes for deadlock detection.
+
+        A table that holds inserts back receives them in pieces, of one item where there is room for no more.
+
+        Args:
+            insert: Items of a rollout; None: unknown.
+            batch: Items of a batch.
+        """
         if self.limiter and RateLimiter.of(self.limiter).max_diff < float("inf"):
             return {REPLAY: Sizes(insert=1, batch=batch)}
         return {} if insert is None else {REPLAY: Sizes(insert=insert, batch=batch)}
 
     def due(self, *, decisions: int, items: int, updates: int) -> int:
-        """Updates that are due now. decisions, items: collected so far, and what the table was given of them. updates: done so far."""
+        """Return the number of updates that are due now.
+
+        Args:
+            decisions: Decisions collected so far.
+            items: Items inserted so far.
+            updates: Updates done so far.
+        """
         own: Any = self
         if self.samples_per_insert is None:
             return updates_of(decisions - own.warm_up().decisions, own.updates_per_decision) - updates
         return _limiter(tuple(self.limiter.items())).owed(own.batch, TableFill(items, updates * own.batch, items))
 
-    def warm_up(self) -> WarmUp:
-        """See `WarmsUp`; where items pace replay, in items, of which there are no more than decisions."""
+    def warm_up(self) -> Warmup:
+        """Return the warm-up (`HasWarmup`); where items pace replay, in items, of which there are no more than
+        decisions."""
         own: Any = self
         option = self.warm_up_option
         least = int(getattr(self, option))
         if self.samples_per_insert is None:
-            return WarmUp(option, least, own.updates_per_decision)
+            return Warmup(option, least, own.updates_per_decision)
         first = _limiter(tuple(self.limiter.items())).first_sample(own.batch)
-        return WarmUp(option, least, self.samples_per_insert / own.batch, batch=own.batch, first=max(0, first - least))
+        return Warmup(option, least, self.samples_per_insert / own.batch, batch=own.batch, first=max(0, first - least))
 
 
 @lru_cache(maxsize=64)
@@ -267,5 +298,5 @@ def _limiter(options: tuple[tuple[str, float], ...]) -> RateLimiter:
 
 @lru_cache(maxsize=64)
 def goes_by_priority(kind: str, sampler: str | None, remover: str | None) -> bool:
-    """Whether who samples or makes room in such a table goes by priorities."""
+    """Return whether sampling from such a table, or removal, uses priorities."""
     return SelectorChoice.of(TableSpec(REPLAY, kind, sampler=sampler, remover=remover)).by_priority

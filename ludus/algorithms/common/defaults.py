@@ -1,12 +1,13 @@
-"""What an algorithm's options are where nobody gives them: they follow from the environment.
+"""Default options of an algorithm that follow from the environment.
 
-The fields' own defaults suit the information states of a small card game, and hold for games whose tree is in memory. Elsewhere the table
-below says what usually works, by the kind of environment, with values that `benchmarks/learning.py` measures. The same holds however the
-algorithm was written: by name, as data, as an object, for one player or for one role. What a user gives stays, and so does what a class
-of the user's own has as its default.
+The fields' own defaults suit the information states of a small card game, and hold for games whose tree is in memory.
+Elsewhere the table below has values that usually work, by the kind of environment, measured by
+`benchmarks/learning.py`. It holds however the algorithm was written: by name, as data, as an object, for one player or
+for one role. A user's values stay, as do the defaults of a custom class.
 
-γ is 1 only where the rules end every episode; elsewhere it is 0.99, what the family of environments states (`Family.discount`), or less
-where the algorithm's own default is. Images (bytes, `ludus.algorithms.common.images.is_image`) get convolutions.
+γ is 1 only where the rules end every episode; elsewhere it is 0.99, the value of the environment's family
+(`Family.discount`), or less where the algorithm's own default is. Images (bytes,
+`ludus.algorithms.common.images.is_image`) get convolutions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 def kind_of_env(env: EnvSpec, algorithm: Any = None, player: int = 0) -> EnvKind:
-    """Which column of the tables holds. algorithm: whose policies, of this player, may be no tables of the tree (they remember, say)."""
+    """Return the table's column for an environment. algorithm: whose policies of this player may not be tables of the
+    tree (recurrent ones, say)."""
     if env.enumeration is not None and _tabulates(env, algorithm, player):
         return "tree"
     if env.num_players > 1:
@@ -58,7 +60,7 @@ def _family(env: EnvSpec) -> str:
 
 
 def _ends_by_rules(env: EnvSpec) -> bool:
-    """Whether every episode ends by the rules of the game, and none is cut."""
+    """Return whether every episode ends by the rules of the game, and none is cut."""
     return env.enumeration is not None or _family(env) == "openspiel"
 
 
@@ -203,8 +205,9 @@ _SIZES: Final[Mapping[str, Mapping[str, int]]] = {
 
 @cache
 def governed(cls: type) -> frozenset[str]:
-    """The options of a class of algorithms that follow from the environment where they are not given: those of its rows, γ, and its
-    network; but for those whose default is the class's own, and not that of the algorithm it derives from."""
+    """Return the options of a class of algorithms that follow from the environment where they are not given: those of
+    its rows, γ, and its network; except those whose default is the class's own, and not that of the algorithm it
+    derives from."""
     name, base = _registered(cls)
     fields: Mapping[str, Any] = getattr(cls, "model_fields", {})
     rows = [*TABLE.get(name, {}).values(), *(extra.get(name, {}) for extra in (_IMAGES, _BOXES, _UNKNOWN_RANGE))]
@@ -216,7 +219,7 @@ def governed(cls: type) -> frozenset[str]:
 
 @cache
 def _registered(cls: type) -> tuple[str, Any]:
-    """(name, class) of the algorithm that a class is or derives from; ("", the class that says it first) of none."""
+    """Return (name, class) of the algorithm that a class is or derives from; ("", None) of none."""
     for base in cls.__mro__:
         path = f"{base.__module__}:{base.__qualname__}"
         if path == "ludus.algorithms.on_policy.config:OnPolicy":
@@ -227,7 +230,7 @@ def _registered(cls: type) -> tuple[str, Any]:
 
 
 def missing_options(algorithm: Any) -> Iterator[tuple[str, ...]]:
-    """Paths of the options that follow from the environment and are still to be filled in."""
+    """Yield the paths of options that follow from the environment and are still to be filled in."""
     if not isinstance(algorithm, Config):
         return
     for key in sorted(governed(type(algorithm))):
@@ -238,16 +241,16 @@ def missing_options(algorithm: Any) -> Iterator[tuple[str, ...]]:
 
 
 def complete_algorithm(algorithm: Any, env: EnvSpec, players: tuple[int, ...] = ()) -> Any:
-    """Fill in what was not given, for an environment.
+    """Fill in the options that were not given, for an environment.
 
     Args:
-        algorithm: An algorithm's configuration; what is none, or is no `Config`, is answered as it is.
-        env: What is to be learned.
-        players: Whose policies it learns, whose spaces may not be those of others; default: all.
+        algorithm: An algorithm's configuration; anything else is returned unchanged.
+        env: The environment.
+        players: Players whose policies it trains; (): all.
 
     Returns:
-        The same kind of configuration. A value of the table that does not fit what was given (n_step 5 where a rollout has 4 decisions)
-        is left out: the field's own default stays.
+        The same kind of configuration. A value of the table that does not fit the given ones (n_step 5 where a rollout
+        has 4 decisions) is left out: the field's own default stays.
     """
     if not isinstance(algorithm, Config):
         return algorithm
@@ -271,7 +274,8 @@ def _complete(algorithm: Config, env: EnvSpec, players: tuple[int, ...], kind: E
 def _complete_part(
     algorithm: Config, key: str, env: EnvSpec, players: tuple[int, ...], kind: EnvKind, row: Row
 ) -> Config:
-    """An algorithm inside another: what the outer one has there by default goes before the table's row on a tree, which has none."""
+    """Return complete an algorithm inside another one: the outer one's default for it takes precedence over the table's row of
+    a tree, which is empty."""
     default: Any = type(algorithm).model_fields[key].get_default(call_default_factory=True)
     part: Config = getattr(algorithm, key) if key in algorithm.model_fields_set else type(default)()
     usual = {name: getattr(default, name) for name in default.model_fields_set}
@@ -298,7 +302,7 @@ def _row(cls: type, env: EnvSpec, players: tuple[int, ...], kind: EnvKind) -> di
 
 
 def _discount(env: EnvSpec, *, usual: float) -> float:
-    """usual: the algorithm's."""
+    """Return γ. usual: the algorithm's default."""
     family = FAMILIES.get(_family(env))
     if family is not None and family.discount is not None:
         return family.discount
@@ -306,7 +310,7 @@ def _discount(env: EnvSpec, *, usual: float) -> float:
 
 
 def _scaled(row: Row, algorithm: Config) -> Row:
-    """The row beside what was given of how much is collected: steps of as many rows, and sizes in the unit that was given."""
+    """Return the row, adapted to how much is collected: steps of as many rows, and sizes in the given unit."""
     out = dict(row)
     for size, amounts in _SIZES.items():
         unit = f"{size}_unit"
@@ -324,7 +328,7 @@ def _scaled(row: Row, algorithm: Config) -> Row:
 
 
 def _fitted(cls: type[Config], values: Row, row: Row) -> Config:
-    """What was given, and of the row what goes with it."""
+    """Return the configuration with the given values and the entries of the row that are valid with them."""
     row = {key: value for key, value in row.items() if key not in values}
     with suppress(ConfigError):
         return cls(**{**row, **values})

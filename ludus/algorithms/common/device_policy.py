@@ -1,4 +1,4 @@
-"""Who acts on a device, all rows at once, for rollouts that stay there: learners, by their own networks, and policies."""
+"""Acting on a device, all rows together, for rollouts that stay there: learners by their own networks, and policies."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from ludus.rollout.ondevice import ActingLearner, Stream
 
 @runtime_checkable
 class SupportsOnDevice(ActingLearner, Protocol):
-    """A learner that can learn from what lies on its device, where its policy acts too."""
+    """A learner that can learn from experience on its device, where its policy acts, too."""
 
     spec: PolicySpec
     placement: Placement
 
     def on_device_unsupported_reason(self) -> str:
-        """What keeps this one from it; "": nothing."""
+        """Return what prevents it; "": nothing."""
         ...
 
     def learn(self, block: Block) -> Metrics:
-        """As `items` and `update` of the block's rows, of which there is one at least. Raises TrainingError as `update` does."""
+        """Run `items` and `update` for the block's rows, at least one. Raise TrainingError as `update` does."""
         ...
 
 
-def learns_in_place(learner: object) -> SupportsOnDevice | str:
-    """The learner, if it can learn from what lies on its device; else why it cannot."""
+def on_device_learner(learner: object) -> SupportsOnDevice | str:
+    """Return the learner, if it can learn from experience on its device; else the reason why not."""
     if not isinstance(learner, SupportsOnDevice):
         return "its learner learns from rows in memory only"
     return learner.on_device_unsupported_reason() or learner
 
 
 class DevicePolicy:
-    """A policy of whole observations, without memory."""
+    """A policy of whole observations without memory, on a device."""
 
     def __init__(self, policy: Policy, mode: str, placement: Placement) -> None:
-        """It must be one that `acts_on_device` knows. placement: where, and in which precision."""
+        """policy: One that `acts_on_device` accepts. placement: device and precision."""
         self._placement, device = placement, placement.torch
         self._greedy = mode == "greedy"
         self._module: torch.nn.Module | None = None
@@ -72,7 +72,6 @@ class DevicePolicy:
 
     @torch.no_grad()
     def act(self, x: Tensor, mask: Tensor | None, generator: Stream) -> Tensor:
-        """As `ludus.rollout.ondevice.NetworkOpponent.act`."""
         if self._box is not None:
             low, high = self._box
             u = torch.rand(len(x), len(low), generator=generator, device=x.device)
@@ -86,7 +85,7 @@ class DevicePolicy:
 
 
 def acts_on_device(policy: Policy, mode: str) -> bool:
-    """Whether `DevicePolicy` is for it."""
+    """Return whether `DevicePolicy` supports the policy."""
     config = policy.spec.config
     if policy.memory_shape is not None or mode not in ("explore", "greedy"):
         return False

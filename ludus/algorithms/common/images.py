@@ -1,4 +1,4 @@
-"""What networks that see images ask of observations."""
+"""Requirements of networks that see images."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _LEAST = {"nature": 36, "impala": 1}  # height and width that leave something af
 
 
 def is_image(space: Space[Any]) -> bool:
-    """Whether observations are taken for images: bytes with channels, k such images [k, height, width, channels] in a row, or grey ones
-    [height, width] that are not smaller than convolutions take. Those that no network sees as they are `needs_images` refuses."""
+    """Return whether observations are treated as images: bytes with channels, k such images [k, height, width,
+    channels] in a row, or grey ones [height, width] no smaller than convolutions take. `needs_images` rejects those
+    that no network sees unchanged."""
     shape = space.shape or ()
     if not isinstance(space, Box) or space.dtype != np.uint8 or not 2 <= len(shape) <= 4:
         return False
@@ -29,10 +30,16 @@ def is_image(space: Space[Any]) -> bool:
 def needs_images(
     shape: tuple[int, ...], *, network: str | Mapping[str, Any], algorithm: str, option: str, env_id: str
 ) -> None:
-    """Raises ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; a perceptron takes any. One of
-    anybody's own is made, and asked. option: the setting that names the network, for the message.
+    """Raise ScenarioError unless `shape` is (channels, height, width), of at least 36 × 36 for "nature"; a perceptron
+    takes any. A custom network is built to find out. Channels are recognised as last by
+    `ludus.envs.spaces.channels_last`.
 
-    Channels are taken for last as `ludus.envs.spaces.channels_last` says.
+    Args:
+        shape: Shape of an observation.
+        network: The network.
+        algorithm: Name for the message.
+        option: Option that names the network, for the message.
+        env_id: Id of the environment, for the message.
     """
     if isinstance(network, Mapping) or ":" in network:
         _ask(network, shape, f"{algorithm} cannot see {env_id} with {option}={network}")

@@ -1,4 +1,4 @@
-"""What learners share about observations: ids of an enumeration, or rows that are themselves the network's inputs."""
+"""Observations as learners use them: ids of an enumeration, or rows that are the network's inputs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from ludus.backend.mlp import as_rows
 from ludus.core.arrays import kernel
 from ludus.core.types import Array, Enumeration
-from ludus.policies.specs import covered
+from ludus.policies.specs import information_state_ids
 
 
-def compact(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """int[n] in 0 … size - 1 -> (the m ids that occur, rising; int32[n] place of each among them, or -1 for a negative id)."""
+def unique_ids(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return (the m ids that occur, ascending; int32[n], index of each among them, or -1 for a negative id), of int[n]
+    in 0 … size - 1."""
     unique, index = np.empty(size, np.int64), np.empty(len(ids), np.int32)
     count = _compact(ids, np.full(size, -1, np.int32), unique, index)
     return unique[:count].copy(), index
@@ -23,7 +24,7 @@ def compact(ids: Array, size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]
 
 @kernel
 def _compact(ids, place, unique, index):  # type: ignore[no-untyped-def]
-    """Answers how many ids occur. place int32[size]: -1 so far."""
+    """Fill the arguments of `unique_ids`. Return the number of ids that occur. place int32[size]: -1 so far."""
     for k in range(len(ids)):
         if ids[k] >= 0:
             place[ids[k]] = 0
@@ -38,31 +39,32 @@ def _compact(ids, place, unique, index):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StateTable:
-    """The information states of a learner's seats as network inputs: x float32[n, inputs], mask bool[n, A]; ids start at `base`."""
+class InformationStates:
+    """The information states of a learner's seats as network inputs: x float32[n, inputs], mask bool[n, A]; ids start
+    at `base`."""
 
     x: torch.Tensor
     mask: NDArray[np.bool_]
     base: int
 
     @staticmethod
-    def of(enumeration: Enumeration, seats: tuple[int, ...]) -> StateTable:
-        ids = covered(enumeration, seats)
+    def of(enumeration: Enumeration, seats: tuple[int, ...]) -> InformationStates:
+        ids = information_state_ids(enumeration, seats)
         observation = enumeration.observation[ids]
         x = as_rows(observation, int(np.prod(observation.shape[1:])))
-        return StateTable(x, np.ascontiguousarray(enumeration.mask[ids]), ids.start)
+        return InformationStates(x, np.ascontiguousarray(enumeration.mask[ids]), ids.start)
 
     def __len__(self) -> int:
         return len(self.mask)
 
 
-def occurring(
-    table: StateTable | None, observation: Array, mask: NDArray[np.bool_] | None, *, inputs: int, actions: int
+def visited_states(
+    table: InformationStates | None, observation: Array, mask: NDArray[np.bool_] | None, *, inputs: int, actions: int
 ) -> tuple[torch.Tensor, NDArray[np.bool_], NDArray[np.int32]]:
-    """x float32[m, inputs] and mask bool[m, A] of the states that n rows observe, and int32[n], which of them. Without a table every row is
-    a state of its own."""
+    """Return x float32[m, inputs] and mask bool[m, A] of the states that n rows observe, and the state of each row,
+    int32[n]. Without a table every row is a state of its own."""
     if table is not None:
-        states, state = compact(observation - table.base, len(table))
+        states, state = unique_ids(observation - table.base, len(table))
         return table.x[torch.from_numpy(states)], table.mask[states], state
     if mask is None:
         mask = np.ones((len(observation), actions), np.bool_)

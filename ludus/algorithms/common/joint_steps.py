@@ -1,10 +1,11 @@
-"""From the joint view of a team to what is replayed: joint steps, what the team earned by them, and what came next.
+"""From the joint view of a team to replayed items: joint steps, the team's rewards for them, and what follows.
 
-What a team earns by a step is the sum of what its agents that decided at it received, each up to its own next decision (γ is per joint
-step); where others decide before that, it counts for the last such step, so that none earns what was brought about later. Next is the
-following joint step of the piece. After a piece's last step those agents are there, with their bootstrap observation, who go on after a
-cut, or whom the episode's end truncated; others are gone, and where nobody is left nothing is bootstrapped. An agent that decides nothing
-at a step is absent: its observation is zero, `present` says so, and it must count for nothing.
+The team's reward of a joint step is the sum of the rewards of the agents that decided at it, each up to its own next
+decision (γ is per joint step); where others decide before that, it counts for the last such step, so that no step is
+credited with later effects. What follows is the next joint step of the piece. After a piece's last step, the agents are
+present, with their bootstrap observation, that continue after a cut or that the episode's end truncated; others are
+gone, and where none is left nothing is bootstrapped. An agent that does not decide at a step is absent: its observation
+is zero, `present` is False, and it must have no effect.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.returns import follow, lambda_returns, n_step
+from ludus.algorithms.common.returns import gather_next, lambda_returns, n_step
 from ludus.algorithms.common.statistics import RunningMoments
-from ludus.algorithms.common.team_specs import Normalise, seen
+from ludus.algorithms.common.team_specs import NormalizeRewards, state_features
 from ludus.core.types import Array, EnvSpec, SegmentEnd, State
 from ludus.replay.trajectories import OF_ROWS, Joint, Trajectories, joint, rows_of
 
@@ -27,34 +28,37 @@ if TYPE_CHECKING:
 
 
 class JointSteps(NamedTuple):
-    """Of T joint steps: reward float64[T] and discount float64[T] of n-step targets; following int64[T], what they bootstrap from: a joint
-    step, or -1 - b for what comes after piece b (`returns.follow`); and span float64[T], Σ γ^k over the steps whose rewards were summed."""
+    """n-step targets of T joint steps: reward float64[T] and discount float64[T]; next_index int64[T], the joint step
+    to bootstrap from, or -1 - b for what follows piece b (`returns.gather_next`); and span float64[T], Σ γ^k over the
+    steps whose rewards were summed."""
 
     reward: NDArray[np.float64]
     discount: NDArray[np.float64]
-    following: NDArray[np.int64]
+    next_index: NDArray[np.int64]
     span: NDArray[np.float64]
 
 
 def views(trajectories: Trajectories, spec: EnvSpec, seats: Sequence[int]) -> list[tuple[Trajectories, Joint]]:
-    """The joint view of each of these seats that has rows, and the trajectories that it is of (`whole`). States are float32[T, S] and
-    [B, S], as `seen` shows them."""
+    """Return, for each of these seats that has rows, the trajectories (`whole`) and their joint view. States are
+    float32[T, S] and [B, S], as `state_features` returns them."""
     pairs, rows = [], whole(trajectories)
     played = set(rows.seat.tolist())
     for seat in seats:
         if seat in played:
             view = joint(rows, spec, player=seat)
             if view.state is not None and view.bootstrap_state is not None:
-                sides = [seen(each, np.full(len(each), seat), seats) for each in (view.state, view.bootstrap_state)]
+                sides = [
+                    state_features(each, np.full(len(each), seat), seats) for each in (view.state, view.bootstrap_state)
+                ]
                 view = replace(view, state=sides[0], bootstrap_state=sides[1])
             pairs.append((rows, view))
     return pairs
 
 
 def whole(trajectories: Trajectories) -> Trajectories:
-    """Trajectories in which every agent has one segment of an episode. Several, of an agent that left and came back, or of fragments that
-    asynchronous workers bring together, are put one after the other: it begins as the first, and ends as the last. extras[ANEW] bool[T]
-    then says at which rows an agent is back, and remembers nothing."""
+    """Return trajectories in which every agent has one segment per episode. Several segments, of an agent that left and
+    came back or of fragments that asynchronous workers deliver together, are concatenated: the result begins as the
+    first and ends as the last. extras[ANEW] bool[T] is True at rows where an agent is back without memory."""
     rows = trajectories
     order = np.lexsort((rows.t[rows.start[:-1]], rows.agent, rows.episode))
     keys = np.stack([rows.episode[order], rows.agent[order].astype(np.int64)])
@@ -83,9 +87,9 @@ _OF_LAST = ("tail", "bootstrap_observation", "bootstrap_mask", "bootstrap_state"
 
 
 def left_over(view: Joint) -> NDArray[np.bool_]:
-    """bool[B, n]: which agents are there after each piece's last step: of those that go on after a cut the ones that decide next (the
-    others' turn comes later, as within a piece); where nobody goes on, those that were truncated when the last of all ended, and not
-    those that left before."""
+    """Return bool[B, n]: which agents are present after each piece's last step: those that decide next after a cut (the
+    others' turn comes later, as within a piece); where none continues, those that were truncated when the last of all
+    ended, and not those that left before."""
     cut, truncated = view.tail == SegmentEnd.CUT, view.tail == SegmentEnd.TRUNCATED
     if view.when is not None:
         when = np.where(cut, view.when, np.iinfo(np.int64).max)
@@ -97,9 +101,8 @@ def left_over(view: Joint) -> NDArray[np.bool_]:
 
 
 def left_at(rows: Trajectories) -> NDArray[np.int64]:
-    """When segments end: int64[S], equal of those of a team in an episode that end together. It is the step of the bootstrap observation;
-    without `dt`, 0 of an agent's last segment of an episode, 1 of the one before, as fragments that asynchronous workers bring together
-    have them."""
+    """Return when segments end: int64[S], equal for those of a team in an episode that end together. It is the step of
+    the bootstrap observation; without `dt`, 0 of an agent's last segment of an episode, 1 of the one before."""
     last = rows.start[1:] - 1
     if rows.dt is not None:
         ends: NDArray[np.int64] = rows.t[last].astype(np.int64) + rows.dt[last]
@@ -121,13 +124,13 @@ class TeamRewards(NamedTuple):
 
     @staticmethod
     def of(view: Joint) -> TeamRewards:
-        """CUT where someone is left over, who goes on; else TERMINATED."""
+        """Return the team's rewards; a piece is CUT where an agent is left over, else TERMINATED."""
         tail = np.where(left_over(view).any(axis=1), SegmentEnd.CUT, SegmentEnd.TERMINATED).astype(np.int8)
         return TeamRewards(_earned(view), tail)
 
 
 def _earned(view: Joint) -> NDArray[np.float64]:
-    """What the team earned by each joint step, float64[T]: see this file's first lines."""
+    """Return the team's reward for each joint step, float64[T]: see the module."""
     out: NDArray[np.float64] = view.reward.sum(axis=1, dtype=np.float64)
     if view.dt is None or (view.dt[view.present] == 1).all():
         return out
@@ -140,21 +143,22 @@ def _earned(view: Joint) -> NDArray[np.float64]:
 
 
 def team_steps(view: Joint, *, gamma: float, steps: int) -> JointSteps:
-    """n-step targets of the team's rewards. (Sutton and Barto 2018, equation 7.1.)"""
+    """Return n-step targets of the team's rewards. (Sutton and Barto 2018, equation 7.1.)"""
     rewards = TeamRewards.of(view)
     sums = n_step(view.start, rewards.reward, rewards.tail, gamma, steps)
     return JointSteps(*sums, n_step(view.start, np.ones(len(view.t)), rewards.tail, gamma, steps)[0])
 
 
 def left_over_values(view: Joint, values: Array) -> Array:
-    """values [B, n, …] of the agents that are left over; zero (False) of the others."""
+    """Return values [B, n, …] of the agents that are left over; zero (False) of the others."""
     out = values.copy()
     out[~left_over(view)] = 0
     return out
 
 
 def bootstrap_masks(view: Joint) -> Array:
-    """Legal actions bool[B, n, A] after each piece; where nobody recorded them, all of those who are left over."""
+    """Return legal actions bool[B, n, A] after each piece; where they were not recorded, all actions of the agents that
+    are left over."""
     assert view.mask is not None
     if view.bootstrap_mask is not None:
         return left_over_values(view, view.bootstrap_mask)
@@ -162,12 +166,14 @@ def bootstrap_masks(view: Joint) -> Array:
 
 
 def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
-    """Joint steps as items, one a row.
+    """Return joint steps as items, one per row.
 
-    observation and next [T, n, *shape], action [T, n, …], present and next_present bool[T, n], reward, discount and span float32[T];
-    mask and next_mask bool[T, n, A] where there are masks; state and next_state float32[T, S] where it was recorded.
+    Returns:
+        observation and next [T, n, *shape], action [T, n, …], present and next_present bool[T, n], reward, discount and
+        span float32[T]; mask and next_mask bool[T, n, A] where there are masks; state and next_state float32[T, S]
+        where it was recorded.
     """
-    reward, discount, following, span = team_steps(view, gamma=gamma, steps=steps)
+    reward, discount, next_index, span = team_steps(view, gamma=gamma, steps=steps)
     columns = {
         "observation": view.observation,
         "action": view.action,
@@ -175,14 +181,14 @@ def joint_items(view: Joint, *, gamma: float, steps: int) -> dict[str, Array]:
         "reward": reward.astype(np.float32),
         "discount": discount.astype(np.float32),
         "span": span.astype(np.float32),
-        "next": follow(view.observation, left_over_values(view, view.bootstrap_observation), following),
-        "next_present": follow(view.present, left_over(view), following),
+        "next": gather_next(view.observation, left_over_values(view, view.bootstrap_observation), next_index),
+        "next_present": gather_next(view.present, left_over(view), next_index),
     }
     if view.mask is not None:
-        columns |= {"mask": view.mask, "next_mask": follow(view.mask, bootstrap_masks(view), following)}
+        columns |= {"mask": view.mask, "next_mask": gather_next(view.mask, bootstrap_masks(view), next_index)}
     if view.state is not None:
         assert view.bootstrap_state is not None
-        columns |= {"state": view.state, "next_state": follow(view.state, view.bootstrap_state, following)}
+        columns |= {"state": view.state, "next_state": gather_next(view.state, view.bootstrap_state, next_index)}
     return columns
 
 
@@ -190,12 +196,13 @@ Rows = TypeVar("Rows", Array, "Tensor")
 
 
 class RewardStatistics:
-    """How a team's rewards are normalised: not at all ("none"); divided by the standard deviation of what teams still receive, discounted,
-    from each joint step to the end of the piece ("scale"); or by that of the rewards, after their mean is taken off ("standardise": values
-    then begin about where they end, which is fast; but where actions decide how long an episode is, it changes what is best)."""
+    """Normalisation of a team's rewards: none ("none"); divided by the standard deviation of discounted sums of rewards
+    from each joint step to the end of the piece ("scale"); or with the mean subtracted and divided by the rewards'
+    standard deviation ("standardise": values then start near their final level, which is fast; but where actions
+    determine the length of episodes, it changes the optimum)."""
 
-    def __init__(self, kind: Normalise, *, gamma: float, scale: float) -> None:
-        """scale: of "none"."""
+    def __init__(self, kind: NormalizeRewards, *, gamma: float, scale: float) -> None:
+        """scale: Factor of "none"."""
         self._kind, self._gamma, self._scale = kind, gamma, scale
         self._moments = RunningMoments()
 
@@ -208,8 +215,9 @@ class RewardStatistics:
         if self._kind != "none":
             self._moments.add(reward)
 
-    def normalised(self, reward: Rows, span: Rows) -> Rows:
-        """Discounted sums of rewards float[…], of `span` float[…] = Σ γ^k steps each, as learners take them."""
+    def normalize(self, reward: Rows, span: Rows) -> Rows:
+        """Return discounted sums of rewards float[…] as learners take them. span: float[…], Σ γ^k of the steps of each
+        sum."""
         if self._kind == "none" or self._moments.count < 2:
             return reward * self._scale
         factor = float(1.0 / np.sqrt(self._moments.var + 1e-8))
@@ -224,7 +232,7 @@ class RewardStatistics:
 
 
 def versions(trajectories: Trajectories, view: Joint) -> NDArray[np.int32]:
-    """The oldest weights that acted at each joint step, int32[T]."""
+    """Return the oldest weights that acted at each joint step, int32[T]."""
     of_row = np.repeat(trajectories.version_lo, np.diff(trajectories.start))
     newest = np.iinfo(np.int32).max
     out: NDArray[np.int32] = np.where(view.present, of_row[np.maximum(view.row, 0)], newest).min(axis=1)

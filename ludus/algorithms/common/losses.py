@@ -1,6 +1,6 @@
-"""Losses as pure torch functions of rows; each answers one loss per row, so that weights and means are the caller's.
+"""Losses as pure torch functions of rows. Each returns one loss per row, so that weights and means are the caller's.
 
-Shapes: logits float[n, A], mask bool[n, A] or None, everything else [n].
+Shapes: logits float[n, A], mask bool[n, A] or None (all actions are legal), everything else [n].
 """
 
 from __future__ import annotations
@@ -20,44 +20,92 @@ from ludus.policies.heads import HALF_LOG_TWO_PI, MOST, Gaussian, MultiCategoric
 
 
 def masked_log_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Log-probabilities [n, A] over legal actions; -inf where illegal."""
+    """Return log-probabilities [n, A] over legal actions; -inf where illegal.
+
+    Args:
+        logits: float[n, A].
+        mask: bool[n, A], legal actions; None: all are legal.
+    """
     if mask is not None:
         logits = logits.masked_fill(~mask, -torch.inf)
     return torch.log_softmax(logits, dim=-1)
 
 
 def log_prob(logits: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Log-probability [n] of the actions taken, int[n]."""
+    """Return the log-probabilities [n] of actions.
+
+    Args:
+        logits: float[n, A].
+        action: int[n].
+        mask: bool[n, A], legal actions; None: all are legal.
+    """
     return masked_log_softmax(logits, mask).gather(-1, action.long()[:, None])[:, 0]
 
 
 def entropy(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    """-Σ p log p [n] in nats, over legal actions; 0 where there is one."""
+    """Return the entropy -Σ p log p [n] in nats, over legal actions; 0 where only one is legal.
+
+    Args:
+        logits: float[n, A].
+        mask: bool[n, A], legal actions; None: all are legal.
+    """
     logp = masked_log_softmax(logits, mask)
     finite = logp.masked_fill(torch.isneginf(logp), 0.0)
     return -(logp.exp() * finite).sum(dim=-1)
 
 
 def divergence(logp: Tensor, other: Tensor) -> Tensor:
-    """KL(p ‖ q) [n] in nats, of log-probabilities [n, A] that are -inf where illegal."""
+    """Return KL(p ‖ q) [n] in nats.
+
+    Args:
+        logp: Log-probabilities [n, A] of p, -inf where illegal.
+        other: Log-probabilities [n, A] of q, -inf where illegal.
+    """
     p, q = (x.masked_fill(torch.isneginf(x), 0.0) for x in (logp, other))
     return (logp.exp() * (p - q)).sum(dim=-1)
 
 
 def ppo_surrogate(logp: Tensor, old_logp: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """-min(r A, clip(r, 1 - ε, 1 + ε) A) with r = π/π_old. (Schulman et al. 2017, equation 7, as a loss.)"""
+    """Return PPO's clipped surrogate -min(r A, clip(r, 1 - ε, 1 + ε) A) [n] with r = π/π_old. (Schulman et al. 2017,
+    equation 7, as a loss.)
+
+    Args:
+        logp: Log-probabilities [n] under the present policy, with gradients.
+        old_logp: Log-probabilities [n] under the policy before the update.
+        advantage: float[n], A.
+        clip: ε.
+    """
     ratio = (logp - old_logp).exp()
     return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
 def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
-    """-A log π, with the advantage held fixed. (Williams 1992.)"""
+    """Return the policy-gradient loss -A log π [n], with the advantage held fixed. (Williams 1992.)
+
+    Args:
+        logp: Log-probabilities [n], with gradients.
+        advantage: float[n], A; gradients do not flow through it.
+
+    Raises:
+        PolicyError: The two have different shapes.
+    """
     _require_alike(logp, advantage, "log-probabilities", "advantages")
     return -logp * advantage.detach()
 
 
 def value_loss(value: Tensor, target: Tensor, *, old_value: Tensor | None = None, clip: float | None = None) -> Tensor:
-    """½ (V - G)²; with `clip`, the larger of that and the same for V clipped to old_value ± clip (Engstrom et al. 2020, §3)."""
+    """Return the squared value error ½ (V - G)² [n]; with `clip`, its maximum with that of V clipped to old_value ±
+    clip (Engstrom et al. 2020, section 3).
+
+    Args:
+        value: float[n], V, with gradients.
+        target: float[n], G.
+        old_value: float[n], values before the update; needed for clipping.
+        clip: Largest change of a value; None: not clipped.
+
+    Raises:
+        PolicyError: Values and targets have different shapes.
+    """
     _require_alike(value, target, "values", "targets")
     loss = 0.5 * (value - target).square()
     if clip is None or old_value is None:
@@ -67,18 +115,30 @@ def value_loss(value: Tensor, target: Tensor, *, old_value: Tensor | None = None
 
 
 def huber(error: Tensor, *, delta: float = 1.0) -> Tensor:
-    """½ e² up to |e| = δ, and δ (|e| - ½ δ) beyond. (Huber 1964.)"""
+    """Return Huber's loss [n]: ½ e² for |e| ≤ δ, and δ (|e| - ½ δ) beyond. (Huber 1964.)
+
+    Args:
+        error: float[n], e.
+        delta: δ, where the loss becomes linear.
+    """
     return torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def approximate_kl(logp: Tensor, old_logp: Tensor) -> Tensor:
-    """(r - 1) - log r with r = π/π_old: an estimate of KL(π_old ‖ π) that is never negative. (Schulman 2020, estimator k3.)"""
+    """Return the estimate (r - 1) - log r [n] of KL(π_old ‖ π) with r = π/π_old, which is never negative. (Schulman
+    2020, estimator k3.)
+
+    Args:
+        logp: Log-probabilities [n] of the actions taken, under π.
+        old_logp: The same under π_old, which took them.
+    """
     log_ratio = logp - old_logp
     return log_ratio.exp() - 1.0 - log_ratio
 
 
 def _require_alike(first: Tensor, second: Tensor, one: str, other: str) -> None:
-    """Raises PolicyError for shapes that would be broadcast: a critic's [n, 1] beside [n] becomes [n, n] without a word."""
+    """Raise PolicyError for shapes that would be broadcast: a critic's [n, 1] minus [n] becomes [n, n] without a
+    warning."""
     if first.shape != second.shape:
         raise PolicyError(
             f"{one} of shape {list(first.shape)} beside {other} of shape {list(second.shape)} were given; expected one number "
@@ -95,20 +155,34 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 class Distribution(Protocol):
-    """log_prob: of the actions taken. entropy: in nats. sample: actions, drawn on the outputs' device; greedy: the most probable ones.
-    divergence: KL(out ‖ other) in nats, of two networks' outputs; of boxes that of what is drawn, before it is clipped to the bounds, which
-    is never less than that of what is played."""
+    """Distribution of actions given a network's outputs. Shapes: out float[n, outputs], action [n, …] as the
+    environment takes it, mask bool[n, A] or None."""
 
-    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor: ...
-    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor: ...
-    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor: ...
+    def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the log-probabilities (densities) [n] of actions."""
+        ...
+
+    def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the entropies [n] in nats."""
+        ...
+
+    def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor:
+        """Return KL(out ‖ other) [n] in nats of two networks' outputs. For boxes it is that of the normal variables
+        before they are clipped to the bounds, an upper bound on that of the actions."""
+        ...
+
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """Return actions, sampled on the outputs' device; greedy: the most probable ones."""
+        ...
 
 
-def drawn(logits: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool) -> Tensor:
-    """int64[n], legal actions of positive probability: the first to come of exponential times with the probabilities as rates."""
+def sample_categorical(
+    logits: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool
+) -> Tensor:
+    """Return actions int64[n], legal ones of positive probability: the argmin of exponential times whose rates are the
+    probabilities."""
     if greedy:
         return masked_log_softmax(logits, mask).argmax(dim=-1)
     time = torch.empty_like(logits).exponential_(generator=generator).clamp_(min=torch.finfo(logits.dtype).tiny)
@@ -130,12 +204,12 @@ class CategoricalDistribution:
     def sample(
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Tensor:
-        return drawn(out, mask, generator, greedy=greedy)
+        return sample_categorical(out, mask, generator, greedy=greedy)
 
 
 @dataclass(frozen=True, slots=True)
 class MultiCategoricalDistribution:
-    """Independent softmaxes side by side; log-probabilities and entropies add up."""
+    """Independent softmaxes over adjacent slices of the outputs; log-probabilities and entropies add up."""
 
     choices: tuple[int, ...]
 
@@ -161,7 +235,9 @@ class MultiCategoricalDistribution:
         self, out: Tensor, mask: Tensor | None, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Tensor:
         parts = self._parts(out, mask)
-        return torch.stack([drawn(logits, legal, generator, greedy=greedy) for logits, legal in parts], dim=1)
+        return torch.stack(
+            [sample_categorical(logits, legal, generator, greedy=greedy) for logits, legal in parts], dim=1
+        )
 
     def _parts(self, out: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
         masks: Sequence[Tensor | None] = (
@@ -171,23 +247,23 @@ class MultiCategoricalDistribution:
 
 
 class Normal(NamedTuple):
-    """Independent normal numbers [n, d]."""
+    """Independent normal variables [n, d]: mean, and logarithm of the standard deviation."""
 
     mean: Tensor
     log_std: Tensor
 
     def of_mean(self, new: Normal) -> Tensor:
-        """KL(N(μ_old, σ_old) ‖ N(μ, σ_old)) [n, d], this one being the old: ½ ((μ - μ_old) / σ_old)²."""
+        """Return KL(N(μ_old, σ_old) ‖ N(μ, σ_old)) [n, d], this one being the old: ½ ((μ - μ_old) / σ_old)²."""
         return 0.5 * ((new.mean - self.mean) / self.log_std.exp()).square()
 
     def of_std(self, new: Normal) -> Tensor:
-        """KL(N(μ_old, σ_old) ‖ N(μ_old, σ)) [n, d]: log(σ / σ_old) + ½ (σ_old / σ)² - ½."""
+        """Return KL(N(μ_old, σ_old) ‖ N(μ_old, σ)) [n, d]: log(σ / σ_old) + ½ (σ_old / σ)² - ½."""
         moved = new.log_std - self.log_std
         return moved + 0.5 * ((-2.0 * moved).exp() - 1.0)
 
 
 class BoxDistribution:
-    """What both Gaussians share: the bounds, as tensors [size] on the outputs' device."""
+    """Base of both distributions over a box: its bounds, as tensors [size] on the outputs' device."""
 
     def __init__(self, head: Gaussian | Squashed) -> None:
         box = head.bounds
@@ -195,7 +271,7 @@ class BoxDistribution:
         self._box = torch.from_numpy(np.stack([box.low, box.high, box.middle, box.half]))
 
     def _bounds(self, out: Tensor) -> tuple[Tensor, ...]:
-        """Low, high, middle and half float64[size]."""
+        """Return low, high, middle and half float64[size]."""
         if self._box.device != out.device:
             self._box = self._box.to(out.device)
         return self._box.unbind()
@@ -205,18 +281,19 @@ class BoxDistribution:
         return Normal(mean, log_std.clamp(*self._log_std))
 
     def divergences(self, old: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-        """KL(old ‖ new) [n] each, by means and by standard deviations alone."""
+        """Return KL(old ‖ new) [n] by means only, and by standard deviations only."""
         before, now = self._split(old), self._split(new)
         return before.of_mean(now).sum(dim=1), before.of_std(now).sum(dim=1)
 
     def divergence(self, out: Tensor, other: Tensor, mask: Tensor | None) -> Tensor:
-        """log σ'/σ + (σ² + (μ - μ')²) / 2 σ'² - ½, summed; what both are squashed by changes nothing."""
+        """Return the sum of log σ'/σ + (σ² + (μ - μ')²) / 2 σ'² - ½ [n]; squashing does not change it."""
         (mean, log_std), (to, log_to) = self._split(out), self._split(other)
         apart = (2.0 * (log_std - log_to)).exp() + ((mean - to) / log_to.exp()).square()
         return (log_to - log_std + 0.5 * apart - 0.5).sum(dim=-1)
 
     def _scaled(self, action: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-        """(flat actions, the same in the network's numbers), float64: where tanh saturates float32 would round away what it was of."""
+        """Return (flat actions, the same in the network's units), float64: where tanh saturates, float32 would round
+        away its argument."""
         flat, (_, _, middle, half) = action.reshape(len(action), self._size).double(), self._bounds(out)
         return flat, (flat - middle) / half
 
@@ -229,16 +306,16 @@ class BoxDistribution:
         mean, log_std = self._split(out)
         normal = torch.zeros_like(mean) if greedy else torch.empty_like(mean).normal_(generator=generator)
         low, high, middle, half = self._bounds(out)
-        action = middle + half * self._played(mean + log_std.exp() * normal)
+        action = middle + half * self._squash(mean + log_std.exp() * normal)
         return torch.minimum(torch.maximum(action, low), high).float().reshape(-1, *self._shape)
 
-    def _played(self, z: Tensor) -> Tensor:
-        """In the network's numbers, where normal ones were drawn."""
+    def _squash(self, z: Tensor) -> Tensor:
+        """Return normal samples in the network's units of actions."""
         return z
 
 
 class GaussianDistribution(BoxDistribution):
-    """Clipped to the bounds. The entropy is that before clipping."""
+    """Normal actions, clipped to the bounds. The entropy is that before clipping."""
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
@@ -260,15 +337,16 @@ class GaussianDistribution(BoxDistribution):
 
 @lru_cache
 def _quadrature(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Nodes and weights [16] of means under a standard normal; nothing else is moved to a device within a step."""
+    """Return nodes and weights [16] of means under a standard normal; nothing else is moved to a device within a step."""
     nodes, weights = (torch.from_numpy(a).to(device, dtype) for a in (_NODES, _WEIGHTS / _WEIGHTS.sum()))
     return nodes, weights
 
 
 class SquashedDistribution(BoxDistribution):
-    """tanh of a normal. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss–Hermite quadrature with 16 nodes."""
+    """tanh of a normal variable. The entropy is that of the squashed variable: E log(1 - tanh²) by Gauss-Hermite
+    quadrature with 16 nodes."""
 
-    def _played(self, z: Tensor) -> Tensor:
+    def _squash(self, z: Tensor) -> Tensor:
         return z.tanh()
 
     def log_prob(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
@@ -279,34 +357,40 @@ class SquashedDistribution(BoxDistribution):
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
         nodes, weights = _quadrature(out.dtype, out.device)
-        slopes = log_slope(mean[..., None] + log_std.exp()[..., None] * nodes)
+        slopes = log_tanh_derivative(mean[..., None] + log_std.exp()[..., None] * nodes)
         return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out).sum()
 
     def draw(self, out: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions float[n, size] in [-1, 1] from standard normal deviates, and their log-densities there [n]; both have slopes.
-        (Haarnoja et al. 2018, appendix C, equation 21.)"""
+        """Return actions float[n, size] in [-1, 1] and their log-densities [n], both with gradients. (Haarnoja et al.
+        2018, appendix C, equation 21.)
+
+        Args:
+            out: Network outputs [n, 2 size]: means and log standard deviations.
+            normal: Standard normal deviates [n, size].
+        """
         mean, log_std = self._split(out)
         z = mean + log_std.exp() * normal
         return z.tanh(), squashed_density(z, normal, log_std).sum(dim=1)
 
 
 def squashed_density(z: Tensor, deviate: Tensor, log_std: Tensor) -> Tensor:
-    """Log-density of tanh z in [-1, 1], where z is `deviate` standard deviations from its mean."""
-    return -0.5 * deviate.square() - log_std - HALF_LOG_TWO_PI - log_slope(z)
+    """Return the log-density of tanh z in [-1, 1], where z is `deviate` standard deviations from its mean."""
+    return -0.5 * deviate.square() - log_std - HALF_LOG_TWO_PI - log_tanh_derivative(z)
 
 
 def normal_entropy(log_std: Tensor) -> Tensor:
-    """Σ (log σ + ½ log 2πe) over the last dimension."""
+    """Return Σ (log σ + ½ log 2πe) over the last dimension."""
     return (log_std + HALF_LOG_TWO_PI + 0.5).sum(dim=-1)
 
 
-def log_slope(z: Tensor) -> Tensor:
-    """log(1 - tanh² z), without cancellation: 2 (log 2 - z - softplus(-2 z))."""
+def log_tanh_derivative(z: Tensor) -> Tensor:
+    """Return log(1 - tanh² z), without cancellation: 2 (log 2 - z - softplus(-2 z))."""
     return 2.0 * (math.log(2.0) - z - torch.nn.functional.softplus(-2.0 * z))
 
 
 def distribution_of(config: Mapping[str, Any]) -> Distribution:
-    """What the `action` part of a policy's spec plays. Raises PolicyError for one that is wrong, and for points, which have no density."""
+    """Return the distribution of the `action` part of a policy's spec. Raise PolicyError for an invalid one, and for
+    points, which have no density."""
     head = head_of(config)
     if isinstance(head, MultiCategorical):
         return MultiCategoricalDistribution(head.choices)

@@ -1,4 +1,4 @@
-"""Algorithms by name, who is trained by which, and which of them serve an environment."""
+"""Algorithms by name, their assignment to players and roles, and which of them support an environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from ludus.algorithms.common.base import Algorithm, ComputedOracle
 from ludus.algorithms.common.config import check_learned_reward, check_processing
-from ludus.algorithms.common.space_checks import NotServed, players_of
+from ludus.algorithms.common.space_checks import UnsupportedSpace, players_of
 from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
 from ludus.core.parts import registered_name, require, resolve_name
 from ludus.core.plugins import Registry
@@ -60,8 +60,8 @@ COMPUTED = "no device: its answers are computed"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Whom an algorithm trains: the policies of a population, or there of one role of its schedule. policy: what it trains. seats: the
-    players of the population."""
+    """An algorithm and what it trains: the policies of a population, or of one role of its schedule. policy: their
+    spec. seats: the players of the population."""
 
     algorithm: Algorithm | ComputedOracle
     population: int
@@ -71,26 +71,32 @@ class Assignment:
 
     @property
     def computed(self) -> bool:
-        """Whether it answers without episodes."""
+        """Return whether it needs no episodes."""
         return isinstance(self.algorithm, ComputedOracle)
 
     @property
     def name(self) -> str:
-        """Of the algorithm, as a scenario names it."""
+        """Return the algorithm's name, as in a scenario."""
         return registered_name(self.algorithm, ALGORITHMS)
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithms:
-    """Which algorithm trains whom. default: who is not named. named: by player ("1") or by role ("main_exploiter"); what is said of a role
-    goes before what is said of a player. population: [P] index of each player's population. roles: of the schedule, if it has some.
-    Raises ConfigError for a name that nobody has, and for players of one population with different algorithms."""
+    """Assignment of algorithms to players and roles. Raises ConfigError for an unknown name, and for players of one
+    population with different algorithms.
+
+    Attributes:
+        default: Algorithm of those that are not named.
+        named: Algorithms by player ("1") or by role ("main_exploiter"); a role takes precedence.
+        population: [P], index of each player's population.
+        roles: Roles of the schedule, if it has some.
+    """
 
     default: Any
     named: Mapping[str, Any]
     population: tuple[int, ...]
     roles: tuple[str, ...] = ()
-    _found: dict[tuple[int, str], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _by_role: dict[tuple[int, str], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         players = [str(player) for player in range(len(self.population))]
@@ -106,52 +112,54 @@ class Algorithms:
                     "they have one algorithm. Give share=never, or the same to each."
                 )
             for role in self.roles or ("",):
-                self._found[population, role] = self.named.get(role, algorithms[0])
+                self._by_role[population, role] = self.named.get(role, algorithms[0])
 
     def of(self, population: int, role: str = "") -> Any:
-        """What trains the policies of a population, in a role of the schedule if it has roles."""
-        return self._found[population, role]
+        """Return the algorithm that trains the policies of a population, in a role of the schedule if it has roles."""
+        return self._by_role[population, role]
 
     def label(self, population: int, role: str = "") -> str:
-        """Which algorithm it is and whom it trains, in words: "ppo"; of several populations "ppo of player 1", of roles "ppo as main"."""
+        """Return which algorithm it is and what it trains, in words: "ppo"; of several populations "ppo of player 1",
+        of roles "ppo as main"."""
         seats, name = seats_of(self.population), registered_name(self.of(population, role), ALGORITHMS)
         numbers = " and ".join(map(str, seats[population]))
         whose = f" of player{'s' * (len(seats[population]) > 1)} {numbers}" if len(seats) > 1 else ""
         return f"{name}{whose}{f' as {role}' if role else ''}"
 
     def assigned(self, env: EnvSpec) -> tuple[Assignment, ...]:
-        """Each of them with what it trains. Raises ConfigError for a part that is no algorithm, ScenarioError for one that cannot serve its
-        players, or not with one policy."""
+        """Return each of them with what it trains. Raise ConfigError for a part that is no algorithm, ScenarioError for
+        one that does not support its players, or not with one policy."""
         return tuple(self._assigned(env))
 
     def _assigned(self, env: EnvSpec) -> Iterator[Assignment]:
         seats = seats_of(self.population)
-        for (population, role), algorithm in self._found.items():
+        for (population, role), algorithm in self._by_role.items():
             require(algorithm, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
             check_fits(algorithm, env, seats[population])
             yield Assignment(algorithm, population, role, seats[population], algorithm.policy(env, seats[population]))
 
     def __str__(self) -> str:
-        """The classes' names: "PPO", "PPO, for 1 DQN"."""
+        """Return the classes' names: "PPO", "PPO, for 1 DQN"."""
         others = [f"for {name} {type(algorithm).__name__}" for name, algorithm in self.named.items()]
         return ", ".join([type(self.default).__name__, *others])
 
 
 def check_fits(algorithm: Algorithm | ComputedOracle, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-    """Raises ScenarioError if it cannot serve the environment for these players, by default all, and says what would."""
+    """Raise ScenarioError if the algorithm does not support the environment for these players (default: all), naming
+    those that do."""
     if isinstance(algorithm, Algorithm):
         check_processing(algorithm, env, seats or tuple(range(env.num_players)))
     try:
         algorithm.check(env, seats)
         if isinstance(algorithm, Algorithm):
             check_learned_reward(algorithm, env, seats or tuple(range(env.num_players)))
-    except NotServed as error:
+    except UnsupportedSpace as error:
         raise ScenarioError(f"{error} {serving(env, seats)}") from None
 
 
 def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
-    """What to say where an algorithm cannot serve an environment: which registered ones serve the actions of all agents of the players
-    `seats`, by default of all."""
+    """Return a message with the registered algorithms that support the actions of all agents of the players `seats`, by
+    default of all."""
     players = players_of(env, seats)
     wanted = {_kind(agent.action) for player in players for agent in env.agents_of(player)}
     teams = any(len(env.agents_of(player)) > 1 for player in players)
@@ -171,7 +179,7 @@ def serving(env: EnvSpec, seats: tuple[int, ...] = ()) -> str:
 
 
 def _kind(action: Space[Any]) -> str:
-    """As in `AlgorithmInfo.actions`."""
+    """Return the kind of an action space as in `AlgorithmInfo.actions`."""
     if isinstance(action, Discrete):
         return "discrete"
     if isinstance(action, MultiDiscrete | MultiBinary):

@@ -1,4 +1,4 @@
-"""What learners with replay share: networks with targets that follow them, when updates are due and what is told of them, and state."""
+"""Shared parts of learners with replay: networks with target networks, pacing of updates, their metrics, and state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.algorithms.common.base import REPLAY, Collect, LearnerContext
+from ludus.algorithms.common.base import REPLAY, CollectConfig, LearnerContext
 from ludus.algorithms.common.config import BEST, TAKEN
-from ludus.algorithms.common.returns import follow, n_step
+from ludus.algorithms.common.returns import gather_next, n_step
 from ludus.algorithms.common.schedule import Budget, Schedule
 from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.rewards.base import LearnedReward, LearnedRewardOptions
@@ -39,12 +39,16 @@ _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
-class Ensemble:
-    """One network or several of one form, an optimizer of them all, and a target copy of each.
+class NetworkEnsemble:
+    """One network or several of one architecture, an optimizer of them all, and a target copy of each.
 
-    Called, they answer by autograd, on any device. The passes of `layouts` are written out, for perceptrons on a CPU, over the same
-    parameters. outputs, gradients: NumPy views float32[n, outputs] per network, of the last such pass forward, and to be filled in before
-    `backward`. sums: float32[3], which `join` adds up over the ranks, together with the gradients.
+    Called, they evaluate by autograd, on any device. `layouts` have CPU kernels for perceptrons over the same
+    parameters.
+
+    Attributes:
+        outputs: NumPy views float32[n, outputs] per network, of the last kernel forward pass.
+        gradients: Gradients of the outputs, to be filled in before `backward`.
+        sums: float32[3], which `join` adds up over the ranks, together with the gradients.
     """
 
     def __init__(
@@ -57,8 +61,17 @@ class Ensemble:
         order: Sequence[Layout] = (),
         epsilon: float = 1e-8,
     ) -> None:
-        """Moves the module to its place. layouts: of its networks, in the order of their parameters, if its passes are written out; else
-        none. order: the same, whether or not they are; see `FlatModule`. epsilon: the optimizer's."""
+        """Moves the module to its device.
+
+        Args:
+            module: The networks.
+            ranks: Ranks that train them together.
+            placement: Device and backend.
+            layouts: Layouts of the networks, in the order of their parameters, if CPU kernels evaluate them; else
+                empty.
+            order: The same, whether or not kernels evaluate them; see `FlatModule`.
+            epsilon: Adam's ε.
+        """
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
         self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
@@ -74,15 +87,15 @@ class Ensemble:
 
     @property
     def sums(self) -> Array:
-        """See the class."""
+        """Return the sums; see the class."""
         return self.online.sums
 
     def weights(self) -> dict[str, Array]:
-        """Copies of parameters and buffers by name."""
+        """Return copies of parameters and buffers by name."""
         return arrays_of(self.online.module)
 
-    def follow(self, share: float) -> None:
-        """target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
+    def update_target(self, share: float) -> None:
+        """Move the target networks: target += share (online - target). (Lillicrap et al. 2016, algorithm 1.)"""
         self.target.values.lerp_(self.online.values, share)
 
     def state_dict(self) -> State:
@@ -91,7 +104,7 @@ class Ensemble:
 
     @torch.no_grad()
     def load_state_dict(self, state: State) -> None:
-        """Of any device."""
+        """Restore a state of any device."""
         self.online.values.copy_(torch.from_numpy(state["weights"]))
         self.target.values.copy_(torch.from_numpy(state["target"]))
         self.adam.load_state_dict(state["adam"])
@@ -99,7 +112,7 @@ class Ensemble:
     # ------------------------------------------------------------------------------------------ by autograd
 
     def __call__(self, *inputs: Any, target: bool = False) -> Tensor:
-        """What the module answers, of an actor-critic the head's outputs, in float32; its target if so."""
+        """Return the module's output (the head's of an actor-critic) in float32; the target network's if `target`."""
         with self._placement.products():
             out = (self.target if target else self.online).module(*inputs)
         answer: Tensor = out[0] if isinstance(out, tuple) else out
@@ -108,8 +121,8 @@ class Ensemble:
     def descend(
         self, loss: Tensor, stats: Sequence[Tensor], *, rate: float, max_norm: float, guard: NonFiniteGuard
     ) -> tuple[Tensor, Tensor]:
-        """One step of Adam down this rank's part of the loss, under the guard. Answers float32[3], the loss and what is told of it, summed
-        over the ranks, and the gradient's norm."""
+        """Take one step of Adam on this rank's part of the loss, unless a number is not finite. Return float32[3], the
+        loss and `stats` summed over the ranks, and the gradient's norm."""
         self._joint.begin()
         self.online.differentiate(loss)
         sums = self.online.grad[self.online.size :]
@@ -126,7 +139,13 @@ class Ensemble:
         self.gradients = [work.gradient.numpy() for work in self._work]
 
     def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
-        """x float32[n, inputs] -> `outputs`, of the targets if so; valid until the next pass. count: only of the first so many."""
+        """Evaluate the networks by CPU kernels: x float32[n, inputs] -> `outputs`, valid until the next pass.
+
+        Args:
+            x: Inputs.
+            target: Whether the target networks are evaluated.
+            count: Number of first networks to evaluate; None: all.
+        """
         if len(x) != len(self._work[0].out):
             self._room(len(x))
         for layers, work in zip((self._followers if target else self._layers)[:count], self._work, strict=False):
@@ -134,14 +153,14 @@ class Ensemble:
         return self.outputs[:count]
 
     def backward(self, x: torch.Tensor) -> None:
-        """The parameters' gradients, from `gradients` and the last forward pass, over x and not of the targets."""
+        """Compute the parameters' gradients from `gradients` and the last forward pass over x, of the online networks."""
         for layers, into, work in zip(self._layers, self._into, self._work, strict=True):
             work.backward(layers, x, into)
 
     @torch.no_grad()
     def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
-        """The gradient float32[n, columns] with respect to these of the inputs, from the same as `backward`, summed over the networks, or
-        over the first `count` of them."""
+        """Return the gradient float32[n, columns] by these columns of the inputs, summed over the networks, or over the
+        first `count` of them."""
         total: torch.Tensor | None = None
         for layers, work in zip(self._layers[:count], self._work, strict=False):
             gradient = work.gradients[-1]
@@ -158,12 +177,13 @@ class Ensemble:
         return total.numpy()
 
     def join(self) -> None:
-        """Add up the gradients, and `sums`, of all ranks."""
+        """Add up the gradients and `sums` of all ranks."""
         if self._ranks.size > 1:
             self._ranks.sum(self.online.joint)
 
     def step(self, *, rate: float, max_norm: float, what: str) -> float:
-        """One step of Adam (Kingma and Ba 2015). Answers the gradient's norm; raises TrainingError before the step if it is not finite."""
+        """Take one step of Adam (Kingma and Ba 2015). Return the gradient's norm; raise TrainingError before the step
+        if it is not finite."""
         norm = self.adam.step_on_cpu(rate=rate, max_norm=max_norm)
         if not math.isfinite(norm):
             raise TrainingError(f"the gradient of {what} became NaN or infinite")
@@ -179,20 +199,27 @@ LEAST_PRIORITY = 1e-6
 
 
 def initial_priorities(
-    rows: Trajectories, columns: Mapping[str, Array], following: NDArray[np.int64]
+    rows: Trajectories, columns: Mapping[str, Array], next_index: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """|R + discount × best(next) − taken| of the rows, float32[N]: what they are drawn by until they are learned from, by the weights that
-    acted, whose values came with the rows (`RolloutRequest.bootstrap_value`). (Horgan et al. 2018, section 3 and algorithm 1.)
+    """Return the priorities |R + discount × best(next) − taken| of rows, float32[N], by the weights that acted, whose
+    values came with the rows (`RolloutRequest.bootstrap_value`). (Horgan et al. 2018, section 3 and algorithm 1.)
 
-    columns: "reward" and "discount" of the n-step targets, in scaled rewards; what comes next is `following`, as `returns.n_step` says it.
-    Rows that nobody played, or whose rewards are not finite, have the largest of the others'. Raises DataError for rows without values.
+    Rows of added segments, or whose rewards are not finite, have the largest priority of the others.
+
+    Args:
+        rows: The trajectories.
+        columns: "reward" and "discount" of the n-step targets, in scaled rewards.
+        next_index: int64[N], as `returns.n_step` returns it.
+
+    Raises:
+        DataError: Rows without values.
     """
     if rows.bootstrap_value is None or not {TAKEN, BEST} <= rows.extras.keys():
         raise DataError(
             f"with initial_priority=error rows bring the extras {TAKEN!r} and {BEST!r}, and bootstrap_value, of the policy that acted; "
             f"these have the extras {sorted(rows.extras)}. Collect with this algorithm's policy, or set initial_priority=largest."
         )
-    after = follow(rows.extras[BEST], rows.bootstrap_value, following)
+    after = gather_next(rows.extras[BEST], rows.bootstrap_value, next_index)
     target = columns["reward"] + columns["discount"].astype(np.float64) * after
     priority = np.abs(target - rows.extras[TAKEN]) + LEAST_PRIORITY
     known = np.isfinite(priority)  # an update says what is not
@@ -203,7 +230,7 @@ def initial_priorities(
 
 
 class ReplaySettings(Protocol):
-    """What the shell asks of an algorithm."""
+    """Options of an algorithm that `ReplayLearner` reads."""
 
     @property
     def batch(self) -> int: ...
@@ -229,13 +256,14 @@ class ReplaySettings(Protocol):
     @property
     def learned_reward(self) -> LearnedRewardOptions | None: ...
 
-    def collect(self) -> Collect: ...
+    def collect(self) -> CollectConfig: ...
 
     def due(self, *, decisions: int, items: int, updates: int) -> int: ...
 
 
 class ReplayLearner(ABC):
-    """Updates that are due by what was collected, from one table. A subclass says what its items are, and what an update does (`learn`)."""
+    """Base of learners whose updates become due by what was collected, from one table. A subclass implements `items`
+    and one update (`learn`)."""
 
     config: ReplaySettings
     placement: Placement
@@ -247,11 +275,11 @@ class ReplayLearner(ABC):
         self._learned_reward: LearnedReward | None = None
         self.budget = Budget.of(config.collect(), context)
         self._inserted = self._items = self.updates = 0
-        self._told: Metrics = {}
+        self._metrics: Metrics = {}
         self._unread = 0  # updates of this round that are still to come
 
     def settle(self, placement: Placement) -> None:
-        """Where it computes."""
+        """Set the device and backend."""
         self.placement, self.device = placement, placement.torch
         self.guard = NonFiniteGuard(self.device)
         learned = self.config.learned_reward
@@ -263,40 +291,41 @@ class ReplayLearner(ABC):
 
     @abstractmethod
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """See `Learner`."""
+        """Return the items of a rollout; see `Learner`."""
 
     def count(self, trajectories: Trajectories) -> None:
-        """What was collected."""
+        """Count what was collected."""
         self.budget.add(trajectories)
         self._inserted += trajectories.num_decisions
 
     def rewarded(self, rows: Trajectories) -> Trajectories:
-        """The same rows with the rewards that are learned from, in the game's units. Learned ones are those of now, when rows go into the
-        table: whatever is made of rows later (sums, sequences, joint steps) need not know of them."""
+        """Return the same rows with the rewards that are learned from, in the game's units. Learned rewards are
+        computed once, when rows are inserted."""
         if self._learned_reward is None:
             return rows
         result = self._learned_reward.of(rows, rows.reward.astype(np.float64) * self._scale)
         return replace(rows, reward=(result.reward / self._scale).astype(np.float32))
 
     def transitions(self, rows: Trajectories) -> tuple[dict[str, Array], NDArray[np.int64]]:
-        """Counts them; and (columns of n-step targets in scaled rewards, what comes next, as `returns.n_step` says it)."""
+        """Count the rows; return (columns of n-step targets in scaled rewards, next rows as `returns.n_step` returns
+        them)."""
         rows = self.rewarded(rows)
         self.count(rows)
-        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
+        reward, discount, next_index = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, self.config.n_step)
         columns = {
             "reward": (reward * self._scale).astype(np.float32),
             "discount": discount.astype(np.float32),
             "version_lo": np.repeat(rows.version_lo, np.diff(rows.start)),
         }
-        return columns, following
+        return columns, next_index
 
-    def kept(self, columns: ItemColumns) -> tuple[str, ItemColumns]:
-        """Counts items, for the table."""
+    def table_items(self, columns: ItemColumns) -> tuple[str, ItemColumns]:
+        """Count items for the table; return its name and the items."""
         self._items += len(next(iter(columns.values())))
         return REPLAY, columns
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """The updates that are due (`ReplayOptions.due`)."""
+        """Return the updates that are due (`ReplayOptions.due`)."""
         due = self.config.due(decisions=self._inserted, items=self._items, updates=self.updates)
         self._unread = max(0, due)
         return [(REPLAY, self.config.batch)] * self._unread
@@ -305,11 +334,14 @@ class ReplayLearner(ABC):
 
     @abstractmethod
     def learn(self, batch: Sample) -> Metrics:
-        """One update; what is to be told of it. Raises TrainingError, which says what became NaN or infinite."""
+        """Run one update. Return its metrics; raise TrainingError, which names what became NaN or infinite."""
 
     def update(self, batch: Sample) -> Metrics:
-        """One update. Raises TrainingError. What `read` reads is read once in a round of `batches`: the metrics in between are those of
-        before, and an error comes with the last update, or with the one that it is of where updates are asked for one by one."""
+        """Run one update. Raise TrainingError.
+
+        Numbers of `read` are read once in a round of `batches`: metrics in between are those of the last read, and an
+        error is raised by the round's last update.
+        """
         try:
             metrics = self.learn(batch)
         except TrainingError as error:
@@ -323,25 +355,26 @@ class ReplayLearner(ABC):
         return {"rows": float(len(batch.index)), **metrics, **learned, **rate}
 
     def read(self, stats: Mapping[str, Tensor], *, now: bool = False) -> Metrics:
-        """Numbers of an update, of the round's last, or `now`; those of before, else. Raises TrainingError if one of them, or of those that
-        were not read, is none."""
+        """Return the numbers of an update, if it is the round's last or `now`; else those of the last read. Raise
+        TrainingError if one of them, or of those not read, is not finite."""
         self._unread -= 1
         if self._unread <= 0 or now:
             numbers, wrong = self.guard.read([*stats.values()])
-            self._told = dict(zip(stats, numbers, strict=True))
+            self._metrics = dict(zip(stats, numbers, strict=True))
             if wrong:
                 raise TrainingError("a loss or its gradient became NaN or infinite")
-        return self._told
+        return self._metrics
 
     def importance_weights(self, batch: Sample) -> NDArray[np.float64]:
-        """(least chance of the batch / an item's chance)^importance, float64[n]. (Schaul et al. 2016, section 3.4.)"""
+        """Return (least chance of the batch / an item's chance)^importance, float64[n]. (Schaul et al. 2016, section
+        3.4.)"""
         weights: NDArray[np.float64] = (batch.probability / batch.probability.min(initial=1.0)) ** -self.rate(
             self.config.importance
         )
         return weights
 
     def rate(self, schedule: Schedule) -> float:
-        """A schedule's value now."""
+        """Return a schedule's present value."""
         return schedule.at(self.budget.progress)
 
     # ------------------------------------------------------------------------------------------ state

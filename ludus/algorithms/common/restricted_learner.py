@@ -1,4 +1,5 @@
-"""Learning which member of a population to play at each decision: any learner of discrete actions, in a restricted game (NXDO).
+"""Learning which member of a population to play at each decision: any learner of discrete actions, in a restricted game
+(NXDO).
 
 algorithm, members --InRestrictedGame--> an algorithm whose actions are members and whose policies play the game itself
 
@@ -15,11 +16,11 @@ from gymnasium.spaces import Discrete
 
 from ludus.algorithms.common.base import (
     Algorithm,
-    Collect,
+    CollectConfig,
     Learner,
     LearnerContext,
 )
-from ludus.algorithms.common.delegating import AroundAlgorithm, AroundLearner
+from ludus.algorithms.common.delegating import AlgorithmWrapper, LearnerWrapper
 from ludus.core.types import EnvSpec, PolicyRef, PolicySpec, RestrictedGame, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import CHOICE, CHOICE_LOGP
@@ -29,16 +30,17 @@ from ludus.replay.trajectories import Trajectories
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InRestrictedGame(AroundAlgorithm):
-    """An `Algorithm` that learns what another one would, if playing members[k] were action k. members: each with its mode."""
+class InRestrictedGame(AlgorithmWrapper):
+    """An `Algorithm` that learns what another one would, if playing members[k] were action k. members: each with its
+    mode."""
 
     members: tuple[tuple[Policy, str], ...]
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if it cannot learn there, with so many actions."""
+        """Raise ScenarioError if the algorithm cannot learn there, with this number of actions."""
         self.algorithm.check(self.game(env), seats)
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         collect = self.algorithm.collect()
         return replace(collect, extras=(*collect.extras, CHOICE, CHOICE_LOGP))
 
@@ -51,7 +53,7 @@ class InRestrictedGame(AroundAlgorithm):
         return RestrictedLearner(inner, self.members)
 
     def game(self, env: EnvSpec) -> EnvSpec:
-        """The environment as the algorithm sees it: K actions, all legal, for everybody."""
+        """Return the environment as the algorithm sees it: K actions, all legal, for every agent."""
         agents = tuple(replace(agent, action=Discrete(len(self.members))) for agent in env.agents)
         enumeration = env.enumeration
         if enumeration is not None:
@@ -60,8 +62,8 @@ class InRestrictedGame(AroundAlgorithm):
         return replace(env, agents=agents, enumeration=enumeration)
 
 
-class RestrictedLearner(AroundLearner):
-    """Another learner, for which picks are actions."""
+class RestrictedLearner(LearnerWrapper):
+    """Wraps a learner whose actions are members."""
 
     def __init__(self, inner: Learner, members: tuple[tuple[Policy, str], ...]) -> None:
         super().__init__(inner)
@@ -69,7 +71,7 @@ class RestrictedLearner(AroundLearner):
         self.spec = choice_spec(inner.spec, _specs(members))
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Of the picks."""
+        """Return the items of the chosen members."""
         extras = trajectories.extras
         picks = replace(trajectories, action=extras[CHOICE], logp=extras[CHOICE_LOGP], mask=None, bootstrap_mask=None)
         return self._inner.items(picks)
@@ -86,5 +88,5 @@ def _specs(members: Sequence[tuple[Policy, str]]) -> list[tuple[PolicySpec, str]
 def in_restricted_game(
     algorithm: Algorithm, game: RestrictedGame, seats: tuple[int, ...], policy: Callable[[PolicyRef], Policy]
 ) -> InRestrictedGame:
-    """The algorithm of a task that plays `seats` of a restricted game. policy: gives a frozen one."""
+    """Return the algorithm of a task that plays `seats` of a restricted game. policy: returns a frozen one."""
     return InRestrictedGame(algorithm, tuple((policy(ref), ref.mode) for ref in game.members[seats[0]]))

@@ -1,13 +1,14 @@
 """Returns, advantages and targets over ragged trajectories: pure functions, compiled, in float64.
 
-Every function takes rows in segments: segment s owns rows start[s] … start[s + 1] - 1 in order of time (`Trajectories`). What comes
-after a segment's last row is said by `bootstrap_value` float64[S], the value of the bootstrap observation: 0 where the episode terminated
-(there is nothing after it), an estimate where it was truncated or cut (it went on). `bootstrap_values` makes it from estimates.
-γ discounts per own decision.
+Every function takes rows in segments: segment s owns rows start[s] … start[s + 1] - 1 in order of time
+(`Trajectories`). What follows a segment's last row is given by `bootstrap_value` float64[S], the value of the bootstrap
+observation: 0 where the episode terminated, an estimate where it was truncated or cut (`bootstrap_values` makes it from
+estimates). γ discounts per own decision.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,12 @@ Floats = NDArray[np.float64]
 
 
 def bootstrap_values(tail: NDArray[np.int8], value: Array) -> Floats:
-    """Values of the bootstrap observations float[S], with 0 where `tail` is TERMINATED, whatever was estimated there."""
+    """Return the values of bootstrap observations float64[S], with 0 where the episode terminated.
+
+    Args:
+        tail: `SegmentEnd` int8[S].
+        value: Estimates float[S].
+    """
     return np.where(tail == SegmentEnd.TERMINATED, 0.0, value).astype(np.float64)
 
 
@@ -33,9 +39,18 @@ def bootstrap_values(tail: NDArray[np.int8], value: Array) -> Floats:
 def gae(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> tuple[Floats, Floats]:
-    """Generalised advantage estimates float64[N], and the λ-returns that they make with the values, float64[N].
+    """Return generalised advantage estimates and λ-returns, float64[N] each.
 
-    δ_t = r_t + γ V_{t+1} - V_t;  A_t = δ_t + γ λ A_{t+1};  G_t = A_t + V_t.  (Schulman et al. 2016, equations 11 and 16.)
+    δ_t = r_t + γ V_{t+1} - V_t;  A_t = δ_t + γ λ A_{t+1};  G_t = A_t + V_t.  (Schulman et al. 2016, equations 11 and
+    16.)
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N], r.
+        value: float[N], V.
+        bootstrap_value: float64[S], values after the segments.
+        gamma: γ, per own decision.
+        lam: λ.
     """
     advantage, target = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
@@ -52,10 +67,18 @@ def gae(
 def gae_in_time(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, discount: Array, lam: float
 ) -> tuple[Floats, Floats]:
-    """`gae` of decisions that are not equally far apart: discount float[N] is that of what follows each row, γ^Δt where Δt steps pass.
+    """Return `gae` of decisions at irregular times: advantages and λ-returns, float64[N] each.
 
-    δ_t = r_t + γ^Δt V_{t+1} - V_t;  A_t = δ_t + γ^Δt λ A_{t+1}: λ counts decisions, as in options of many lengths. (Sutton, Precup and
-    Singh 1999, "Between MDPs and semi-MDPs", equation 6, for the discount.)
+    δ_t = r_t + γ^Δt V_{t+1} - V_t;  A_t = δ_t + γ^Δt λ A_{t+1}: λ counts decisions, as for options of different
+    lengths. (Sutton, Precup and Singh 1999, "Between MDPs and semi-MDPs", equation 6, for the discount.)
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N].
+        value: float[N].
+        bootstrap_value: float64[S], values after the segments.
+        discount: float[N], γ^Δt from each row to what follows it, Δt steps later.
+        lam: λ.
     """
     advantage, target = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
@@ -72,7 +95,17 @@ def gae_in_time(
 def lambda_returns(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, gamma: float, lam: float
 ) -> Floats:
-    """λ-returns float64[N]: G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}). (Sutton and Barto 2018, equation 12.18.)"""
+    """Return λ-returns float64[N]: G_t = r_t + γ ((1 - λ) V_{t+1} + λ G_{t+1}). (Sutton and Barto 2018, equation
+    12.18.)
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N].
+        value: float[N].
+        bootstrap_value: float64[S], values after the segments.
+        gamma: γ, per own decision.
+        lam: λ.
+    """
     out = np.empty(len(reward))
     for s in range(len(start) - 1):
         after, running = bootstrap_value[s], bootstrap_value[s]
@@ -87,14 +120,24 @@ def lambda_returns(
 def n_step(
     start: NDArray[np.int64], reward: Array, tail: NDArray[np.int8], gamma: float, n: int
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """n-step transitions: (reward sum float64[N], discount float64[N], next int64[N]) of each row.
+    """Return n-step transitions: (sum of rewards float64[N], discount float64[N], next row int64[N]) of each row.
 
-    R_t = Σ_{k < m} γ^k r_{t+k} with m = min(n, rows left in the segment); the target of row t is R_t + discount_t V(next_t).
-    next: a row, or -1 - s for the bootstrap observation of segment s. discount is γ^m, and 0 where the segment terminated by then.
-    (Sutton and Barto 2018, equation 7.1.)
+    R_t = Σ_{k < m} γ^k r_{t+k} with m = min(n, rows left in the segment); the target of row t is R_t + discount_t
+    V(next_t). (Sutton and Barto 2018, equation 7.1.)
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N].
+        tail: `SegmentEnd` int8[S].
+        gamma: γ, per own decision.
+        n: Rows that are summed.
+
+    Returns:
+        The next row is -1 - s for the bootstrap observation of segment s (`gather_next` resolves it). The discount is
+        γ^m, and 0 where the segment terminated by then.
     """
     total, discount = np.empty(len(reward)), np.empty(len(reward))
-    following = np.empty(len(reward), np.int64)
+    next_index = np.empty(len(reward), np.int64)
     for s in range(len(start) - 1):
         end = start[s + 1]
         for t in range(start[s], end):
@@ -105,17 +148,23 @@ def n_step(
                 k += 1
             total[t] = g
             if k < end:
-                discount[t], following[t] = factor, k
+                discount[t], next_index[t] = factor, k
             else:
-                discount[t], following[t] = (0.0 if tail[s] == 0 else factor), -1 - s
-    return total, discount, following
+                discount[t], next_index[t] = (0.0 if tail[s] == 0 else factor), -1 - s
+    return total, discount, next_index
 
 
-def follow(rows: Array, bootstrap: Array, following: NDArray[np.int64]) -> Array:
-    """What `n_step` points at: rows[following], or bootstrap[-1 - following] where that is negative."""
-    out: Array = rows[np.maximum(following, 0)]
-    end = following < 0
-    out[end] = bootstrap[-1 - following[end]]
+def gather_next(rows: Array, bootstrap: Array, next_index: NDArray[np.int64]) -> Array:
+    """Return the entries that follow: rows[next_index], or bootstrap[-1 - next_index] where that is negative.
+
+    Args:
+        rows: [N, …], entries of rows.
+        bootstrap: [S, …], entries of bootstrap observations.
+        next_index: int64[n], as `n_step` returns it.
+    """
+    out: Array = rows[np.maximum(next_index, 0)]
+    end = next_index < 0
+    out[end] = bootstrap[-1 - next_index[end]]
     return out
 
 
@@ -131,11 +180,23 @@ def vtrace(
     rho_bar: float,
     c_bar: float,
 ) -> tuple[Floats, Floats]:
-    """V-trace targets float64[N] and policy-gradient advantages float64[N] from log(π/μ) of the actions taken.
+    """Return V-trace targets and policy-gradient advantages, float64[N] each.
 
-    ρ_t = min(ρ̄, π/μ), c_t = λ min(c̄, π/μ);  v_t = V_t + ρ_t δ_t + γ c_t (v_{t+1} - V_{t+1}),  δ_t = r_t + γ V_{t+1} - V_t;
-    advantage ρ_t (r_t + γ (λ v_{t+1} + (1 - λ) V_{t+1}) - V_t), which is `gae`'s, and the targets its λ-returns, where the policies are the
-    same and ρ̄, c̄ >= 1. (Espeholt et al. 2018, equation 1 and remarks 1 and 2; λ as in DeepMind's rlax.)
+    ρ_t = min(ρ̄, π/μ), c_t = λ min(c̄, π/μ);  v_t = V_t + ρ_t δ_t + γ c_t (v_{t+1} - V_{t+1}),  δ_t = r_t + γ V_{t+1} -
+    V_t; advantage ρ_t (r_t + γ (λ v_{t+1} + (1 - λ) V_{t+1}) - V_t), which is `gae`'s, and the targets its λ-returns,
+    where the policies are the same and ρ̄, c̄ ≥ 1. (Espeholt et al. 2018, equation 1 and remarks 1 and 2; λ as in
+    DeepMind's rlax.)
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N].
+        value: float[N], V.
+        bootstrap_value: float64[S], values after the segments.
+        log_ratio: float[N], log(π/μ) of the actions taken.
+        gamma: γ, per own decision.
+        lam: λ.
+        rho_bar: ρ̄, clip of the importance weights.
+        c_bar: c̄, clip of the traces.
     """
     target, advantage = np.empty(len(reward)), np.empty(len(reward))
     for s in range(len(start) - 1):
@@ -163,9 +224,18 @@ _TINY = 1e-8
 def learned_columns(
     rows: Trajectories, *, reward: Floats, value: Floats, after: Floats, gamma: float, lam: float, in_time: bool = False
 ) -> dict[str, Array]:
-    """What on-policy learners keep of N rows in S segments: observation, action, logp of the behaviour, advantage, target of the value, and
-    value, float32[N]. reward float64[N] as they learn from it, value float64[N], after float64[S]: of the bootstrap observations.
-    in_time: γ is of an environment step, else of an own decision."""
+    """Return the columns that on-policy learners store of N rows in S segments: observation, action, log-probability of
+    the behaviour, advantage, value target and value, float32[N].
+
+    Args:
+        rows: The trajectories.
+        reward: float64[N], as they are learned from.
+        value: float64[N].
+        after: float64[S], values of the bootstrap observations.
+        gamma: γ.
+        lam: λ.
+        in_time: Whether γ is per environment step; False: per own decision.
+    """
     end = bootstrap_values(rows.tail, after)
     if in_time:
         advantage, target = gae_in_time(rows.start, reward, value, end, gamma ** elapsed(rows), lam)
@@ -182,7 +252,8 @@ def learned_columns(
 
 
 def elapsed(rows: Trajectories) -> Floats:
-    """Environment steps float64[N] from each decision to what follows it. Raises PolicyError for trajectories that do not say."""
+    """Return the environment steps float64[N] from each decision to what follows it. Raise PolicyError for trajectories
+    without `dt`."""
     if rows.dt is None:
         raise PolicyError(
             "trajectories without `dt` were given, and discount=step counts the environment steps between decisions. Use those that "
@@ -192,7 +263,8 @@ def elapsed(rows: Trajectories) -> Floats:
 
 
 def not_finite(columns: Mapping[str, Any]) -> str:
-    """What in `learned_columns` is NaN or infinite; "": nothing. Nobody asks a device, where the loss will say so."""
+    """Return what in `learned_columns` is NaN or infinite; "": nothing. Columns on a device are not checked: there the
+    loss shows it."""
     names = {"advantage": "the advantages", "target": "the value targets"}
     here = ((columns[name], label) for name, label in names.items() if isinstance(columns[name], np.ndarray))
     return next((label for column, label in here if not np.isfinite(column).all()), "")
@@ -201,8 +273,18 @@ def not_finite(columns: Mapping[str, Any]) -> str:
 def trace_columns(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats
 ) -> Mapping[str, Array]:
-    """Columns that `corrected` needs beside "logp": reward float64[N], ends bool[N] at the last row of each segment, and after float64[N]:
-    the value of what follows a row, of the weights of now."""
+    """Return the columns that `vtrace_targets` needs in addition to "logp".
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        reward: float[N].
+        value: float[N].
+        bootstrap_value: float64[S], values after the segments.
+
+    Returns:
+        reward float64[N]; ends bool[N], True at the last row of each segment; after float64[N], the value of what
+        follows a row, by the present weights.
+    """
     last = start[1:] - 1
     ends = np.zeros(len(reward), np.bool_)
     ends[last] = True
@@ -216,9 +298,15 @@ def trace_columns(
 # the value of what follows each row.
 
 
-def scanned(add: Tensor, factor: Tensor, *, longest: int | None = None) -> Tensor:
-    """y_t = add_t + factor_t y_{t+1} of rows float[n], whose last factor counts as 0: in log2(n) steps of whole vectors (Hillis and Steele
-    1986, "Data parallel algorithms"). longest: rows after which a factor is 0 at the latest, for which fewer steps are enough."""
+def reverse_linear_scan(add: Tensor, factor: Tensor, *, longest: int | None = None) -> Tensor:
+    """Return y with y_t = add_t + factor_t y_{t+1}, float[n], in log2(n) steps of whole vectors (Hillis and Steele
+    1986, "Data parallel algorithms").
+
+    Args:
+        add: float[n].
+        factor: float[n]; the last one counts as 0.
+        longest: Rows after which a factor is 0 at the latest, for which fewer steps are enough; None: n.
+    """
     y, f, reach = add.clone(), factor.clone(), 1
     f[-1:] = 0.0
     while reach < (len(y) if longest is None else min(longest, len(y))):
@@ -228,7 +316,7 @@ def scanned(add: Tensor, factor: Tensor, *, longest: int | None = None) -> Tenso
     return y
 
 
-def corrected(
+def vtrace_targets(
     columns: Mapping[str, Tensor],
     *,
     value: Tensor,
@@ -239,9 +327,20 @@ def corrected(
     c_bar: float,
     compiled: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`vtrace`'s (targets, advantages not yet weighted, weights ρ) float64[n] of n rows in order of time, from the values and
-    log-probabilities [n] that the learner's weights give. What follows a segment, or a row whose successor is in another batch, has the
-    value of when it arrived. compiled: by `vtrace` itself; None: on a CPU."""
+    """Return `vtrace`'s (targets, advantages before weighting, weights ρ) float64[n] of n rows in order of time.
+
+    What follows a segment, or a row whose successor is in another batch, has the value of when it arrived.
+
+    Args:
+        columns: Those of `trace_columns`, and "logp" of the behaviour.
+        value: float[n], by the learner's weights.
+        logp: float[n], by the learner's weights.
+        gamma: γ, per own decision.
+        lam: λ.
+        rho_bar: ρ̄, clip of the importance weights.
+        c_bar: c̄, clip of the traces.
+        compiled: Whether the compiled `vtrace` computes them; None: on a CPU.
+    """
     ends = columns["ends"].clone()
     ends[-1:] = True
     value, reward, after = (tensor.double() for tensor in (value, columns["reward"], columns["after"]))
@@ -256,16 +355,32 @@ def corrected(
         return target, weighted / weight, weight
     after = torch.where(ends, after, torch.cat([value[1:], value[:1]]))
     delta = weight * (reward + gamma * after - value)
-    target = value + scanned(delta, gamma * lam * ratio.clamp(max=c_bar) * (~ends).double())
+    target = value + reverse_linear_scan(delta, gamma * lam * ratio.clamp(max=c_bar) * (~ends).double())
     target_after = torch.where(ends, after, torch.cat([target[1:], target[:1]]))
     return target, reward + gamma * (lam * target_after + (1.0 - lam) * after) - value, weight
 
 
-def normalised(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Advantages [n] with mean 0 and variance 1; with weights, the means are weighted ones, and so is what is answered. (To subtract a mean
-    from advantages that are weighted already would move the policy by rows that weigh nothing.)"""
+def normalize_advantages(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return advantages [n] with mean 0 and variance 1.
+
+    Args:
+        advantage: float[n].
+        weight: float[n], importance weights; mean and variance are then weighted, and the result is multiplied by them.
+            (Subtracting a mean from weighted advantages would move the policy by rows of weight 0.)
+    """
     if weight is None:
         return (advantage - advantage.mean()) / (advantage.std(correction=0) + _TINY)
     total = weight.sum()
     centred = advantage - (weight * advantage).sum() / total
     return weight * centred / (((weight * centred.square()).sum() / total).sqrt() + _TINY)
+
+
+_RENAMED = {"corrected": "vtrace_targets", "follow": "gather_next", "normalised": "normalize_advantages"}
+"""Names of earlier releases, which still work and warn."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.{name} is called {_RENAMED[name]} now.", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

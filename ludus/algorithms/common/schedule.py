@@ -1,4 +1,4 @@
-"""Numbers that change over a training task."""
+"""Schedules: numbers that change over a training task."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from ludus.algorithms.common.base import Collect, LearnerContext
+from ludus.algorithms.common.base import CollectConfig, LearnerContext
 from ludus.core.config import Config, refuse_unread
 from ludus.core.types import SegmentEnd, State
 from ludus.replay.trajectories import Trajectories
 
 
 class Schedule(Config):
-    """From `start` to `end` over the first `over` of the training budget, then constant.
+    """A number that goes from `start` to `end` over the first `over` of the training budget, and then stays.
 
-    `shape`: linear, exponential (both ends positive), cosine, or step (`start` until `over`, then `end`). Follows the learner's own
-    count of collected episodes or decisions (whichever `response` limits; of both, what its `Collect` counts) over
-    `LearnerContext.total`; with no total it stays at `start`. In a scenario a plain number stands for a constant.
+    Progress is the learner's own count of collected episodes or decisions (whichever `response` limits; of both, the
+    unit of its `CollectConfig`) over `LearnerContext.total`; with no total the value stays at `start`. In a scenario a
+    plain number is a constant.
+
+    Attributes:
+        start: Value at the beginning.
+        end: Value at the end; None: constant.
+        shape: Interpolation: linear, exponential (both ends positive), cosine, or step (`start` until `over`, then
+            `end`).
+        over: Share of the budget until `end` is reached, in (0, 1].
     """
 
     start: float = Field(ge=0, allow_inf_nan=False)
-    end: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # None: constant
+    end: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     shape: Literal["linear", "exponential", "cosine", "step"] = "linear"
     over: float = Field(default=1.0, gt=0, le=1)
 
@@ -41,11 +48,11 @@ class Schedule(Config):
 
     @property
     def largest(self) -> float:
-        """The most that it comes to."""
+        """Return the largest value."""
         return self.start if self.end is None else max(self.start, self.end)
 
     def at(self, progress: float) -> float:
-        """The value at `progress` of the budget, 0 to 1."""
+        """Return the value at `progress` of the budget, in [0, 1]."""
         if self.end is None:
             return self.start
         x = min(max(progress / self.over, 0.0), 1.0)
@@ -76,31 +83,31 @@ Scheduled = Annotated[Schedule, BeforeValidator(_constant)]
 
 @dataclass(slots=True)
 class Budget:
-    """Counts collected `unit`s over the context's `total`. Episodes are those in which the learner had a decision, in one seat
-    or several."""
+    """Progress of a learner: collected `unit`s over the context's `total`. Episodes are those in which the learner had
+    a decision, in one seat or several."""
 
     unit: str
     total: int | None
     collected: int = 0
 
     @staticmethod
-    def of(collect: Collect, context: LearnerContext) -> Budget:
+    def of(collect: CollectConfig, context: LearnerContext) -> Budget:
         return Budget(context.unit or collect.unit, context.total)
 
     def add(self, trajectories: Trajectories) -> None:
-        """Count what was played of a rollout: its rows, or the episodes that ended in it."""
+        """Count a rollout: its decisions, or the episodes that ended in it."""
         ended = trajectories.tail != SegmentEnd.CUT
         if trajectories.added is not None:
             ended &= ~trajectories.added
         self.count(trajectories.num_decisions, len(np.unique(trajectories.episode[ended])))
 
     def count(self, rows: int, episodes: int) -> None:
-        """The same of so many rows, and episodes that ended."""
+        """Count decisions and episodes that ended."""
         self.collected += rows if self.unit == "decisions" else episodes
 
     @property
     def progress(self) -> float:
-        """0 to 1; 0 where the total is unknown."""
+        """Return the progress in [0, 1]; 0 where the total is unknown."""
         return min(1.0, self.collected / self.total) if self.total else 0.0
 
     def state_dict(self) -> State:

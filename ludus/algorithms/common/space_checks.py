@@ -1,4 +1,4 @@
-"""What algorithms ask of an environment's spaces and utilities."""
+"""What algorithms require of an environment's spaces and utilities."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from ludus.core.types import AgentSpec, EnvSpec
 from ludus.policies.specs import action_config, float32_bounds
 
 
-class NotServed(ScenarioError):
-    """Another algorithm serves such actions, or such a game: `ludus.algorithms.common.registry.check_fits` adds which."""
+class UnsupportedSpace(ScenarioError):
+    """The algorithm does not support these actions, or this game; `ludus.algorithms.common.registry.check_fits` adds
+    which algorithms do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxSpace:
-    """Bounded real actions. inputs: shape of an observation. low, high: float32[size], finite, low < high; actions are flattened to
-    float32[n, size] by learners, and have `shape` in the environment."""
+    """Bounded real actions.
+
+    Attributes:
+        inputs: Shape of an observation.
+        size: Entries of an action; learners flatten actions to float32[n, size].
+        low: float32[size], finite.
+        high: float32[size], finite, above `low`.
+        shape: Shape of an action in the environment.
+    """
 
     inputs: tuple[int, ...]
     size: int
@@ -32,13 +40,13 @@ class BoxSpace:
 
 
 def players_of(env: EnvSpec, seats: tuple[int, ...]) -> Sequence[int]:
-    """Whom a check is about: `seats`, or all players where none are named."""
+    """Return the players that a check is about: `seats`, or all players if there are none."""
     return seats or range(env.num_players)
 
 
 def action_of(env: EnvSpec, space: Space[Any], *, continuous: str, algorithm: str) -> dict[str, Any]:
-    """What heads are made from, as `action_config` has it. continuous: "gaussian" or "tanh", of boxes. Raises ScenarioError for actions
-    that nothing plays, and for tanh without finite bounds."""
+    """Return the `action` part of a policy's spec, as `action_config` makes it. Raise ScenarioError for unsupported
+    actions, and for tanh without finite bounds. continuous: "gaussian" or "tanh", of boxes."""
     try:
         action = action_config(space, squash=continuous == "tanh")
     except PolicyError as error:
@@ -51,9 +59,9 @@ def action_of(env: EnvSpec, space: Space[Any], *, continuous: str, algorithm: st
 
 
 def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[Space[Any], Space[Any]]:
-    """(observation space, action space) that all agents in `seats` have. Raises ScenarioError if they differ, or the agents have several
-    roles, which want a network each. Discrete actions count as the same where their numbers are, and observations where their shapes and
-    types are."""
+    """Return (observation space, action space) of all agents in `seats`. Raise ScenarioError if they differ, or the
+    agents have several roles, which need a network each. Discrete actions are equal if their numbers are, and
+    observations if their shapes and dtypes are."""
     agents = [agent for seat in seats for agent in env.agents_of(seat)]
     if not agents:
         raise ScenarioError(f"{algorithm} was given the seats {seats} of {env.id}, in which no agent plays.")
@@ -71,29 +79,29 @@ def one_space(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[
 
 
 def byte_scale(env: EnvSpec, observation: Space[Any]) -> float:
-    """What networks that scale bytes multiply observations by: 1/255 for uint8 of more than 0 and 1, else 1."""
+    """Return the factor of observations for networks that scale bytes: 1/255 for uint8 of more than 0 and 1, else 1."""
     if env.enumeration is not None or not isinstance(observation, Box) or observation.dtype != np.uint8:
         return 1.0
     return 1.0 / 255.0 if int(observation.high.max(initial=0)) > 1 else 1.0
 
 
 def discrete(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> tuple[int, int]:
-    """(entries of an observation, actions) of the agents in `seats`. Raises NotServed if they are not discrete, ScenarioError
-    if they differ or have several roles, which want a network each."""
+    """Return (entries of an observation, actions) of the agents in `seats`. Raise UnsupportedSpace if actions are not
+    discrete, ScenarioError if they differ or have several roles, which need a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Discrete):  # MultiBinary has an n as well
-        raise NotServed(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
+        raise UnsupportedSpace(f"{algorithm} needs discrete actions; {env.id} has {observation} -> {action}.")
     if env.enumeration is not None:
         return int(np.prod(env.enumeration.observation.shape[1:])), int(env.enumeration.mask.shape[1])
     return int(np.prod(observation.shape or ())), int(action.n)
 
 
 def box(env: EnvSpec, seats: tuple[int, ...], *, algorithm: str) -> BoxSpace:
-    """The continuous actions of the agents in `seats`. Raises NotServed if they are no box of floats, ScenarioError if they
-    differ, have infinite bounds, or have several roles, which want a network each."""
+    """Return the continuous actions of the agents in `seats`. Raise UnsupportedSpace if they are no box of floats,
+    ScenarioError if they differ, have infinite bounds, or have several roles, which need a network each."""
     observation, action = one_space(env, seats, algorithm=algorithm)
     if not isinstance(action, Box) or action.dtype.kind != "f" or env.enumeration is not None:
-        raise NotServed(
+        raise UnsupportedSpace(
             f"{algorithm} needs continuous actions (a Box of floats); {env.id} has {observation} -> {action}."
         )
     low, high = (bounds.ravel() for bounds in float32_bounds(action))
@@ -110,6 +118,7 @@ def _spaces(agents: Sequence[AgentSpec]) -> str:
 
 
 def reward_scale(env: EnvSpec, seats: tuple[int, ...], *, enabled: bool) -> float:
-    """1 over the largest utility of the seats, so that returns lie in [-1, 1]; 1 if that is unknown or not `enabled`."""
+    """Return 1 / the largest utility of the seats, so that returns are in [-1, 1]; 1 if that is unknown or not
+    `enabled`."""
     largest = max(max(abs(low), abs(high)) for low, high in (env.utility_range[seat] for seat in seats))
     return 1.0 / largest if enabled and 0.0 < largest < np.inf else 1.0

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.returns import scanned
+from ludus.algorithms.common.returns import reverse_linear_scan
 from ludus.backend.device import to_numpy
 from ludus.core.arrays import kernel
 from ludus.core.types import Array, SegmentEnd, State
@@ -28,17 +28,17 @@ class RunningMoments:
 
     @property
     def var(self) -> Floats:
-        """1 where there is nothing to take it of."""
+        """Return the variance; 1 before there are rows."""
         return self._m2 / self.count if self.count > 0 else np.ones_like(self._m2)
 
     def add(self, rows: Array) -> None:
-        """rows [n, *shape]."""
+        """Add rows [n, *shape]."""
         if len(rows):
             mean = rows.mean(axis=0, dtype=np.float64)
             self._merge(len(rows), mean, np.square(rows - mean).sum(axis=0))
 
     def add_rows(self, rows: Tensor) -> None:
-        """rows [n, *shape] on any device, from which the two sums alone come back."""
+        """Add rows [n, *shape] on any device, from which only two sums are read."""
         if rows.device.type == "cpu":
             self.add(rows.numpy())
         elif len(rows):
@@ -52,7 +52,7 @@ class RunningMoments:
         self.count = total
 
     def start(self, *, count: float, mean: Array, var: Array) -> None:
-        """Go on from published statistics."""
+        """Restore published statistics."""
         self.count = float(count)
         self.mean, self._m2 = np.array(mean, np.float64), np.array(var, np.float64) * self.count
 
@@ -65,9 +65,9 @@ class RunningMoments:
 
 
 class DiscountedReturns:
-    """The variance of R_t = γ R_{t-1} + r_t within episodes, by whose root rewards are divided (Engstrom et al. 2020, "Implementation
-    matters in deep policy gradients", §3). Episodes that a fragment cuts go on in a later one, whoever else's rows come in between; of
-    many that never go on the oldest are forgotten."""
+    """Variance of R_t = γ R_{t-1} + r_t within episodes, whose root divides rewards (Engstrom et al. 2020,
+    "Implementation matters in deep policy gradients", section 3). Episodes that a fragment cuts continue in a later
+    one, whatever rows come in between; of many that never continue the oldest are forgotten."""
 
     def __init__(self, gamma: float) -> None:
         self.moments = RunningMoments()
@@ -77,16 +77,16 @@ class DiscountedReturns:
 
     @property
     def scale(self) -> float:
-        """What rewards are multiplied by."""
+        """Return the factor of rewards."""
         return float(1.0 / np.sqrt(self.moments.var + 1e-8)) if self.moments.count > 1 else 1.0
 
     def begins(self, rows: Trajectories) -> NDArray[np.bool_]:
-        """bool[S]: which segments of a rollout, before they are added, begin an episode of their agent."""
+        """Return bool[S]: which segments of a rollout, before they are added, begin an episode of their agent."""
         key = _keys(rows)
         return ~np.isin(key, self._open) & (_earlier(key, rows.tail) < 0)
 
     def add(self, rows: Trajectories, reward: Floats) -> None:
-        """Rows of a rollout, with their rewards float64[N]."""
+        """Add the rows of a rollout with their rewards float64[N]."""
         key = _keys(rows)
         before = np.zeros(len(key))
         if len(self._open):
@@ -103,8 +103,8 @@ class DiscountedReturns:
         self._so_far = np.concatenate([self._so_far[still_open], after[cut]])
 
     def add_block(self, block: Block, rows: BlockRows, reward: Tensor) -> None:
-        """Rows of a block, with their rewards float64[n], on their device, from which two sums alone come back. At a barrier, where a
-        checkpoint is taken, no episode is open."""
+        """Add the rows of a block with their rewards float64[n], on their device, from which only two sums are read. At
+        a barrier, where a checkpoint is written, no episode is open."""
         slot, yes = rows.slot, torch.ones_like(rows.ended[:1])
         first = torch.cat([yes, slot[1:] != slot[:-1]])
         if block.fresh or self._in_slots is None:
@@ -112,7 +112,7 @@ class DiscountedReturns:
         before = torch.where(first, self._in_slots[slot], 0.0)
         follows = ~(first | torch.cat([yes, rows.ended[:-1]]))
         add, factor = reward + self._gamma * before, self._gamma * follows.double()
-        returns = scanned(add.flip(0), factor.flip(0), longest=len(block.row)).flip(0)
+        returns = reverse_linear_scan(add.flip(0), factor.flip(0), longest=len(block.row)).flip(0)
         self.moments.add_rows(returns)
         place = torch.where(torch.cat([first[1:], yes]), slot, len(self._in_slots) - 1)
         self._in_slots = self._in_slots.scatter(0, place, torch.where(rows.ended, 0.0, returns))
@@ -126,12 +126,13 @@ class DiscountedReturns:
 
 
 def _keys(rows: Trajectories) -> NDArray[np.int64]:
-    """int64[S]: of an episode and an agent in it."""
+    """Return int64[S]: a key of each segment's episode and agent."""
     return rows.episode * (1 << 16) + rows.agent
 
 
 def _earlier(key: NDArray[np.int64], tail: NDArray[np.int8]) -> NDArray[np.int64]:
-    """int64[S]: the segment that was cut where each of them goes on; -1: there is none. (Fragments of one episode may come together.)"""
+    """Return int64[S]: the segment that was cut where each of them continues; -1: there is none. (Fragments of one
+    episode may come together.)"""
     order = np.argsort(key, kind="stable")
     before, then = order[:-1], order[1:]
     goes_on = (key[then] == key[before]) & (tail[before] == SegmentEnd.CUT)

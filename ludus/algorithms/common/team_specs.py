@@ -1,6 +1,7 @@
-"""What the spec of an environment says to learners of teams: its state, as central critics and mixers see it, and how large teams are.
+"""What an environment's spec tells learners of teams: its state, as central critics and mixers see it, and the size of
+teams.
 
-Configurations import it, so that it loads no torch; what becomes of trajectories of teams is in `ludus.algorithms.common.joint_steps`.
+Configurations import it, so that it loads no torch; trajectories of teams are in `ludus.algorithms.common.teams`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, EnvSpec
 
-Normalise = Literal["none", "scale", "standardise"]
+NormalizeRewards = Literal["none", "scale", "standardise"]
 """What becomes of a team's rewards."""
 
 
 def check_state(env: EnvSpec, *, algorithm: str, instead: str) -> None:
-    """Raises ScenarioError for an environment without a state, or with one that is no Box. instead: what to use where there is none."""
+    """Raise ScenarioError for an environment without a state, or with one that is no Box. instead: what to use there."""
     if env.state is None:
         raise ScenarioError(
             f"{algorithm} sees the environment's state, and {env.id} has none. Ask for it (env.options.state=true), or put the wrapper "
@@ -32,15 +33,15 @@ def check_state(env: EnvSpec, *, algorithm: str, instead: str) -> None:
 
 
 def state_width(env: EnvSpec, seats: Sequence[int]) -> int:
-    """Entries of `seen`; 0 where the environment has no state."""
+    """Return the width of `state_features`; 0 where the environment has no state."""
     if env.state is None:
         return 0
     return math.prod(env.state.shape or ()) + (len(seats) if len(seats) > 1 else 0)
 
 
-def seen(state: Array, seat: Array, seats: Sequence[int]) -> NDArray[np.float32]:
-    """States [n, *shape] of players `seat` int[n] as float32[n, `state_width`]: flat, uint8 divided by 255; then, where a learner plays
-    several seats, which of them this is, one-hot: the state is the same array for all sides."""
+def state_features(state: Array, seat: Array, seats: Sequence[int]) -> NDArray[np.float32]:
+    """Return states [n, *shape] of players `seat` int[n] as float32[n, `state_width`]: flat, uint8 divided by 255,
+    followed, where a learner plays several seats, by the one-hot seat: the state is the same array for all sides."""
     flat = state.reshape(len(state), math.prod(state.shape[1:])).astype(np.float32)
     if state.dtype == np.uint8:
         flat *= np.float32(1.0 / 255.0)
@@ -50,7 +51,7 @@ def seen(state: Array, seat: Array, seats: Sequence[int]) -> NDArray[np.float32]
 
 
 def check_team(env: EnvSpec, *, algorithm: str) -> None:
-    """Raises ScenarioError for a compiled game, where no player has several agents."""
+    """Raise ScenarioError for a compiled game, where no player has several agents."""
     if env.enumeration is not None:
         raise ScenarioError(
             f"{algorithm} learns how the agents of a team act together, from their observations; {env.id} is a compiled game of single "
@@ -59,7 +60,7 @@ def check_team(env: EnvSpec, *, algorithm: str) -> None:
 
 
 def team_size(env: EnvSpec, seats: Sequence[int], *, algorithm: str) -> int:
-    """Agents of a player in these seats. Raises ScenarioError if they differ."""
+    """Return the number of agents of a player in these seats. Raise ScenarioError if they differ."""
     sizes = {len(env.agents_of(seat)) for seat in seats}
     if len(sizes) > 1:
         raise ScenarioError(

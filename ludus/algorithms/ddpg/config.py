@@ -1,4 +1,4 @@
-"""DDPG's and TD3's settings."""
+"""Configurations of DDPG, TD3 and Ape-X DDPG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import BEST, NO_PRIORITIES, TAKEN, InitialPriority
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.off_policy.config import BoxOffPolicy, box_policy
@@ -17,7 +17,19 @@ from ludus.policies.specs import actor_values_spec
 
 
 class DDPG(BoxOffPolicy):
-    """Deep deterministic policy gradient (Lillicrap et al. 2016), with TD3's parts as switches; see the README beside it."""
+    """Deep deterministic policy gradient (Lillicrap et al. 2016), with TD3's parts as switches; see the README beside
+    it. See `BoxOffPolicy` and `OffPolicy` for the inherited options.
+
+    Attributes:
+        learning_rate: 1e-3, as in the authors' TD3 code for both networks.
+        noise: Standard deviation of Gaussian exploration noise, for actions in [-1, 1]; 0.1 to 0.3.
+        twin: Whether there are two critics, whose minimum targets use.
+        policy_delay: Updates of the critics per update of the actor and of the targets.
+        target_noise: Standard deviation of the noise that smooths target actions; 0: none.
+        target_clip: Largest magnitude of that noise.
+        noise_spread: Environment i of N explores with noise^(1 + noise_spread i / (N - 1)); 0: all with `noise`.
+        initial_priority: Priority of new rows: "largest" so far, or their "error", computed by the workers (Ape-X).
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Lillicrap et al. 2016"
@@ -27,19 +39,13 @@ class DDPG(BoxOffPolicy):
     head: ClassVar[Mapping[str, Any]] = {"kind": "point"}
 
     learning_rate: Scheduled = Schedule(start=1e-3)
-    noise: Scheduled = Schedule(start=0.1)  # standard deviation of exploration, in actions of [-1, 1]
-    twin: bool = False  # two critics; targets take the smaller one's value
-    policy_delay: int = Field(default=1, ge=1)  # updates of the critics for each of the actor and the targets
-    target_noise: float = Field(
-        default=0.0, ge=0
-    )  # standard deviation that target actions are smoothed with; 0: not at all
-    target_clip: float = Field(default=0.5, gt=0)  # the most that they are moved by
-    noise_spread: float = Field(
-        default=0.0, ge=0
-    )  # environment i of N explores with noise^(1 + noise_spread i / (N - 1)); 0: all alike
-    initial_priority: InitialPriority = (
-        "largest"  # of new rows: the largest so far, or their errors where they are made
-    )
+    noise: Scheduled = Schedule(start=0.1)
+    twin: bool = False
+    policy_delay: int = Field(default=1, ge=1)
+    target_noise: float = Field(default=0.0, ge=0)
+    target_clip: float = Field(default=0.5, gt=0)
+    noise_spread: float = Field(default=0.0, ge=0)
+    initial_priority: InitialPriority = "largest"
 
     @model_validator(mode="after")
     def _check_actors(self) -> DDPG:
@@ -55,7 +61,7 @@ class DDPG(BoxOffPolicy):
             )
         return self
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         collect = replace(super().collect(), place=self.noise_spread > 0)
         if self.initial_priority == "largest":
             return collect
@@ -68,13 +74,14 @@ class DDPG(BoxOffPolicy):
         return actor_values_spec(actor, hidden=self.hidden, activation=self.activation, critics=1 + self.twin)
 
     def actor(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """The spec of what acts; critics may go beside it."""
+        """Return the spec of the acting network, without critics."""
         spread = {"spread": self.noise_spread} if self.noise_spread else {}
         return box_policy(self, {**self.head, **spread}, env, seats, network=self.network)
 
 
 class TD3(DDPG):
-    """Twin delayed DDPG (Fujimoto, van Hoof and Meger 2018): DDPG with all its switches on."""
+    """Twin delayed DDPG (Fujimoto, van Hoof and Meger 2018): DDPG with all its switches on, at the paper's values. See
+    `DDPG` for the options."""
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Fujimoto et al. 2018"
@@ -86,8 +93,8 @@ class TD3(DDPG):
 
 
 class ApeXDDPG(DDPG):
-    """Many environments that explore with noise of different width, and rows that bring their priorities with them (Horgan et al. 2018,
-    section 4.2): prioritised DDPG with 5-step targets. Meant for `mode: async`."""
+    """Prioritised DDPG with 5-step targets whose environments explore with different noise and whose rows arrive with
+    priorities (Horgan et al. 2018, section 4.2). Meant for `mode: async`. See `DDPG` for the options."""
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Horgan et al. 2018"

@@ -27,32 +27,33 @@ if TYPE_CHECKING:
 
 
 def smoothed(action: Array, normal: Array, *, std: float, clip: float) -> Array:
-    """action[n, d] + std × normal[n, d], moved by `clip` at most, within [-1, 1]. (Fujimoto et al. 2018, equation 14.)"""
+    """Return action[n, d] + std × normal[n, d], moved by `clip` at most, within [-1, 1]. (Fujimoto et al. 2018,
+    equation 14.)"""
     out: Array = np.clip(action + np.clip(std * normal, -clip, clip), -1.0, 1.0)
     return out
 
 
 def td_target(values: Sequence[Array], reward: Array, discount: Array) -> NDArray[np.float64]:
-    """reward + discount × the least of the critics' values of what comes next, float[n, 1] each -> float64[n]. With one critic: Lillicrap
-    et al. 2016, algorithm 1; with two: Fujimoto et al. 2018, equation 10."""
+    """Return reward + discount × the minimum of the critics' next values, float[n, 1] each -> float64[n]. With one
+    critic: Lillicrap et al. 2016, algorithm 1; with two: Fujimoto et al. 2018, equation 10."""
     least = values[0][:, 0] if len(values) == 1 else np.minimum(values[0][:, 0], values[1][:, 0])
     out: NDArray[np.float64] = reward + discount * least.astype(np.float64)
     return out
 
 
 def action_gradient(action: Array, slope: Array, rows: int) -> Array:
-    """Gradient of the mean of -Q over `rows`, by what tanh made action[n, d] from; slope[n, d] is dQ/da. (Lillicrap et al. 2016,
-    equation 6.)"""
+    """Return the gradient of the mean of -Q over `rows` by the argument of tanh, of action[n, d]; slope[n, d] is dQ/da.
+    (Lillicrap et al. 2016, equation 6.)"""
     return -slope * (1.0 - action * action) / max(1, rows)
 
 
 class DDPGLearner(BoxLearner):
-    """A deterministic actor that follows the slope of a critic, the first of them where there are two."""
+    """A deterministic actor that follows the gradient of a critic, the first of two."""
 
     config: DDPG
 
     name = "ddpg"
-    repeats = True
+    cuda_graph_safe = True
 
     def __init__(self, config: DDPG, context: LearnerContext, start: Weights | None = None) -> None:
         actor = config.actor(context.env, context.seats)
@@ -62,35 +63,33 @@ class DDPGLearner(BoxLearner):
         super().__init__(config, context, actor, start, critics=1 + config.twin)
         self.spec = published
 
-    def brought(self, rows: Trajectories, columns: ItemColumns, following: NDArray[np.int64]) -> dict[str, Array]:
-        """See `OffPolicyLearner.brought`."""
+    def priority_columns(
+        self, rows: Trajectories, columns: ItemColumns, next_index: NDArray[np.int64]
+    ) -> dict[str, Array]:
         if self.config.initial_priority == "largest":
             return {}
-        return {"priority": initial_priorities(rows, columns, following)}
+        return {"priority": initial_priorities(rows, columns, next_index)}
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.autograd`."""
         config = self.config
         fitted = self.fit_modules(columns, rows)
-        if self._given_turn == 0:
+        if self._step_turn == 0:
             self.improve(columns, rows)
-            self.critics.follow(config.polyak)
-            self.actor.follow(config.polyak)
+            self.critics.update_target(config.polyak)
+            self.actor.update_target(config.polyak)
         return fitted
 
-    def drawn(self, rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.drawn`."""
+    def random_columns(self, rows: int) -> Mapping[str, Tensor]:
         if self.config.target_noise <= 0.0:
             return {}
         return {"normal": to_device(self.normals(1, rows, self.box.size)[0], self.device)}
 
     @property
     def turn(self) -> int:
-        """See `OffPolicyLearner.turn`: the actor moves in those that are 0."""
+        """Return 0 for updates in which the actor moves, else 1."""
         return int((self.updates + 1) % self.config.policy_delay > 0)
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
         config = self.config
         with torch.no_grad():
             after = self.answers(batch["next"], target=True).tanh()
@@ -102,15 +101,13 @@ class DDPGLearner(BoxLearner):
         return self.values_of(batch["observation"], batch["action"]), target
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`."""
         x = batch["observation"]
         return (-self.values_of(x, self.answers(x).tanh(), count=1)[0].sum() / rows,)
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.written`."""
         config, critics = self.config, self.critics
         self.place(columns)
-        out = self.actor.forward(self.next_seen, target=True)[0]
+        out = self.actor.forward(self.next_observation_rows, target=True)[0]
         after = np.tanh(out)
         if config.target_noise > 0.0:
             normal = self.normals(1, rows, self.box.size)[0]
@@ -118,25 +115,24 @@ class DDPGLearner(BoxLearner):
         self.next_action[:] = after
         values = critics.forward(self.after, target=True)
         target = td_target(values, columns["reward"], columns["discount"])
-        fitted = self.fit(self.now, self.taken, target, rows)
+        fitted = self.fit(self.now, self.output_index, target, rows)
         if self.turn == 0:
             self._improve(rows)
-            critics.follow(config.polyak)
-            self.actor.follow(config.polyak)
+            critics.update_target(config.polyak)
+            self.actor.update_target(config.polyak)
         return fitted
 
     def update(self, batch: Sample) -> Metrics:
-        """As `OffPolicyLearner.update`."""
         return {**super().update(batch), "noise": self._exploration}
 
     def _improve(self, rows: int) -> None:
-        """One step of the actor up the first critic's slope."""
+        """Take one step of the actor up the first critic's gradient."""
         actor, critics = self.actor, self.critics
-        self.action[:] = action = np.tanh(actor.forward(self.seen)[0])
+        self.action[:] = action = np.tanh(actor.forward(self.observation_rows)[0])
         actor.sums[0] = -float(critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
         critics.gradients[0][:] = 1.0
         actor.gradients[0][:] = action_gradient(action, self.slopes(count=1), rows)
-        actor.backward(self.seen)
+        actor.backward(self.observation_rows)
         self.step_actor()
 
     @property

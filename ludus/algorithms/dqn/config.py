@@ -1,4 +1,4 @@
-"""The settings that learners of action values share, DQN's, and those of its best known variants."""
+"""Configurations of action-value learning: the shared base, DQN, and its best known variants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import BEST, NO_PRIORITIES, TAKEN, InitialPriority, ReplayOptions
 from ludus.algorithms.common.images import needs_images
 from ludus.algorithms.common.schedule import Schedule, Scheduled
@@ -25,36 +25,64 @@ from ludus.replay.processing import RewardClip, RewardScale
 
 
 class QLearning(ReplayOptions):
-    """Base of the settings: what is collected and replayed, the optimizer, exploration and the target network."""
+    """Base of algorithms that learn action values: collection, replay, optimizer, exploration and target network. See
+    `ReplayOptions` for replay's options.
+
+    Attributes:
+        body: Body of the network: "mlp", the convolutions "nature" or "impala" for images, or a custom module
+            `module:Class`.
+        hidden: Widths of the perceptron's hidden layers; 64 to 256.
+        activation: Nonlinearity of the perceptron.
+        share_weights: Whether the agents of a team share one network; False: one each, told apart by the wrapper
+            `agent_ids`.
+        double: Whether the online network chooses the next action (van Hasselt et al. 2016), against overestimation.
+        dueling: Whether the head has a state's value and advantages (Wang et al. 2016).
+        n_step: Own decisions whose rewards a target sums before it bootstraps; 1 to 10. More spread rewards faster,
+            off-policy.
+        gamma: Discount per own decision. 1: the rules end every episode; 0.99 elsewhere.
+        rollout: What is collected between two rounds of updates, in `rollout_unit`.
+        rollout_unit: Unit of `rollout`.
+        capacity: Items in the replay table; 1e5 to 1e6.
+        min_size: Decisions before the first update.
+        batch: Items per update; 32 to 512.
+        updates_per_decision: Updates per collected decision; 0.02 to 1.
+        learning_rate: Step size of Adam; 1e-2 falling to 5e-4 suits small games, 1e-4 to 1e-3 elsewhere.
+        epsilon: Chance of a uniform legal action. It falls to 0 by default, so that the trained policy is greedy.
+        epsilon_spread: Environment i of N explores with epsilon^(1 + epsilon_spread i / (N - 1)) (Horgan et al. 2018);
+            0: all with epsilon.
+        target_period: Updates between copies into the target network; 50 to 10,000.
+        polyak: Share by which the target network moves per update, in place of copies; None: copies.
+        huber_delta: Error beyond which Huber's loss is linear.
+        max_gradient_norm: Gradients are scaled down to this norm; 0: they are not clipped.
+        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+    """
 
     takes_learned_rewards: ClassVar[bool] = True
 
     body: Body = "mlp"
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the body "mlp", as its activation
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
-    share_weights: bool = True  # one network for all agents of a team; False: one for each, told apart by agent_ids
+    share_weights: bool = True
     double: bool = True
     dueling: bool = False
     n_step: int = Field(default=1, ge=1)
     gamma: float = Field(default=1.0, ge=0, le=1)
 
-    rollout: int = Field(default=500, ge=1)  # what is collected between two rounds of updates, in rollout_unit
+    rollout: int = Field(default=500, ge=1)
     rollout_unit: Literal["episodes", "decisions"] = "episodes"
-    capacity: int = Field(default=100_000, ge=1)  # items in the replay table
-    min_size: int = Field(default=1000, ge=1)  # decisions before the first update
-    batch: int = Field(default=512, ge=1)  # items per update
+    capacity: int = Field(default=100_000, ge=1)
+    min_size: int = Field(default=1000, ge=1)
+    batch: int = Field(default=512, ge=1)
     updates_per_decision: float = Field(default=0.02, gt=0)
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.0)
-    epsilon_spread: float = Field(
-        default=0.0, ge=0
-    )  # environment i of N explores with epsilon^(1 + epsilon_spread i / (N - 1)); 0: all alike
-    target_period: int = Field(default=50, ge=1)  # updates between copies into the target network
-    polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update
+    epsilon_spread: float = Field(default=0.0, ge=0)
+    target_period: int = Field(default=50, ge=1)
+    polyak: float | None = Field(default=None, gt=0, le=1)
     huber_delta: float = Field(default=1.0, gt=0)
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
-    scale_rewards: bool = True  # by the largest utility, where it is known
+    max_gradient_norm: float = Field(default=10.0, ge=0)
+    scale_rewards: bool = True
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
@@ -68,17 +96,17 @@ class QLearning(ReplayOptions):
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if some player's actions are not discrete, or their observations do not fit the body."""
+        """Raise ScenarioError if a player's actions are not discrete, or its observations do not fit the body."""
         for player in players_of(env, seats):
             self._inputs(env, (player,))
 
     def check_start(self, env: VectorEnv) -> None:
-        """Raises ScenarioError where agents with a network each do not show who they are."""
+        """Raise ScenarioError if agents with a network each do not show their ids in the first observations."""
         if not self.share_weights:
             check_first_ids(env, algorithm=type(self).__name__)
 
-    def collect(self) -> Collect:
-        return Collect(
+    def collect(self) -> CollectConfig:
+        return CollectConfig(
             self.rollout_unit,
             self.rollout,
             publish_every=self.publish_every,
@@ -90,15 +118,15 @@ class QLearning(ReplayOptions):
         return (self.replay_table(capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """How many items a rollout has is not known."""
+        """Return the batch size; the items of a rollout are not known."""
         return self.replay_sizes(insert=None, batch=self.batch)
 
     def _networks(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
-        """How many the agents of a player have between them. Raises ScenarioError if they cannot be told apart."""
+        """Return the number of networks of a player's agents. Raise ScenarioError if agents cannot be told apart."""
         return 1 if self.share_weights else separate_networks(env, seats, algorithm=type(self).__name__)
 
     def _inputs(self, env: EnvSpec, seats: tuple[int, ...]) -> Mapping[str, Any]:
-        """What specs of policies say about the spaces and the body. Raises ScenarioError."""
+        """Return the parts of a policy's spec that describe spaces and body. Raise ScenarioError for unsupported ones."""
         name = type(self).__name__
         _, actions = discrete(env, seats, algorithm=name)
         observation, _ = one_space(env, seats, algorithm=name)
@@ -116,31 +144,42 @@ def _about(paper: str) -> AlgorithmInfo:
 
 
 class DQN(QLearning):
-    """Deep Q-learning (Mnih et al. 2015). Every part of Rainbow is a switch of its own, and so are quantiles (QR-DQN, IQN) and Munchausen
-    rewards; see the README beside it."""
+    """Deep Q-learning (Mnih et al. 2015). Every part of Rainbow is a switch, as are quantiles (QR-DQN, IQN) and
+    Munchausen rewards; see the README beside it. See `QLearning` for the inherited options.
+
+    Attributes:
+        noisy: Whether the layers after the body have parametric noise, which explores (Fortunato et al. 2018); then set
+            `epsilon` to 0.
+        noise_scale: Initial size of that noise; 0.5 in the paper.
+        distribution: What is learned of returns: means ("none"), probabilities of fixed values ("c51"), quantiles
+            ("quantile"), or the quantile function ("implicit").
+        atoms: Number of values or quantiles, or of levels sampled per update; 51 for c51, 32 for implicit.
+        v_min: Least value of c51, in the environment's rewards; None: the game's least utility.
+        v_max: Largest value of c51; None: the game's largest utility.
+        munchausen: Whether the log-probability of a soft policy is added to rewards, and the maximum becomes the mean
+            under it (Vieillard et al. 2020).
+        munchausen_weight: α of that bonus; 0.9 in the paper.
+        munchausen_temperature: τ of the soft policy, in scaled rewards; 0.03 in the paper.
+        munchausen_least: l₀: lower bound of τ log π.
+        initial_priority: Priority of new rows: "largest" so far, or their "error", computed by the workers (Ape-X).
+    """
 
     takes_added: ClassVar[bool] = True
 
     about: ClassVar[AlgorithmInfo] = _about("Mnih et al. 2015")
     learner_class: ClassVar[str] = "ludus.algorithms.dqn.learner:make_learner"
 
-    noisy: bool = False  # the layers after the body have parametric noise, which explores
-    noise_scale: float = Field(default=0.5, gt=0)  # its initial size
-    distribution: Distribution = (
-        "none"  # what is learned of returns: means, chances of values, quantiles, quantile function
-    )
-    atoms: int = Field(default=51, ge=2)  # values, quantiles, or levels drawn per update
-    v_min: float | None = None  # range of c51's values, in the environment's rewards; None: the game's utilities
+    noisy: bool = False
+    noise_scale: float = Field(default=0.5, gt=0)
+    distribution: Distribution = "none"
+    atoms: int = Field(default=51, ge=2)
+    v_min: float | None = None
     v_max: float | None = None
-    munchausen: bool = (
-        False  # rewards are helped by the log-probability of a soft policy, which also takes the maximum's place
-    )
+    munchausen: bool = False
     munchausen_weight: float = Field(default=0.9, ge=0, le=1)
-    munchausen_temperature: float = Field(default=0.03, gt=0)  # in scaled rewards
-    munchausen_least: float = Field(default=-1.0, le=0)  # the log-probability times temperature counts no less
-    initial_priority: InitialPriority = (
-        "largest"  # of new rows: the largest so far, or their errors where they are made
-    )
+    munchausen_temperature: float = Field(default=0.03, gt=0)
+    munchausen_least: float = Field(default=-1.0, le=0)
+    initial_priority: InitialPriority = "largest"
 
     @model_validator(mode="after")
     def _check_switches(self) -> DQN:
@@ -183,13 +222,13 @@ class DQN(QLearning):
         return "decision"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """As `QLearning.check`; and raises ScenarioError if c51 does not know between which values returns lie."""
+        """Raise ScenarioError as `QLearning.check` does, and if c51 does not know the range of returns."""
         super().check(env, seats)
         for player in players_of(env, seats):
             self._head(env, (player,))
             self._networks(env, (player,))
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         collect = super().collect()
         if self.initial_priority == "largest":
             return collect
@@ -199,7 +238,7 @@ class DQN(QLearning):
         return (self.replay_table(capacity=self.capacity, min_size=self.min_size),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """Known where decisions are collected; how many an episode has is not."""
+        """Return the sizes: inserts are known where decisions are collected."""
         insert = self.rollout if self.rollout_unit == "decisions" else None
         return self.replay_sizes(insert=insert, batch=self.batch)
 
@@ -218,7 +257,8 @@ class DQN(QLearning):
         return replace(head, atoms=self.atoms, low=low, high=high)
 
     def _value_range(self, env: EnvSpec, seats: tuple[int, ...]) -> tuple[float, float]:
-        """Of scaled returns: the options', or else the utilities'. Raises ScenarioError if they are unknown."""
+        """Return the range of scaled returns: the options', or else the utilities'. Raise ScenarioError if it is
+        unknown."""
         ranges = [env.utility_range[seat] for seat in seats]
         low = min(low for low, _ in ranges) if self.v_min is None else self.v_min
         high = max(high for _, high in ranges) if self.v_max is None else self.v_max
@@ -232,7 +272,9 @@ class DQN(QLearning):
 
 
 class Rainbow(DQN):
-    """DQN with double, dueling and 3-step targets, prioritised replay, noisy layers and C51 (Hessel et al. 2018)."""
+    """DQN with double and dueling 3-step targets, prioritised replay, noisy layers and C51 (Hessel et al. 2018). See
+    `DQN` for the options; defaults are the paper's, except epsilon, which is 0, and the learning rate 1e-3 for small
+    networks."""
 
     about: ClassVar[AlgorithmInfo] = _about("Hessel et al. 2018")
 
@@ -246,8 +288,9 @@ class Rainbow(DQN):
 
 
 class ApeX(DQN):
-    """Many environments that explore differently, and rows that bring their priorities with them (Horgan et al. 2018): prioritised, double,
-    dueling DQN with 3-step targets. Meant for `mode: async`; see the README beside it."""
+    """Prioritised double dueling DQN with 3-step targets whose environments explore differently and whose rows arrive
+    with priorities (Horgan et al. 2018). Meant for `mode: async`; see the README beside it. See `DQN` for the options;
+    epsilon 0.4, spread 7 and priority exponent 0.6 are the paper's."""
 
     about: ClassVar[AlgorithmInfo] = _about("Horgan et al. 2018")
 
@@ -266,7 +309,8 @@ class ApeX(DQN):
 
 
 class QRDQN(DQN):
-    """DQN that learns quantiles of the return (Dabney et al. 2018, "Distributional reinforcement learning with quantile regression")."""
+    """DQN that learns quantiles of the return (Dabney et al. 2018, "Distributional reinforcement learning with quantile
+    regression"). See `DQN` for the options; `atoms` is the number of quantiles."""
 
     about: ClassVar[AlgorithmInfo] = _about("Dabney et al. 2018, quantile regression")
 
@@ -276,7 +320,8 @@ class QRDQN(DQN):
 
 
 class IQN(DQN):
-    """DQN that learns the return's quantile function (Dabney et al. 2018, "Implicit quantile networks")."""
+    """DQN that learns the return's quantile function (Dabney et al. 2018, "Implicit quantile networks"). See `DQN` for
+    the options; `atoms` is the number of levels that are sampled, 32 as in the paper."""
 
     about: ClassVar[AlgorithmInfo] = _about("Dabney et al. 2018, implicit quantile networks")
 
@@ -287,7 +332,8 @@ class IQN(DQN):
 
 
 class MunchausenDQN(DQN):
-    """DQN with rewards that the log-probability of a soft policy helps (Vieillard et al. 2020)."""
+    """DQN whose rewards include the scaled log-probability of a soft policy (Vieillard et al. 2020). See `DQN` for the
+    options."""
 
     about: ClassVar[AlgorithmInfo] = _about("Vieillard et al. 2020")
 

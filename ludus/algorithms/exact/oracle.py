@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.base import AlgorithmInfo, Response, Stack, Tables
-from ludus.algorithms.common.space_checks import NotServed
+from ludus.algorithms.common.base import AlgorithmInfo, PlansFn, Response, TablesFn
+from ludus.algorithms.common.space_checks import UnsupportedSpace
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import (
@@ -28,14 +28,14 @@ from ludus.core.types import (
 )
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.restricted_game import distinct_choices, solve_restricted
-from ludus.policies.specs import covered, tabular_spec
+from ludus.policies.specs import information_state_ids, tabular_spec
 
 PlanWeights = NDArray[np.float64]
 
 
 class ExactBestResponse(Config):
-    """Computes a deterministic best response in one sweep over the game's sequence form, and equilibria of restricted games by CFR+; see
-    the README beside this file."""
+    """Deterministic best responses by one sweep over the game's sequence form (von Stengel 1996), and equilibria of
+    restricted games by CFR+; see the README beside this file."""
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"
@@ -43,9 +43,9 @@ class ExactBestResponse(Config):
     needs_tree: ClassVar[bool] = True
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises NotServed if the game is not enumerated, ScenarioError if some player has several agents."""
+        """Raise UnsupportedSpace if the game is not enumerated, ScenarioError if a player has several agents."""
         if env.enumeration is None:
-            raise NotServed(
+            raise UnsupportedSpace(
                 f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not (too large, tree=off, or not an "
                 "OpenSpiel game)."
             )
@@ -57,9 +57,12 @@ class ExactBestResponse(Config):
         assert env.enumeration is not None
         return tabular_spec(env.enumeration, seats)
 
-    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: Stack) -> Response:
-        """As `ComputedOracle.respond`. `value` holds the exact expected return per seat. States between the seats (of players it
-        does not play) are uniform. Raises ScenarioError for opponents that change while a policy is trained."""
+    def respond(self, tree: GameTree, seats: tuple[int, ...], opponents: Opponents, stack: PlansFn) -> Response:
+        """Return the best response; see `ComputedOracle.respond`.
+
+        `value` holds the exact expected return per seat. States between the seats (of players that it does not play)
+        are uniform. Raise ScenarioError for opponents that change while a policy is trained.
+        """
         if not isinstance(opponents, Mixture):
             raise ScenarioError(
                 f"the exact oracle needs a fixed mixture of opponents; it was given {type(opponents).__name__}."
@@ -76,13 +79,14 @@ class ExactBestResponse(Config):
             value[seat], tables[seat] = tree.best_response_joint(seat, profiles, weights)
         return _response(enumeration, tables, value)
 
-    def solve(self, tree: GameTree, game: RestrictedGame, tables: Tables) -> RestrictedSolution:
-        """As `SolvesRestricted.solve`, by CFR+. Raises ScenarioError for other than two players."""
+    def solve(self, tree: GameTree, game: RestrictedGame, tables: TablesFn) -> RestrictedSolution:
+        """Return an equilibrium by CFR+; see `SolvesRestricted.solve`. Raise ScenarioError for a number of players
+        other than two."""
         choices = [distinct_choices(tables(player, members)) for player, members in enumerate(game.members)]
         return solve_restricted(tree, choices, gap=game.gap, iterations=game.iterations)
 
     def part(self, tree: GameTree, seats: tuple[int, ...], solution: RestrictedSolution) -> Response:
-        """As `SolvesRestricted.part`; metrics: the solution's gap and iterations."""
+        """Return the part of `seats`; see `SolvesRestricted.part`. Its metrics are the solution's gap and iterations."""
         tables = {seat: solution.tables[seat] for seat in seats}
         value = {seat: float(solution.value[seat]) for seat in seats}
         metrics = {"gap": solution.gap, "iterations": float(solution.iterations)}
@@ -95,9 +99,9 @@ def _response(
     value: Mapping[int, float],
     metrics: Metrics = MappingProxyType({}),
 ) -> Response:
-    """One table of them all, seat -> float64[I_p, A]; uniform between the seats."""
+    """Return one table for all seats, seat -> float64[I_p, A]; uniform between the seats."""
     seats = tuple(tables)
-    ids = covered(enumeration, seats)
+    ids = information_state_ids(enumeration, seats)
     mask = enumeration.mask[ids]
     probs = mask / mask.sum(axis=1, keepdims=True, dtype=np.float64)
     for seat, table in tables.items():
@@ -108,10 +112,11 @@ def _response(
 
 
 def _profiles(
-    tree: GameTree, seat: int, opponents: Mixture, stack: Stack
+    tree: GameTree, seat: int, opponents: Mixture, stack: PlansFn
 ) -> tuple[list[list[PlanWeights]], list[float]]:
-    """The others' profiles of plans with their probabilities. A seat drawn on its own is one mixed plan (a mixture at the root is a
-    mixture of plans); seats drawn together stay together, so every draw of theirs is a profile."""
+    """Return the other seats' profiles of plans with their probabilities. A seat drawn independently is one mixed plan
+    (a mixture at the root is a mixture of plans); seats drawn jointly stay together, so that every draw of theirs is a
+    profile."""
     empty = np.zeros(0)
     fixed: list[PlanWeights] = [empty] * tree.num_players
     joint: list[tuple[OpponentFactor, tuple[int, ...]]] = []
@@ -143,9 +148,9 @@ def _drawn(joint: list[tuple[OpponentFactor, tuple[int, ...]]], player: int) -> 
 
 
 def _draws(
-    factor: OpponentFactor, places: tuple[int, ...], stack: Stack
+    factor: OpponentFactor, places: tuple[int, ...], stack: PlansFn
 ) -> Iterator[tuple[dict[int, PlanWeights], float]]:
-    """({seat: plan}, probability) of every entry that has one."""
+    """Yield ({seat: plan}, probability) of every entry with positive probability."""
     stacks = {factor.seats[k]: stack(factor.seats[k], _column(factor, k)) for k in places}
     for i, prob in enumerate(factor.probs):
         if prob > 0.0:

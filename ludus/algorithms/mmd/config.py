@@ -1,4 +1,4 @@
-"""Settings of magnetic mirror descent and R-NaD."""
+"""Configurations of magnetic mirror descent and R-NaD."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, Collect
+from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import CollectOptions
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import discrete, players_of
@@ -31,9 +31,46 @@ _OF_NETWORKS = (
 
 
 class MMD(CollectOptions):
-    """Magnetic mirror descent (Sokota et al. 2023) as a policy gradient, with masked discrete actions; see the README beside this file.
+    """Magnetic mirror descent (Sokota et al. 2023) as a policy gradient, with masked discrete actions; see the README
+    beside this file.
 
-    In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls."""
+    In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls.
+
+    Attributes:
+        network: "mlp", or "table": one row per information state of an enumerated game, with steps in closed form.
+        hidden: Widths of the hidden layers.
+        activation: Nonlinearity of the perceptron.
+        value_network: "shared": one more output of the policy's network; "separate": a network of its own.
+        batch: What one update learns from, in `batch_unit`.
+        batch_unit: Unit of `batch`.
+        epochs: Passes over the batch in one update.
+        minibatches: Gradient steps per epoch; 1: the whole batch.
+        max_lag: Rows that are older than this number of weight versions are dropped; None: none are.
+        capacity: Most rows that wait; by default at least two batches.
+        alpha: α, strength of the magnet: weight of KL(π ‖ magnet). 0.05 falling to 0.005; the equilibrium found is that
+            of the game regularised by it.
+        eta: η, step size: KL(π ‖ policy before the update) has weight 1 / η; 0: no weight. 0.1 to 10.
+        magnet: "uniform"; "moving", which follows the policy; or "policy", copied every `magnet_period` updates.
+        magnet_rate: Share by which a moving magnet approaches the policy per update.
+        magnet_period: Updates between copies of "policy".
+        regularise: Whether the magnet is a term of the "loss", or a cost in the "reward" (R-NaD).
+        policy_loss: For "mlp": the importance-weighted "surrogate", or "neurd" (Hennes et al. 2020).
+        logit_threshold: β of NeuRD: distance from their state's mean beyond which logits are not pushed.
+        advantage_clip: Largest advantage of an action in NeuRD.
+        announce: Which policy is published for evaluation: "newest", "magnet", or the running "average". The newest one
+            plays and learns.
+        average_rate: Share by which the average approaches the newest policy per update.
+        learning_rate: Step size of Adam.
+        gamma: Discount per own decision; 1: the rules end every episode.
+        gae_lambda: λ of generalised advantage estimation.
+        clip: Range ε of the ratio in the surrogate; None: not clipped.
+        value_coefficient: Weight of the value loss.
+        max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
+        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+        bound: For "table": largest magnitude of advantage / probability.
+        explore: For "table" that publishes its magnet or average: share of uniform play of the acting policy.
+        value_rate: For "table": share by which one row moves its state's value.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Sokota et al. 2023")
     learner_class: ClassVar[str] = "ludus.algorithms.mmd.learner:make_learner"
@@ -47,47 +84,41 @@ class MMD(CollectOptions):
     kl_limit: ClassVar[float | None] = None
     clip_value: ClassVar[float | None] = None
 
-    network: Literal["mlp", "table"] = (
-        "mlp"  # table: a row per information state of an enumerated game, and steps in closed form
-    )
+    network: Literal["mlp", "table"] = "mlp"
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate"] = "shared"
 
-    batch: int = Field(default=1000, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=1000, ge=1)
     batch_unit: Literal["episodes", "decisions"] = "episodes"
     epochs: int = Field(default=10, ge=1)
-    minibatches: int = Field(default=1, ge=1)  # per epoch; 1: the whole batch
+    minibatches: int = Field(default=1, ge=1)
     max_lag: int | None = Field(default=None, ge=0)
-    capacity: int = Field(default=CAPACITY, ge=1)  # most rows waiting; by default two batches at least
+    capacity: int = Field(default=CAPACITY, ge=1)
 
-    alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")  # strength of the magnet
-    eta: Scheduled = Schedule(start=10.0)  # step size: KL to the policy before the update weighs 1 / eta; 0: nothing
+    alpha: Scheduled = Schedule(start=0.05, end=0.005, shape="exponential")
+    eta: Scheduled = Schedule(start=10.0)
     magnet: Literal["uniform", "moving", "policy"] = "uniform"
-    magnet_rate: Scheduled = Schedule(
-        start=0.01
-    )  # of "moving": how far it goes towards the policy per update, at most 1
-    magnet_period: int = Field(default=100, ge=1)  # of "policy": updates between copies
+    magnet_rate: Scheduled = Schedule(start=0.01)
+    magnet_period: int = Field(default=100, ge=1)
     regularise: Literal["loss", "reward"] = "loss"
-    policy_loss: Literal["surrogate", "neurd"] = "surrogate"  # of mlp: the ratio times the advantage; or NeuRD's
-    logit_threshold: float = Field(default=2.0, gt=0)  # of "neurd": how far from their mean logits are pushed
-    advantage_clip: float = Field(default=10_000.0, gt=0)  # and the most that an action's advantage counts
-    announce: Literal["newest", "magnet", "average"] = "newest"  # who is evaluated; the newest one plays and learns
-    average_rate: Scheduled = Schedule(start=0.01)  # of "average": how far it goes towards the newest per update
+    policy_loss: Literal["surrogate", "neurd"] = "surrogate"
+    logit_threshold: float = Field(default=2.0, gt=0)
+    advantage_clip: float = Field(default=10_000.0, gt=0)
+    announce: Literal["newest", "magnet", "average"] = "newest"
+    average_rate: Scheduled = Schedule(start=0.01)
 
     learning_rate: Scheduled = Schedule(start=1e-3)
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     clip: float | None = Field(default=None, gt=0)
     value_coefficient: float = Field(default=1.0, ge=0)
-    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
-    scale_rewards: bool = True  # by the largest utility, where it is known
+    max_gradient_norm: float = Field(default=0.0, ge=0)
+    scale_rewards: bool = True
 
-    bound: float = Field(default=3.0, gt=0)  # of "table": most that an advantage, over its action's probability, counts
-    explore: float = Field(
-        default=0.0, ge=0, lt=1
-    )  # of "table" that announces its magnet or average: share of uniform play in what plays
-    value_rate: float = Field(default=0.02, gt=0, le=1)  # of "table": how far a row moves its state's value
+    bound: float = Field(default=3.0, gt=0)
+    explore: float = Field(default=0.0, ge=0, lt=1)
+    value_rate: float = Field(default=0.02, gt=0, le=1)
 
     @model_validator(mode="after")
     def _check(self) -> MMD:
@@ -134,7 +165,7 @@ class MMD(CollectOptions):
 
     @property
     def step_rows(self) -> int:
-        """As `Gradient.step_rows`."""
+        """Return the rows of one gradient step, approximately: an episode counts as ten."""
         return max(1, self.batch * (10 if self.batch_unit == "episodes" else 1) // self.minibatches)
 
     @property
@@ -142,7 +173,7 @@ class MMD(CollectOptions):
         return "decision"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if some player's actions are not discrete, or it is to have a table and the game is not enumerated."""
+        """Raise ScenarioError if a player's actions are not discrete, or network=table and the game is not enumerated."""
         for player in players_of(env, seats):
             discrete(env, (player,), algorithm=type(self).__name__)
         if self.network == "table" and env.enumeration is None:
@@ -150,16 +181,16 @@ class MMD(CollectOptions):
                 f"network=table needs a game that is compiled to a tree, and {env.id} is not; use network=mlp."
             )
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         modes = (("newest", 1.0),) if self.announce != "newest" else ()
-        return Collect(self.batch_unit, self.batch, modes=modes, processing=self.processing)
+        return CollectConfig(self.batch_unit, self.batch, modes=modes, processing=self.processing)
 
     def tables(self) -> Sequence[TableSpec]:
         rows = self.step_rows * self.minibatches
         return (rollouts_table(rows=rows, capacity=self.capacity, max_lag=self.max_lag),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """Known where decisions are collected; how many an episode has is not."""
+        """Return the sizes: inserts are known where decisions are collected."""
         return {ROLLOUTS: Sizes(insert=self.batch, batch=0)} if self.batch_unit == "decisions" else {}
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
@@ -167,7 +198,7 @@ class MMD(CollectOptions):
         return averaged_spec(spec) if self.announce != "newest" else spec
 
     def plain_policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """The spec of one policy, be it the newest or the magnet."""
+        """Return the spec of a single policy, the newest or the magnet."""
         if self.network == "table":
             self.check(env, seats)
             assert env.enumeration is not None
@@ -179,18 +210,23 @@ class MMD(CollectOptions):
 
 
 class RNaD(MMD):
-    """Regularised Nash dynamics (Perolat et al. 2021, 2022): the same learner, whose rewards are regularised towards an earlier policy of
-    its own. That policy is replaced again and again, so that no regularisation is left in what it converges to."""
+    """Regularised Nash dynamics (Perolat et al. 2021, 2022): mirror descent whose rewards are regularised towards an
+    earlier policy of its own. That policy is replaced repeatedly, so that no regularisation is left in the limit. See
+    `MMD` for the options.
+
+    Attributes:
+        eta: 0: no KL to the policy before the update; a table needs a positive value.
+        magnet_period: 800 updates; with fewer, or a smaller alpha, policies cycle and do not settle between two
+            magnets.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Perolat et al. 2022")
 
-    batch: int = Field(default=250, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=250, ge=1)
     epochs: int = Field(default=1, ge=1)
     alpha: Scheduled = Schedule(start=0.05)
-    eta: Scheduled = Schedule(start=0.0)  # a table needs some
+    eta: Scheduled = Schedule(start=0.0)
     magnet: Literal["uniform", "moving", "policy"] = "policy"
-    magnet_period: int = Field(
-        default=800, ge=1
-    )  # with fewer, or less alpha, policies cycle and do not settle between two magnets
+    magnet_period: int = Field(default=800, ge=1)
     regularise: Literal["loss", "reward"] = "reward"
     policy_loss: Literal["surrogate", "neurd"] = "neurd"

@@ -4,12 +4,13 @@ Per row, with r = π(a|s) / π_old(a|s) and advantage A, the loss of mirror desc
 
     -min(r A, clip(r, 1 ± ε) A) + α KL(π(·|s) ‖ magnet(·|s)) + β KL(π(·|s) ‖ before(·|s))
 
-whose minimiser over one state's π, unclipped and with exact advantages, is the mirror descent step of Sokota et al. (2023, equation 6, for
-negative entropy): π ∝ [before^β magnet^α exp(A)]^(1 / (α + β)), β being 1 / η. The two divergences are taken over all actions and weighted
-by visits, so they cost one pass over the states that occur (`ludus.algorithms.on_policy.kernels`).
+whose minimiser over one state's π, unclipped and with exact advantages, is the mirror descent step of Sokota et al.
+(2023, equation 6, for negative entropy): π ∝ [before^β magnet^α exp(A)]^(1 / (α + β)), β being 1 / η. The two
+divergences are taken over all actions and weighted by visits, so they cost one pass over the distinct states
+(`ludus.algorithms.on_policy.kernels`).
 
-NeuRD has another first term. The slope of r A by a logit has the factor π(a|s): what has become unlikely hardly moves any more. NeuRD
-leaves that factor out (Hennes et al. 2020), and does not push a logit beyond ±threshold of the state's mean one.
+NeuRD has another first term. The gradient of r A by a logit has the factor π(a|s): unlikely actions hardly move any
+more. NeuRD omits that factor (Hennes et al. 2020), and does not push a logit beyond ±threshold of the state's mean one.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from ludus.replay.trajectories import Trajectories
 Floats = NDArray[np.float64]
 
 
-def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opponents: bool) -> Floats:
-    """Rewards float64[N] of rows that cost float64[N] = η log(π(a|s) / π_reg(a|s)).
+def regularized(trajectories: Trajectories, reward: Floats, cost: Floats, *, opponents: bool) -> Floats:
+    """Return rewards float64[N] minus cost float64[N] = η log(π(a|s) / π_reg(a|s)).
 
-    opponents: pay each row's cost to the other seats' segments of the same episode, where they are in the trajectories: to the last
-    decision at or before it. (What the opponent does before a player's first decision is not in its hands, and is left out; so is what it
-    does before the first one of a fragment, where that of the fragment before has been learned from already.)
+    opponents: also add each row's cost to the other seats' segments of the same episode, where they are in the
+    trajectories: to the last decision at or before it. (What the opponent does before a player's first decision is not
+    in its control, and is left out; so is what it does before the first one of a fragment, where that of the fragment
+    before has been learned from already.)
     """
     out = reward - cost
     if opponents:
@@ -53,7 +55,7 @@ def regularised(trajectories: Trajectories, reward: Floats, cost: Floats, *, opp
 
 @kernel
 def _paid_until(receiver, start, t, agent, episode):  # type: ignore[no-untyped-def]
-    """The step at which the agent's next fragment of the episode begins, which is paid what comes after."""
+    """Return the step at which the agent's next fragment of the episode begins, which receives what comes after."""
     until = 2**31 - 1
     for later in episode:
         if agent[later] == agent[receiver] and t[start[later]] > t[start[receiver]]:
@@ -90,8 +92,8 @@ def _pay(out, cost, start, t, seat, agent, episode, order):  # type: ignore[no-u
 
 @dataclass(frozen=True, slots=True)
 class MMDLosses:
-    """Means over rows: the surrogate (a loss), entropy in nats, KL(π ‖ magnet), KL(π ‖ before), share of rows outside the clip range (of
-    NeuRD, of forces that were held back)."""
+    """Means over rows: the surrogate (a loss), entropy in nats, KL(π ‖ magnet), KL(π ‖ before), share of rows outside
+    the clip range (of NeuRD, of forces that were held back)."""
 
     surrogate: float
     entropy: float
@@ -102,7 +104,7 @@ class MMDLosses:
 
 @kernel
 def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
-    """Log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
+    """Return log-probabilities float64[m, A] of network outputs float[m, >= A]; 0 where illegal."""
     logp, prob = np.zeros(mask.shape), np.zeros(mask.shape[1])
     for s in range(len(mask)):
         log_softmax(out[s], mask[s], logp[s], prob)
@@ -111,7 +113,7 @@ def log_policy(out: Array, mask: NDArray[np.bool_]) -> Floats:
 
 @kernel
 def log_uniform(mask: NDArray[np.bool_]) -> Floats:
-    """Log-probabilities float64[m, A] of the uniform policy; 0 where illegal."""
+    """Return log-probabilities float64[m, A] of the uniform policy; 0 where illegal."""
     return log_policy(np.zeros(mask.shape), mask)
 
 
@@ -127,8 +129,20 @@ def policy_losses(
     clip: float | None,
     gradient: Array,
 ) -> MMDLosses:
-    """Losses of network outputs float[m, >= A] against log-probabilities magnet and before float64[m, A], and the gradient of
-    surrogate + `alpha` KL + `beta` KL, written to gradient[:, :A]. clip None: never."""
+    """Return losses of network outputs; the gradient of surrogate + `alpha` KL + `beta` KL is written to gradient[:,
+    :A].
+
+    Args:
+        out: float[m, >= A].
+        mask: bool[m, A].
+        compressed: The rows.
+        magnet: Log-probabilities float64[m, A].
+        before: Log-probabilities float64[m, A] of the policy before the update.
+        alpha: α.
+        beta: β.
+        clip: Range ε of the ratio; None: not clipped.
+        gradient: float[m, >= A], written to.
+    """
     bound = math.inf if clip is None else clip
     arguments = (*compressed.columns, float(compressed.rows), magnet, before, alpha, beta, bound, gradient)
     return MMDLosses(*_losses(out, mask, *arguments))
@@ -146,8 +160,8 @@ def _losses(  # type: ignore[no-untyped-def]
 
 @inner
 def _divergences(out, mask, count, rows, magnet, before, alpha, beta, gradient, logp, prob):  # type: ignore[no-untyped-def]
-    """(entropy, KL to the magnet, KL to the policy before) as means over rows; fills log-probabilities, probabilities, and the gradient of
-    alpha times the second and beta times the third."""
+    """Return (entropy, KL to the magnet, KL to the policy before) as means over rows; write log-probabilities,
+    probabilities, and the gradient of alpha times the second plus beta times the third."""
     actions = mask.shape[1]
     entropy, attracted, moved = 0.0, 0.0, 0.0
     for s in range(len(mask)):
@@ -171,17 +185,19 @@ def _divergences(out, mask, count, rows, magnet, before, alpha, beta, gradient, 
 
 @dataclass(frozen=True, slots=True)
 class LogitBounds:
-    """threshold: how far from their state's mean logits are pushed (β). clip: the most that an action's advantage counts."""
+    """threshold: distance from their state's mean beyond which logits are not pushed (β). clip: largest advantage of an
+    action."""
 
     threshold: float
     clip: float
 
 
 def neurd_loss(logits: Tensor, mask: Tensor | None, q: Tensor, *, bounds: LogitBounds) -> tuple[Tensor, Tensor]:
-    """-Σ_b (y(b) - mean y) f(b) over the legal actions of each row, and the share of its forces f that bounds held back [n].
+    """Return -Σ_b (y(b) - mean y) f(b) over the legal actions of each row, and the share of its forces f that bounds
+    held back [n].
 
-    f(b) = clip(Q(b) - Σ π Q, ±c), held fixed, and 0 where it would push a logit y(b) - mean y that is beyond ±β further out. logits y and q
-    [n, A]. (Perolat et al. 2022, supplement B; Hennes et al. 2020.)
+    f(b) = clip(Q(b) - Σ π Q, ±c), held fixed, and 0 where it would push a logit y(b) - mean y that is beyond ±β further
+    out. logits y and q [n, A]. (Perolat et al. 2022, supplement B; Hennes et al. 2020.)
     """
     legal = torch.ones_like(logits, dtype=torch.bool) if mask is None else mask
     count = legal.sum(dim=1, keepdim=True)
@@ -199,8 +215,16 @@ def neurd_loss(logits: Tensor, mask: Tensor | None, q: Tensor, *, bounds: LogitB
 def action_values(
     logp: Tensor, magnet: Tensor, action: Tensor, old: Tensor, advantage: Tensor, *, cost: float
 ) -> Tensor:
-    """Q(b) - V [n, A] as above, from log-probabilities [n, A] of the policy and of the one that it is regularised towards (-inf where
-    illegal), and of each row its action, log-probability and advantage [n], which its own cost is part of. cost: η."""
+    """Return Q(b) - V [n, A] as above.
+
+    Args:
+        logp: Log-probabilities [n, A] of the policy.
+        magnet: Those of the policy that it is regularised towards (-inf where illegal).
+        action: int64[n].
+        old: Log-probability [n] of each row's action.
+        advantage: float[n], which includes the row's own cost.
+        cost: η.
+    """
     apart = (logp - magnet).masked_fill(torch.isneginf(magnet), 0.0)
     action_cost = cost * (old - magnet.gather(1, action[:, None])[:, 0])
     action_value = (advantage + action_cost) / old.exp()
@@ -221,8 +245,8 @@ def neurd_losses(
     bounds: LogitBounds,
     gradient: Array,
 ) -> MMDLosses:
-    """As `policy_losses`, with NeuRD's term. rows: state int32[n], action int32[n], logp and advantage float[n] of each: forces are clipped
-    one by one."""
+    """Return the losses of `policy_losses` with NeuRD's term. rows: state int32[n], action int32[n], logp and advantage
+    float[n] of each: forces are clipped row by row."""
     arguments = (compressed.count, float(compressed.rows), magnet, before, alpha, beta, gradient)
     return MMDLosses(*_neurd(out, mask, *rows, *arguments, cost, bounds.threshold, bounds.clip))
 
@@ -255,7 +279,7 @@ def _neurd(  # type: ignore[no-untyped-def]
 
 @inner
 def _centre(out, mask, y, legal):  # type: ignore[no-untyped-def]
-    """Fills y with logits less their state's mean over legal actions, and legal with how many these are."""
+    """Write logits minus their state's mean over legal actions to y, and the number of these to legal."""
     for s in range(len(mask)):
         total = 0.0
         for a in range(mask.shape[1]):
@@ -269,7 +293,7 @@ def _centre(out, mask, y, legal):  # type: ignore[no-untyped-def]
 
 @inner
 def _push(q, prob, mask, y, threshold, clip, force):  # type: ignore[no-untyped-def]
-    """Adds one row's forces to its state's; how many of them were held back."""
+    """Add one row's forces to its state's. Return the number of them that were held back."""
     mean, held = 0.0, 0
     for a in range(len(q)):
         mean += prob[a] * q[a]

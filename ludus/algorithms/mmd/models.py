@@ -1,7 +1,5 @@
-"""What magnetic mirror descent and R-NaD train, by passes that are written out, and by autograd; and the magnet that both have.
-
-The losses are `ludus.algorithms.mmd.losses`'.
-"""
+"""Models of magnetic mirror descent and R-NaD, by CPU kernels and by autograd, and the magnet of both. The losses are
+in `ludus.algorithms.mmd.losses`."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.information_states import occurring
+from ludus.algorithms.common.information_states import visited_states
 from ludus.algorithms.common.losses import divergence, entropy, log_prob, masked_log_softmax, ppo_surrogate, value_loss
 from ludus.algorithms.mmd.losses import (
     Floats,
@@ -28,12 +26,12 @@ from ludus.algorithms.mmd.losses import (
     neurd_loss,
     neurd_losses,
     policy_losses,
-    regularised,
+    regularized,
 )
-from ludus.algorithms.on_policy.autograd_model import Autograd, fresh_seed, state_table
+from ludus.algorithms.on_policy.autograd_model import TorchModel, fresh_seed, state_table
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.kernels import Written, WrittenPart, WrittenRows
-from ludus.algorithms.on_policy.model import Acted
+from ludus.algorithms.on_policy.kernels import KernelBatch, KernelModel, KernelRows
+from ludus.algorithms.on_policy.model import ActionBatch
 from ludus.backend.device import Placement, to_device, to_numpy
 from ludus.backend.network import FlatModule, TrainedNetwork
 from ludus.core.types import EnvSpec, Metrics, State, Weights
@@ -47,62 +45,65 @@ if TYPE_CHECKING:
     from ludus.algorithms.mmd.config import MMD
 
 
-def regularised_rewards(
+def regularized_rewards(
     config: MMD, env: EnvSpec, rows: Trajectories, reward: Floats, ratio: Floats, progress: float
 ) -> Floats:
-    """`regularised` by log π/π_magnet float64[N] of the actions taken."""
+    """Return `regularized` rewards, given log π/π_magnet float64[N] of the actions taken."""
     cost = config.alpha.at(progress) * ratio
-    return regularised(rows, reward, cost, opponents=env.zero_sum and env.num_players == 2)
+    return regularized(rows, reward, cost, opponents=env.zero_sum and env.num_players == 2)
 
 
 class Magnet:
-    """What both ways to learn share: a network beside the learner's own that follows it, as flat parameters, and what is said of it. With
-    announce=average there is one more, the running average of the learner's own, of which copies are made then."""
+    """The magnet of both backends: a network that follows the trained one, as flat parameters, and its coefficients.
+    With announce=average there is also the running average of the trained one, of which copies are then made."""
 
     def __init__(
         self, config: MMD, context: LearnerContext, own: Tensor, values: Tensor, average: Tensor | None
     ) -> None:
-        self.config, self.own, self.kept, self.average, self.moves = config, own, values, average, 0
+        self.config, self.parameters, self.values, self.average, self.updates = config, own, values, average, 0
         self._env, self.table = context.env, state_table(context)
 
     def rewards(
         self, rows: Trajectories, reward: Floats, progress: float, *, inputs: int, actions: int, policy: PolicyOf
     ) -> Floats:
-        """As `Model.rewards`, from the magnet's policy."""
+        """Return rewards as `Model.rewards` does, given the magnet's policy."""
         if self.config.regularise != "reward":
             return reward
-        x, mask, state = occurring(self.table, rows.observation, rows.mask, inputs=inputs, actions=actions)
+        x, mask, state = visited_states(self.table, rows.observation, rows.mask, inputs=inputs, actions=actions)
         magnet = policy(x, mask)[state, rows.action.astype(np.int64)]
-        return regularised_rewards(self.config, self._env, rows, reward, rows.logp - magnet, progress)
+        return regularized_rewards(self.config, self._env, rows, reward, rows.logp - magnet, progress)
 
-    def strengths(self, progress: float) -> tuple[float, float, float]:
-        """(of the magnet, of the policy before the update) in the loss; what a nat away from the magnet costs in rewards."""
+    def loss_coefficients(self, progress: float) -> tuple[float, float, float]:
+        """Return (weight of the magnet, weight of the policy before the update) in the loss, and the cost of a nat away
+        from the magnet in rewards."""
         alpha, eta = self.config.alpha.at(progress), self.config.eta.at(progress)
         loss, cost = (alpha, 0.0) if self.config.regularise == "loss" else (0.0, alpha)
         return loss, 1.0 / eta if eta > 0.0 else 0.0, cost
 
     @property
     def bounds(self) -> LogitBounds:
-        """Of NeuRD."""
+        """Return the bounds of NeuRD."""
         return LogitBounds(self.config.logit_threshold, self.config.advantage_clip)
 
     def coefficients(self, progress: float) -> Metrics:
-        """As `Model.coefficients`."""
+        """Return the coefficients as metrics."""
         return {"alpha": self.config.alpha.at(progress), "eta": self.config.eta.at(progress)}
 
     @torch.no_grad()
-    def follow(self, progress: float) -> None:
-        """After an update."""
-        self.moves += 1
+    def update(self, progress: float) -> None:
+        """Move the magnet after an update."""
+        self.updates += 1
         if self.average is not None:
-            self.average.lerp_(self.own, self.config.average_rate.at(progress))
+            self.average.lerp_(self.parameters, self.config.average_rate.at(progress))
         if self.config.magnet == "moving":
-            self.kept.lerp_(self.own, self.config.magnet_rate.at(progress))
-        elif self.config.magnet == "policy" and self.moves % self.config.magnet_period == 0:
-            self.kept.copy_(self.own if self.average is None else self.average)
+            self.values.lerp_(self.parameters, self.config.magnet_rate.at(progress))
+        elif self.config.magnet == "policy" and self.updates % self.config.magnet_period == 0:
+            self.values.copy_(self.parameters if self.average is None else self.average)
 
-    def announced(self, newest: Weights, magnet: Callable[[], Weights], average: Callable[[], Weights]) -> Weights:
-        """The weights of a version."""
+    def published_weights(
+        self, newest: Weights, magnet: Callable[[], Weights], average: Callable[[], Weights]
+    ) -> Weights:
+        """Return the weights of a version."""
         if self.config.announce == "newest":
             return newest
         return joined({"newest": newest, "average": (magnet if self.config.announce == "magnet" else average)()})
@@ -114,23 +115,25 @@ NAMES = ("policy_loss", "value_loss", "entropy", "kl_magnet", "kl", "clip_fracti
 
 
 def _first(config: MMD, context: LearnerContext, start: Weights | None) -> Weights:
-    """What the network begins with: fresh weights, or of what was announced."""
+    """Return the initial weights: fresh ones, or those of a published policy."""
     if start is not None and config.announce != "newest":
         start = part_of(build_policy(config.policy(context.env, context.seats), start).weights(), "average")
     return first_weights(config.plain_policy(context.env, context.seats), start, seed=fresh_seed(context))
 
 
-class WrittenMMD(Written):
-    """A perceptron that learns by mirror descent."""
+class KernelMMD(KernelModel):
+    """A perceptron that learns by mirror descent, by CPU kernels."""
 
     names = NAMES
 
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
         self.config, spec = config, config.plain_policy(context.env, context.seats)
         super().__init__(config, spec, context, _first(config, context, start), placement)
-        self.beside = TrainedNetwork(layouts(spec), self.parameters.weights())
-        self.averaged = TrainedNetwork(layouts(spec), self.parameters.weights())
-        own, magnet_values, average = (torch.from_numpy(n.flat) for n in (self.parameters, self.beside, self.averaged))
+        self.magnet_network = TrainedNetwork(layouts(spec), self.parameters.weights())
+        self.average_network = TrainedNetwork(layouts(spec), self.parameters.weights())
+        own, magnet_values, average = (
+            torch.from_numpy(n.flat) for n in (self.parameters, self.magnet_network, self.average_network)
+        )
         self.magnet = Magnet(config, context, own, magnet_values, average if config.announce == "average" else None)
         self.spec = config.policy(context.env, context.seats)
 
@@ -139,21 +142,21 @@ class WrittenMMD(Written):
         return self.magnet.rewards(rows, reward, progress, **sizes, policy=self._magnet_of)
 
     def _magnet_of(self, x: Tensor, mask: NDArray[np.bool_]) -> Floats:
-        """Its log-probabilities float64[m, A]; 0 where illegal."""
+        """Return the magnet's log-probabilities float64[m, A]; 0 where illegal."""
         uniform = self.config.magnet == "uniform"
-        return log_uniform(mask) if uniform else log_policy(self.beside.evaluate("policy", x), mask)
+        return log_uniform(mask) if uniform else log_policy(self.magnet_network.evaluate("policy", x), mask)
 
-    def rows(self, batch: Batch) -> WrittenRows:
-        """As `Written.rows`, held to the policy of now and to the magnet."""
+    def rows(self, batch: Batch) -> KernelRows:
+        """Return the rows with the log-probabilities of the present policy and of the magnet."""
         assert batch.mask is not None
         mask = batch.mask.numpy()
         before = log_policy(self.parameters.evaluate("policy", batch.x), mask)
-        return WrittenRows.of(batch, before, self._magnet_of(batch.x, mask))
+        return KernelRows.of(batch, before, self._magnet_of(batch.x, mask))
 
-    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+    def policy_losses(self, part: KernelBatch, progress: float) -> tuple[float, tuple[float, ...]]:
         out, gradient = part.passes.outputs["policy"], part.passes.gradients["policy"]
         rows, (before, magnet) = part.rows, part.rows.held
-        alpha, beta, cost = self.magnet.strengths(progress)
+        alpha, beta, cost = self.magnet.loss_coefficients(progress)
         held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
         if self.config.policy_loss == "neurd":
             each, bounds = (rows.state, rows.action, rows.logp, rows.advantage), self.magnet.bounds
@@ -166,27 +169,33 @@ class WrittenMMD(Written):
     def coefficients(self, progress: float) -> Metrics:
         return self.magnet.coefficients(progress)
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        self.magnet.follow(progress)
+    def after_update(self, batch: Batch, progress: float) -> None:
+        self.magnet.update(progress)
 
     def weights(self) -> Weights:
-        return self.magnet.announced(self.parameters.weights(), self.beside.weights, self.averaged.weights)
+        return self.magnet.published_weights(
+            self.parameters.weights(), self.magnet_network.weights, self.average_network.weights
+        )
 
     def state_dict(self) -> State:
-        more = {"magnet": self.beside.weights(), "average": self.averaged.weights(), "moves": self.magnet.moves}
+        more = {
+            "magnet": self.magnet_network.weights(),
+            "average": self.average_network.weights(),
+            "moves": self.magnet.updates,
+        }
         return {**super().state_dict(), **more}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.beside.load(state["magnet"])
-        self.averaged.load(state["average"])
-        self.magnet.moves = int(state["moves"])
+        self.magnet_network.load(state["magnet"])
+        self.average_network.load(state["average"])
+        self.magnet.updates = int(state["moves"])
 
 
-class AutogradMMD(Autograd):
+class TorchMMD(TorchModel):
     """The same by autograd, on any device."""
 
-    memory, sequence, state, trusted = 0, 1, 0, True
+    memory, sequence, state, mean_reducible = 0, 1, 0, True
     module: ActorCritic
 
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None) -> None:
@@ -198,11 +207,13 @@ class AutogradMMD(Autograd):
         self.shape, self.actions = self.module.shape, self.module.head_of.outputs
         plain = layouts(spec).values()
         super().__init__(config, self.module, context, names=NAMES, layouts=plain)
-        self.beside, self.averaged = (FlatModule(m, device=self.placement.torch, layouts=plain) for m in others)
-        for flat in (self.beside, self.averaged):
+        self.magnet_network, self.average_network = (
+            FlatModule(m, device=self.placement.torch, layouts=plain) for m in others
+        )
+        for flat in (self.magnet_network, self.average_network):
             flat.values.copy_(self.parameters.values)
-        average = self.averaged.values if config.announce == "average" else None
-        self.magnet = Magnet(config, context, self.parameters.values, self.beside.values, average)
+        average = self.average_network.values if config.announce == "average" else None
+        self.magnet = Magnet(config, context, self.parameters.values, self.magnet_network.values, average)
         self._opponents = context.env.zero_sum and context.env.num_players == 2  # who are paid what it costs
         self.spec = config.policy(context.env, context.seats)
 
@@ -227,10 +238,10 @@ class AutogradMMD(Autograd):
         sizes = {"inputs": math.prod(self.shape), "actions": self.actions}
         return self.magnet.rewards(rows, reward, progress, **sizes, policy=policy)
 
-    def rewards_in_place(
-        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    def rewards_on_device(
+        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
     ) -> Tensor:
-        """As `regularised_rewards`."""
+        """Return `regularized_rewards` on the device."""
         if self.config.regularise != "reward":
             return reward
         magnet = self._magnet_of(acted.x, acted.mask).gather(1, acted.action[:, None])[:, 0]
@@ -242,9 +253,9 @@ class AutogradMMD(Autograd):
 
     @torch.no_grad()
     def _magnet_of(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Its log-probabilities [n, A]; -inf where illegal."""
+        """Return the magnet's log-probabilities [n, A]; -inf where illegal."""
         uniform = self.config.magnet == "uniform"
-        out = x.new_zeros(len(x), self.actions) if uniform else self.beside.module(x)[0].float()
+        out = x.new_zeros(len(x), self.actions) if uniform else self.magnet_network.module(x)[0].float()
         return masked_log_softmax(out, mask)
 
     @contextmanager
@@ -255,11 +266,11 @@ class AutogradMMD(Autograd):
         with super().learning(replace(batch, held=held), seed) as rows:
             yield rows
 
-    def strengths(self, progress: float) -> tuple[float, ...]:
-        return self.magnet.strengths(progress)
+    def loss_coefficients(self, progress: float) -> tuple[float, ...]:
+        return self.magnet.loss_coefficients(progress)
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        config, (alpha, beta, cost) = self.config, strengths
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        config, (alpha, beta, cost) = self.config, coefficients
         out, value, _ = self.module(batch.x)
         logits = out.float()
         logp = masked_log_softmax(logits, batch.mask)
@@ -267,14 +278,14 @@ class AutogradMMD(Autograd):
         policy, clipped = self._policy(batch, logits, logp, cost)
         surrogate = batch.mean(policy)
         moved, attracted = (batch.mean(divergence(logp, batch.held[:, k])) for k in range(2))
-        worth = batch.mean(value_loss(value.float(), batch.target))
-        loss = surrogate + alpha * attracted + beta * moved + config.value_coefficient * worth
+        value_term = batch.mean(value_loss(value.float(), batch.target))
+        loss = surrogate + alpha * attracted + beta * moved + config.value_coefficient * value_term
         with torch.no_grad():
-            spread = batch.mean(entropy(logits, batch.mask))
-        return loss, (surrogate, worth, spread, attracted, moved, batch.mean(clipped))
+            entropy_mean = batch.mean(entropy(logits, batch.mask))
+        return loss, (surrogate, value_term, entropy_mean, attracted, moved, batch.mean(clipped))
 
     def _policy(self, batch: Batch, logits: Tensor, logp: Tensor, cost: float) -> tuple[Tensor, Tensor]:
-        """(the policy's loss, what was clipped) of each row."""
+        """Return (the policy's loss, what was clipped) of each row."""
         if self.config.policy_loss == "neurd":
             assert batch.held is not None
             arguments = logp.detach(), batch.held[:, 1], batch.action, batch.logp, batch.advantage
@@ -287,20 +298,20 @@ class AutogradMMD(Autograd):
     def coefficients(self, progress: float) -> Metrics:
         return self.magnet.coefficients(progress)
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        self.magnet.follow(progress)
+    def after_update(self, batch: Batch, progress: float) -> None:
+        self.magnet.update(progress)
 
     def weights(self) -> Weights:
-        parts = (lambda: arrays_of(self.beside.module)), (lambda: arrays_of(self.averaged.module))
-        return self.magnet.announced(super().weights(), *parts)
+        parts = (lambda: arrays_of(self.magnet_network.module)), (lambda: arrays_of(self.average_network.module))
+        return self.magnet.published_weights(super().weights(), *parts)
 
     def state_dict(self) -> State:
-        magnet, average = (arrays_of(flat.module) for flat in (self.beside, self.averaged))
-        more = {"magnet": magnet, "average": average, "moves": self.magnet.moves}
+        magnet, average = (arrays_of(flat.module) for flat in (self.magnet_network, self.average_network))
+        more = {"magnet": magnet, "average": average, "moves": self.magnet.updates}
         return {**super().state_dict(), "weights": super().weights(), **more}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        load_arrays(self.beside.module, state["magnet"])
-        load_arrays(self.averaged.module, state["average"])
-        self.magnet.moves = int(state["moves"])
+        load_arrays(self.magnet_network.module, state["magnet"])
+        load_arrays(self.average_network.module, state["average"])
+        self.magnet.updates = int(state["moves"])

@@ -13,12 +13,12 @@ from ludus.algorithms.common.returns import learned_columns, not_finite
 from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.mmd.losses import Floats, log_policy, log_uniform
-from ludus.algorithms.mmd.models import regularised_rewards
+from ludus.algorithms.mmd.models import regularized_rewards
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.policies.categorical import epsilon_mix
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import covered, joined
+from ludus.policies.specs import information_state_ids, joined
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -31,27 +31,36 @@ _LEAST = 1e-12  # probability that a warm start's actions have at least
 def mirror_step(
     before: Floats, magnet: Floats, advantage: Floats, mask: NDArray[np.bool_], *, alpha: float, eta: float
 ) -> Floats:
-    """Log-probabilities float64[m, A] of π ∝ [before^(1/η) magnet^α exp(advantage)]^(1 / (α + 1/η)) (Sokota et al. 2023, equation 6 for
-    negative entropy), from log-probabilities of the other two; 0 where illegal."""
+    """Return log-probabilities float64[m, A] of π ∝ [before^(1/η) magnet^α exp(advantage)]^(1 / (α + 1/η)); 0 where
+    illegal. (Sokota et al. 2023, equation 6 for negative entropy.)
+
+    Args:
+        before: Log-probabilities float64[m, A] of the present policy.
+        magnet: Those of the magnet.
+        advantage: float64[m, A].
+        mask: bool[m, A].
+        alpha: α.
+        eta: η.
+    """
     beta = 1.0 / eta
     return log_policy((beta * before + alpha * magnet + advantage) / (alpha + beta), mask)
 
 
-def _explained(target: Array, value: Array) -> float:
-    """1 - Var(G - V) / Var(G) of the values that the advantages were made with."""
+def _explained_variance(target: Array, value: Array) -> float:
+    """Return 1 - Var(G - V) / Var(G) of the values that the advantages were made with."""
     spread = float(np.var(target))
     return 1.0 - float(np.var(target - value)) / spread if spread > 0 else 0.0
 
 
 class TabularMMDLearner:
-    """A log-probability per information state and action, and a value per state. The advantage of an action is the mean over a state's
-    rows of (advantage / probability) of those that took it, within ±`bound`."""
+    """A log-probability per information state and action, and a value per state. The advantage of an action is the mean
+    over a state's rows of (advantage / probability) of those that took it, within ±`bound`."""
 
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None = None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         assert context.env.enumeration is not None
-        ids = covered(context.env.enumeration, context.seats)
+        ids = information_state_ids(context.env.enumeration, context.seats)
         self._mask, self._base = np.ascontiguousarray(context.env.enumeration.mask[ids]), ids.start
         self._logp = log_uniform(self._mask)
         if start is not None:
@@ -62,19 +71,19 @@ class TabularMMDLearner:
         self._env, self._scale = context.env, reward_scale(context.env, context.seats, enabled=config.scale_rewards)
         self._budget = Budget.of(config.collect(), context)
         self._progress = 0.0  # of the budget, before the rows of the next update were collected
-        self._updates = self._waiting = self._blind = 0
+        self._updates = self._waiting = self._unknown_bootstraps = 0
 
     def _start(self, weights: Weights) -> Floats:
-        """Log-probabilities of a warm start: of what it announced."""
+        """Return the log-probabilities of a warm start: of what it published."""
         probs = build_policy(self.spec, weights).weights()
         table = probs["probs" if self.config.announce == "newest" else "average/probs"]
         return log_policy(np.log(np.maximum(np.asarray(table), _LEAST)), self._mask)
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Decision rows with advantage and value target (in scaled rewards), from the present values."""
+        """Return decision rows with advantage and value target (in scaled rewards), from the present values."""
         rows = trajectories
         state, known = rows.observation - self._base, rows.bootstrap_observation >= 0
-        self._blind += int(np.count_nonzero(~known & (rows.tail != SegmentEnd.TERMINATED)))
+        self._unknown_bootstraps += int(np.count_nonzero(~known & (rows.tail != SegmentEnd.TERMINATED)))
         after = np.where(known, self._value[np.where(known, rows.bootstrap_observation - self._base, 0)], 0.0)
         config, reward = self.config, rows.reward.astype(np.float64) * self._scale
         if config.regularise == "reward":
@@ -82,7 +91,7 @@ class TabularMMDLearner:
             logp = (
                 rows.logp if config.explore == 0.0 else self._logp[index]
             )  # rows have that of what played, which was mixed
-            reward = regularised_rewards(config, self._env, rows, reward, logp - self._magnet[index], self._progress)
+            reward = regularized_rewards(config, self._env, rows, reward, logp - self._magnet[index], self._progress)
         columns = learned_columns(
             rows, reward=reward, value=self._value[state], after=after, gamma=config.gamma, lam=config.gae_lambda
         )
@@ -92,11 +101,11 @@ class TabularMMDLearner:
         return [(ROLLOUTS, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """All rows that wait, as one update."""
+        """Return one update on all waiting rows."""
         return [(ROLLOUTS, 0)] if self._waiting else []
 
     def update(self, batch: Sample) -> Metrics:
-        """One step. Raises TrainingError before anything is changed, if rewards or values are not finite."""
+        """Take one step. Raise TrainingError before anything is changed, if rewards or values are not finite."""
         config, columns = self.config, batch.columns
         if bad := not_finite(columns):
             raise TrainingError(
@@ -129,9 +138,9 @@ class TabularMMDLearner:
             "entropy": float(-share @ (policy * self._logp).sum(1)),
             "kl_magnet": float(share @ (policy * (self._logp - magnet)).sum(1)),
             "kl": float(share @ (policy * (self._logp - before)).sum(1)),
-            "explained_variance": _explained(columns["target"], columns["value"]),
+            "explained_variance": _explained_variance(columns["target"], columns["value"]),
             "visited": float(np.count_nonzero(visits)) / len(visits),
-            "tails_without_value": float(self._blind),
+            "tails_without_value": float(self._unknown_bootstraps),
         }
 
     def _advantages(self, columns: ItemColumns, state: NDArray[np.int32], visits: Floats) -> Floats:
@@ -142,7 +151,7 @@ class TabularMMDLearner:
         return np.clip(mean, -self.config.bound, self.config.bound)
 
     def _learn_values(self, columns: ItemColumns, state: NDArray[np.int32], visits: Floats) -> None:
-        """Each row moves its state's value by the share `value_rate` towards its target (as if one after the other)."""
+        """Move each row's state's value by the share `value_rate` towards its target (as if sequentially)."""
         target = np.bincount(state, weights=columns["target"], minlength=len(visits)) / np.maximum(visits, 1.0)
         self._value += (1.0 - (1.0 - self.config.value_rate) ** visits) * (target - self._value)
 
@@ -159,7 +168,7 @@ class TabularMMDLearner:
         return log_policy(logp + share * (self._logp - logp), self._mask)
 
     def weights(self) -> Weights:
-        """Probabilities of every state."""
+        """Return probabilities of every state."""
         announced = self._magnet if self.config.announce == "magnet" else self._average
         newest, slow = (np.where(self._mask, np.exp(logp), 0.0) for logp in (self._logp, announced))
         if self.config.announce == "newest":
@@ -175,7 +184,7 @@ class TabularMMDLearner:
             "value": self._value.copy(),
             "budget": self._budget.state_dict(),
             "progress": self._progress,
-            "counts": [self._updates, self._waiting, self._blind],
+            "counts": [self._updates, self._waiting, self._unknown_bootstraps],
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -183,4 +192,4 @@ class TabularMMDLearner:
         self._average, self._value = np.array(state["average"]), np.array(state["value"])
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
-        self._updates, self._waiting, self._blind = map(int, state["counts"])
+        self._updates, self._waiting, self._unknown_bootstraps = map(int, state["counts"])

@@ -1,4 +1,4 @@
-"""Settings of neural fictitious self-play."""
+"""Configuration of neural fictitious self-play."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ludus.algorithms.common.base import RESERVOIR, AlgorithmInfo, Collect, Learner, LearnerContext, WarmUp
+from ludus.algorithms.common.base import RESERVOIR, AlgorithmInfo, CollectConfig, Learner, LearnerContext, Warmup
 from ludus.algorithms.common.config import check_learned_reward
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of
@@ -32,10 +32,22 @@ def _best_response() -> DQN:
 
 
 class NFSP(Config):
-    """Neural fictitious self-play (Heinrich and Silver 2016): a best response to the others' average play, by Q-learning, and the average
-    of what it ever was, by imitation. See the README beside this file.
+    """Neural fictitious self-play (Heinrich and Silver 2016): a best response to the others' average play, by
+    Q-learning, and the average of past best responses, by imitation. See the README beside this file.
 
-    best_response: settings of `DQN`, which also say how much is collected and replayed; those that are left out stay as they are here."""
+    Attributes:
+        best_response: Options of `DQN`, which also determine how much is collected and replayed. Those that are left
+            out differ from DQN's defaults: epsilon from 0.06, since the reservoir must hold no random play.
+        anticipation: η: share of the episodes in which the best response plays; 0.1 in the paper.
+        hidden: Widths of the hidden layers of the average policy.
+        activation: Nonlinearity of the average policy.
+        reservoir: Capacity of the reservoir, a uniform sample of all decisions of the best response; 2e6 in the paper.
+        min_size: Decisions in the reservoir before the first imitation step.
+        batch: Decisions per imitation step.
+        updates_per_decision: Imitation steps per collected decision.
+        learning_rate: Step size of Adam for imitation.
+        max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Heinrich and Silver 2016"
@@ -43,23 +55,22 @@ class NFSP(Config):
     learner_class: ClassVar[str] = "ludus.algorithms.nfsp.learner:NFSPLearner"
 
     best_response: DQN = Field(default_factory=_best_response)
-    anticipation: float = Field(default=0.1, gt=0, le=1)  # share of the episodes that are played by the best response
+    anticipation: float = Field(default=0.1, gt=0, le=1)
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the average policy, as the activation
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "relu"
-    reservoir: int = Field(
-        default=2_000_000, ge=1
-    )  # decisions of the best response, a uniform sample of all there were
-    min_size: int = Field(default=1000, ge=1)  # decisions in the reservoir before the first step of imitation
-    batch: int = Field(default=2048, ge=1)  # decisions per step of imitation
+    reservoir: int = Field(default=2_000_000, ge=1)
+    min_size: int = Field(default=1000, ge=1)
+    batch: int = Field(default=2048, ge=1)
     updates_per_decision: float = Field(default=0.02, gt=0)
     learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
-    max_gradient_norm: float = Field(default=0.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=0.0, ge=0)
 
     @field_validator("best_response", mode="before")
     @classmethod
     def _filled(cls, value: Any) -> Any:
-        """DQN's own settings are for learning alone: its epsilon begins at 1, and would fill the reservoir with random play."""
+        """Return complete DQN's options: its own defaults are for learning alone, and their epsilon of 1 would fill the
+        reservoir with random play."""
         if not isinstance(value, Mapping):
             return value
         usual = _best_response()
@@ -88,7 +99,8 @@ class NFSP(Config):
         return "decision"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if some player's actions are not discrete, or it sees bytes, which only the best response would scale."""
+        """Raise ScenarioError if a player's actions are not discrete, or it sees bytes, which only the best response
+        would scale."""
         for player in players_of(env, seats):
             discrete(env, (player,), algorithm="NFSP")
             observation, _ = one_space(env, (player,), algorithm="NFSP")
@@ -101,15 +113,15 @@ class NFSP(Config):
         check_learned_reward(self.best_response, env, seats or tuple(range(env.num_players)))
 
     def check_start(self, env: VectorEnv) -> None:
-        """Raises ScenarioError where the best response cannot begin."""
+        """Raise ScenarioError if the best response cannot start."""
         self.best_response.check_start(env)
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         modes = (("best_response", self.anticipation), ("average", 1.0 - self.anticipation))
         return replace(self.best_response.collect(), modes=modes)
 
-    def warm_up(self) -> WarmUp:
-        """The best response's; what it plays is what the other imitates."""
+    def warm_up(self) -> Warmup:
+        """Return the best response's warm-up: what it plays is what the average imitates."""
         return replace(self.best_response.warm_up(), part="best_response")
 
     def tables(self) -> Sequence[TableSpec]:
@@ -120,7 +132,7 @@ class NFSP(Config):
         )
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """Those of the replay table; how many decisions are the best response's is left to chance."""
+        """Return the sizes of the replay table; how many decisions are the best response's is random."""
         return self.best_response.sizes()
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:

@@ -1,4 +1,4 @@
-"""The learner of neural fictitious self-play: DQN's for the best response, and one that imitates what the best response has done."""
+"""The learner of neural fictitious self-play: DQN's for the best response, and imitation of past best responses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, priorities_of, updates_of
-from ludus.algorithms.common.information_states import StateTable, occurring
+from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, updated_priorities, updates_of
+from ludus.algorithms.common.information_states import InformationStates, visited_states
 from ludus.algorithms.common.losses import log_prob
 from ludus.algorithms.common.schedule import Budget
 from ludus.backend.device import (
@@ -34,7 +34,7 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
-from ludus.policies.specs import drawn, joined, mode_keys, part_of, spec_of
+from ludus.policies.specs import joined, mode_keys, part_of, sample_modes, spec_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 def imitation_loss(
     out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
 ) -> float:
-    """Mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its gradient is written to `gradient`.
-    (Heinrich and Silver 2016, the loss of the average policy.)"""
+    """Return the mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its
+    gradient is written to `gradient`. (Heinrich and Silver 2016, the loss of the average policy.)"""
     states, actions = mask.shape
     count = np.zeros((states, actions))
     for k in range(len(state)):
@@ -75,10 +75,10 @@ def imitation_loss(
 
 
 class NFSPLearner:
-    """Everything that was played goes to the replay table; what the best response decided, in its own episodes, to the reservoir.
+    """All decisions go to the replay table; those of the best response, in its own episodes, to the reservoir.
 
-    The best response, a learner of its own, has a place of its own. By autograd on a card, the metrics of imitation are those of the last
-    round of `batches` until the last step of the next.
+    The best response, a separate learner, has its own placement. With autograd on a GPU, the metrics of imitation are
+    those of the last round of `batches` until the last step of the next.
     """
 
     def __init__(self, config: NFSP, context: LearnerContext, start: Weights | None = None) -> None:
@@ -100,7 +100,7 @@ class NFSPLearner:
         self._work = Workspace(layout, 0)
         self._adam = GuardedAdam(ModuleAdam(self._network), NonFiniteGuard(self._device))
         enumeration = context.env.enumeration
-        self._states = StateTable.of(enumeration, context.seats) if enumeration is not None else None
+        self._states = InformationStates.of(enumeration, context.seats) if enumeration is not None else None
         if self._states is not None:
             self._inputs, self._legal = (
                 to_device(of, self._device) for of in (self._states.x.numpy(), self._states.mask)
@@ -108,14 +108,16 @@ class NFSPLearner:
         self._shape, self._actions = tuple(average.config["shape"]), int(average.config["action"]["actions"])
         self._keys = mode_keys(context.seed, context.env.num_players)
         self._budget = Budget.of(config.collect(), context)
-        self._seen = self._kept = self._updates = 0  # decisions, those of them that went to the reservoir, and steps
+        self._decisions = self._reservoir_decisions = self._updates = (
+            0  # decisions, those of them that went to the reservoir, and steps
+        )
         self._due = 0  # steps of imitation of this round that are left
         self._priorities: Priorities = ()
         self._metrics: dict[str, float] = {}
 
     @property
     def placement(self) -> Placement:
-        """Of the average, and what is said of both."""
+        """Return the average's placement, with a description of both."""
         return replace(
             self._placement, why=f"{self._placement.why}; its best response on {describe_device(self._response)}"
         )
@@ -123,14 +125,14 @@ class NFSPLearner:
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Transitions, and the best response's decisions."""
+        """Return transitions, and the best response's decisions."""
         rows = trajectories
-        played = drawn(self._keys[rows.seat], rows.episode, self.config.collect().modes)
+        played = sample_modes(self._keys[rows.seat], rows.episode, self.config.collect().modes)
         mode = np.repeat(played, np.diff(rows.start))
         own = np.flatnonzero(mode == 0)
         self._budget.add(rows)
-        self._seen += rows.num_rows
-        self._kept += len(own)
+        self._decisions += rows.num_rows
+        self._reservoir_decisions += len(own)
         out = list(self._response.items(rows))
         if len(own):
             columns = {"observation": rows.observation[own], "action": rows.action[own]}
@@ -140,31 +142,33 @@ class NFSPLearner:
         return out
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """The best response's, and `updates_per_decision` × decisions steps of imitation once the reservoir has `min_size`, in turn."""
+        """Return the best response's updates, alternating with `updates_per_decision` × decisions imitation steps once
+        the reservoir has `min_size`."""
         config, self._due = self.config, 0
-        if self._kept >= config.min_size:
-            self._due = max(0, updates_of(self._seen, config.updates_per_decision) - self._updates)
+        if self._reservoir_decisions >= config.min_size:
+            self._due = max(0, updates_of(self._decisions, config.updates_per_decision) - self._updates)
         imitation = [(RESERVOIR, config.batch)] * self._due
         return [item for item in chain(*zip_longest(self._response.batches(), imitation)) if item is not None]
 
     def learns_at(self, table: str) -> Placement | None:
-        """See `ludus.backend.device.placement_for_table`: the best response learns from another table, perhaps elsewhere."""
+        """Return the placement by table: the best response learns from another one, maybe elsewhere
+        (`ludus.backend.device.placement_for_table`)."""
         return self.placement if table == RESERVOIR else placement_for_table(self._response, table)
 
     # ------------------------------------------------------------------------------------------ learning
 
     def update(self, batch: Sample) -> Metrics:
-        """One step of Q-learning or of imitation. Raises TrainingError before it is made, if something is not finite."""
+        """Take one step of Q-learning or of imitation. Raise TrainingError before it, if a number is not finite."""
         if "reward" in batch.columns:
             self._metrics |= {f"best_response_{name}": x for name, x in self._response.update(batch).items()}
-            self._priorities = priorities_of(self._response)
+            self._priorities = updated_priorities(self._response)
         else:
             self._imitate(batch.columns)
             self._priorities = ()
         return dict(self._metrics)
 
     def priorities(self) -> Priorities:
-        """See `Prioritises`: those of the best response's transitions."""
+        """Return those of the best response's transitions; see `SupportsPriorities`."""
         return self._priorities
 
     def _imitate(self, columns: Mapping[str, Any]) -> None:
@@ -175,15 +179,15 @@ class NFSPLearner:
         if step is not None and step.nonfinite:
             raise self._error(step.nonfinite)
         self._updates += 1
-        metrics = {"imitation_learning_rate": rate, "reservoir_seen": float(self._kept)}
+        metrics = {"imitation_learning_rate": rate, "reservoir_seen": float(self._reservoir_decisions)}
         if step is not None:
             metrics |= {"imitation_loss": step.loss, "imitation_gradient_norm": step.norm}
         self._metrics |= metrics
 
     def _written(self, columns: ItemColumns) -> float:
-        """The loss, whose gradient is left in the network."""
+        """Compute the gradient by CPU kernels. Return the loss."""
         inputs, actions = math.prod(self._shape), self._actions
-        x, mask, state = occurring(
+        x, mask, state = visited_states(
             self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions
         )
         if len(x) != len(self._work.out):
@@ -196,7 +200,7 @@ class NFSPLearner:
         return loss
 
     def _autograd(self, columns: Mapping[str, Any]) -> Tensor:
-        """The same on any device, row by row."""
+        """Compute the same on any device, row by row."""
         there = {name: to_device(column, self._device) for name, column in columns.items()}
         x, mask = there["observation"], there.get("mask")
         if self._states is not None:
@@ -227,7 +231,7 @@ class NFSPLearner:
             "average": to_numpy(self._network.values).copy(),
             "adam": self._adam.adam.state_dict(),
             "budget": self._budget.state_dict(),
-            "counts": [self._seen, self._kept, self._updates],
+            "counts": [self._decisions, self._reservoir_decisions, self._updates],
             "metrics": dict(self._metrics),
         }
 
@@ -236,5 +240,5 @@ class NFSPLearner:
         self._network.values.copy_(torch.from_numpy(state["average"]))
         self._adam.adam.load_state_dict(state["adam"])
         self._budget.load_state_dict(state["budget"])
-        self._seen, self._kept, self._updates = map(int, state["counts"])
+        self._decisions, self._reservoir_decisions, self._updates = map(int, state["counts"])
         self._metrics = {name: float(x) for name, x in state["metrics"].items()}

@@ -1,4 +1,5 @@
-"""On-policy learning by autograd: the family of policy gradients, and a base for algorithms with networks and a loss of one's own."""
+"""On-policy learning by autograd: the family of policy gradients, and a base for custom algorithms of networks and a
+loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the learner trains by autograd (`ludus.algorithms.on_policy.model`): modules of anybody's own making, or the family's networks."""
+"""Models that autograd trains (`ludus.algorithms.on_policy.model`): custom modules, or the networks of the
+policy-gradient family."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.common.losses import (
     CategoricalDistribution,
     Distribution,
@@ -26,7 +27,7 @@ from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import needs_autograd
-from ludus.algorithms.on_policy.model import Acted, Floats, Model, StepOptions, Told, steps_here
+from ludus.algorithms.on_policy.model import ActionBatch, Floats, Model, StepOptions, StepStats, optimizer_steps_cpu
 from ludus.backend.device import UpdateCost, resolve_placement, to_numpy
 from ludus.backend.mlp import Layout
 from ludus.backend.network import FlatModule, learning, multiplications
@@ -38,7 +39,7 @@ from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
 from ludus.core.user_code import describe_error
 from ludus.policies.actor_critic import (
     ActorCritic,
-    Normaliser,
+    Normalizer,
     ReturnScale,
     TeamNetwork,
     agents_in,
@@ -48,7 +49,7 @@ from ludus.policies.actor_critic import (
     make_network,
     shapes_of,
 )
-from ludus.policies.checks import fitted
+from ludus.policies.checks import validate_weights
 from ludus.policies.torch_module import make_networks, networks_of, require_critic
 from ludus.replay.trajectories import Trajectories
 
@@ -58,14 +59,14 @@ if TYPE_CHECKING:
 
 
 def fresh_seed(context: LearnerContext) -> int:
-    """Of the first weights of a task, by whichever passes they are learned."""
+    """Return the seed of a task's first weights, the same for all backends."""
     return seeding.key(context.seed, "on-policy", "weights") % 2**63
 
 
-def state_table(context: LearnerContext) -> StateTable | None:
-    """Of an enumerated game."""
+def state_table(context: LearnerContext) -> InformationStates | None:
+    """Return the information states of an enumerated game; None: it is none."""
     enumeration = context.env.enumeration
-    return StateTable.of(enumeration, context.seats) if enumeration is not None else None
+    return InformationStates.of(enumeration, context.seats) if enumeration is not None else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -78,18 +79,25 @@ more than to have no rows that weigh nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Apart:
-    """Parts of a batch whose slopes are taken at other parameters, for one step on the mean over all rows. parts: (the parameters
-    float32[size], None: the present ones; this rank's share; how many rows all ranks have)."""
+class VersionedBatches:
+    """Parts of a batch whose gradients are taken at different parameters, for one step on the mean over all rows.
+    parts: (the parameters float32[size], None: the present ones; this rank's share; rows of all ranks)."""
 
     parts: Sequence[tuple[Tensor | None, Batch, int]]
 
 
-class Autograd:
-    """Base of what is learned so. Subclasses give `loss`."""
+class TorchModel:
+    """Base of models that autograd trains. Subclasses implement `loss`.
 
-    by_states, trusted, memory, uncompiled = False, False, 0, ""
-    repeats = False  # whether a step depends on what it is given and on what lies on the device, and on nothing else
+    Attributes:
+        cuda_graph_safe: Whether a step depends only on its arguments and on what is on the device.
+        module: Module whose weights are published.
+    """
+
+    uses_state_table, mean_reducible, memory, no_compile_reason = False, False, 0, ""
+    cuda_graph_safe = (
+        False  # whether a step depends on what it is given and on what lies on the device, and on nothing else
+    )
     distribution: Distribution = CategoricalDistribution()
     module: nn.Module  # whose weights are published
 
@@ -101,31 +109,35 @@ class Autograd:
         *,
         names: tuple[str, ...] = (),
         layouts: Iterable[Layout] = (),
-        because: str = "",
+        no_kernel_reason: str = "",
     ) -> None:
-        """layouts: see `FlatModule`. because: why no passes are written out."""
+        """layouts: see `FlatModule`. no_kernel_reason: why CPU kernels do not train it."""
         self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
-        why = "it remembers, and its sequences have many lengths" if self.memory else self.uncompiled
+        no_compile_reason = (
+            "it remembers, and its sequences have many lengths" if self.memory else self.no_compile_reason
+        )
         work = UpdateCost(
             multiplications(module),
             options.step_rows,
             has_cpu_kernel=False,
-            no_kernel_reason=because,
-            no_compile_reason=why,
+            no_kernel_reason=no_kernel_reason,
+            no_compile_reason=no_compile_reason,
         )
         self.placement = resolve_placement(context.device, work)
-        self._fixed = self.trusted and not why  # its means can leave rows out
+        self._fixed = self.mean_reducible and not no_compile_reason  # its means can leave rows out
         small = self.placement.device != "cpu" and work.multiplications * work.rows < _SMALL
         self._sizes: Literal[2, 8] = 2 if small else 8
-        self._repeats = self.repeats and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
+        self._uses_cuda_graph = (
+            self.cuda_graph_safe and self._fixed and context.ranks.size == 1 and self.placement.graphs is not None
+        )
         # Of the class: methods of this object would close a circle.
-        self._loss = self.placement.compiled(type(self).loss, part=self._repeats)
-        self._whole = self.placement.repeated(type(self)._descend)
+        self._loss = self.placement.compiled(type(self).loss, part=self._uses_cuda_graph)
+        self._whole = self.placement.repeated(type(self)._gradient_step)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
         broadcast_from_rank0(self._ranks, self.parameters.values)
         self._joint = GradientSum(self.parameters, self._ranks)
-        self._checked = self.trusted or context.ranks.size == 1
+        self._checked = self.mean_reducible or context.ranks.size == 1
         self._guard = NonFiniteGuard(self.placement.torch)
         # Off the CPU, always the same memory: scalars and norm of the last step, and whether the policy has gone too far.
         self._last = torch.zeros(2 + len(names), device=self.placement.torch)
@@ -133,20 +145,21 @@ class Autograd:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is told yet."""
-        self._told = Told.nothing(1 + len(self.names))
+        """Reset the statistics of the last step."""
+        self._last_stats = StepStats.initial(1 + len(self.names))
         self._last.zero_()
         self._stopped.zero_()
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        """(the loss, means over rows as `names` says) of at least one row. strengths: as `strengths` gives them."""
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return (the loss, means over rows of the scalars of `names`) of at least one row. coefficients: as
+        `loss_coefficients` returns them."""
         raise NotImplementedError
 
-    def strengths(self, progress: float) -> tuple[float, ...]:
-        """Of the parts of the loss, which change with the progress of the budget."""
+    def loss_coefficients(self, progress: float) -> tuple[float, ...]:
+        """Return the coefficients of the loss that change with the progress of the budget."""
         return ()
 
-    def kept(self) -> Any:
+    def snapshot(self) -> Any:
         state = self.parameters.module.state_dict()
         return {name: tensor.clone() for name, tensor in state.items()}, self.adam.snapshot()
 
@@ -156,7 +169,7 @@ class Autograd:
 
     @contextmanager
     def at(self, parameters: Tensor | None) -> Iterator[None]:
-        """With other parameters float32[size], and with statistics as they are. None: with the present ones."""
+        """Use other parameters float32[size] inside the context, with statistics as they are. None: the present ones."""
         if parameters is None:
             yield
             return
@@ -177,38 +190,38 @@ class Autograd:
             yield batch
 
     def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64] | Tensor] | None) -> Iterator[tuple[Batch, int]]:
-        """(this rank's share, how many rows all have)."""
+        """Yield (this rank's share, rows of all ranks)."""
         for part in [rows] if which is None else map(rows.part, which):
             yield self._share(part), len(part)
 
     def _share(self, batch: Batch) -> Batch:
         return batch if self._ranks.size == 1 else batch.part(self._ranks.share(batch.units))
 
-    def steps(self, parts: Iterable[tuple[Batch, int] | Apart], rate: float, progress: float) -> Told:
-        """Off the CPU, what must decide holds steps back on the device, and numbers are read once."""
-        if self.placement.device == "cpu" and not self._repeats:
-            self._told = steps_here(self, parts, rate, progress, self._told)
-            return self._told
-        strengths = self.strengths(progress)
+    def steps(self, parts: Iterable[tuple[Batch, int] | VersionedBatches], rate: float, progress: float) -> StepStats:
+        """Take the steps. Off the CPU decisions are masks on the device, and numbers are read once."""
+        if self.placement.device == "cpu" and not self._uses_cuda_graph:
+            self._last_stats = optimizer_steps_cpu(self, parts, rate, progress, self._last_stats)
+            return self._last_stats
+        coefficients = self.loss_coefficients(progress)
         local_batch: Batch | None = None
         for part in parts:
-            if not self._repeats or isinstance(part, Apart):
+            if not self._uses_cuda_graph or isinstance(part, VersionedBatches):
                 self._move(self.gradient(part, progress), rate)
                 continue
             if part[0] is not local_batch:  # as all are that are the whole batch
                 local_batch, shaped = part[0], self._shaped(part[0])
-            self._whole(self, shaped, rate, strengths)
+            self._whole(self, shaped, rate, coefficients)
         self._guard.watch(self.parameters.values)
         (*scalars, norm, stopped), wrong = self._guard.read([*self._last, self._stopped])
-        return Told(scalars, norm, bool(stopped), wrong)
+        return StepStats(scalars, norm, bool(stopped), wrong)
 
-    def _descend(self, batch: Batch, rate: float, strengths: Sequence[float]) -> None:
-        """A whole step of one rank's."""
-        self._fill(batch, strengths)
+    def _gradient_step(self, batch: Batch, rate: float, coefficients: Sequence[float]) -> None:
+        """Run a whole step of a single rank."""
+        self._fill(batch, coefficients)
         self._move(self.parameters.grad[self.parameters.size :].clone(), rate)
 
     def _move(self, scalars: Tensor, rate: float) -> None:
-        """Down the gradient that is filled in, of a loss with these scalars; on the device alone."""
+        """Step along the computed gradient of a loss with these scalars, without reading numbers."""
         limit, wrong = self.options.kl_limit, self._guard.nonfinite.clone()
         if limit is not None:
             self._stopped |= scalars[1 + self.names.index("kl")] > limit
@@ -222,26 +235,27 @@ class Autograd:
     def flat(self) -> Array:
         return self.parameters.flat
 
-    def found(self, part: tuple[Batch, int] | Apart, progress: float) -> list[float]:
+    def compute_gradient(self, part: tuple[Batch, int] | VersionedBatches, progress: float) -> list[float]:
         return list(self.gradient(part, progress).tolist())
 
     def move(self, rate: float) -> float:
         return self.adam.step_on_cpu(rate=rate, max_norm=self.options.max_gradient_norm)
 
-    def gradient(self, part: tuple[Batch, int] | Apart, progress: float) -> Tensor:
-        """The loss of all ranks' rows and the scalars of `names`, on the device; the parameters' gradient is filled in."""
-        if isinstance(part, Apart):
+    def gradient(self, part: tuple[Batch, int] | VersionedBatches, progress: float) -> Tensor:
+        """Compute the parameters' gradient. Return the loss of all ranks' rows and the scalars of `names`, on the
+        device."""
+        if isinstance(part, VersionedBatches):
             return self._mean_gradient(part, progress)
         (local_batch, joint), parameters = part, self.parameters
         self._joint.begin(len(local_batch) / joint)
         if len(local_batch):
-            self._fill(self._shaped(local_batch), self.strengths(progress))
+            self._fill(self._shaped(local_batch), self.loss_coefficients(progress))
         else:  # of which a mean is no number
             parameters.zero()
         self._joint.end()
         return parameters.grad[parameters.size :].clone()
 
-    def _mean_gradient(self, apart: Apart, progress: float) -> Tensor:
+    def _mean_gradient(self, apart: VersionedBatches, progress: float) -> Tensor:
         slopes, rows = self.parameters.grad, sum(joint for _, _, joint in apart.parts)
         total = torch.zeros_like(slopes)
         for parameters, local_batch, joint in apart.parts:
@@ -252,26 +266,27 @@ class Autograd:
         return total[self.parameters.size :]
 
     def _shaped(self, batch: Batch) -> Batch:
-        """With as many rows as few batches have, where each size is another graph."""
-        few = self._fixed and (self._repeats or self.placement.compiles)
+        """Return the batch padded to one of few sizes, where each size is another graph."""
+        few = self._fixed and (self._uses_cuda_graph or self.placement.compiles)
         return batch.padded(sizes=self._sizes) if few else batch
 
-    def _fill(self, batch: Batch, strengths: Sequence[float]) -> None:
-        """The gradient of at least one row, and the sums behind it."""
+    def _fill(self, batch: Batch, coefficients: Sequence[float]) -> None:
+        """Compute the gradient of at least one row, and the sums behind it."""
         with self.placement.products():
-            loss, metrics = self._loss(self, batch, strengths)
+            loss, metrics = self._loss(self, batch, coefficients)
         self.parameters.differentiate(loss)
         sums = self.parameters.grad[self.parameters.size :]
         sums.copy_(torch.stack([loss.detach(), *(metric.detach() for metric in metrics)]))
 
     def _require_mean(self, batch: Batch) -> None:
-        """Raises ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks take it to be."""
+        """Raise ScenarioError unless the loss of the batch is the mean of the losses of the ranks' rows, as ranks
+        assume."""
         joint, local_batch = len(batch), self._share(batch)
         share = len(local_batch)
         with torch.no_grad():
-            strengths = self.strengths(0.0)
-            whole = float(self.loss(batch, strengths)[0])
-            both = np.array([whole, float(self.loss(local_batch, strengths)[0]) * share / joint if share else 0.0])
+            coefficients = self.loss_coefficients(0.0)
+            whole = float(self.loss(batch, coefficients)[0])
+            both = np.array([whole, float(self.loss(local_batch, coefficients)[0]) * share / joint if share else 0.0])
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
@@ -283,16 +298,16 @@ class Autograd:
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
         return reward
 
-    def rewards_in_place(
-        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    def rewards_on_device(
+        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
     ) -> Tensor:
         return reward
 
     def coefficients(self, progress: float) -> Metrics:
         return {}
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        """It has no statistics but its modules' own."""
+    def after_update(self, batch: Batch, progress: float) -> None:
+        """Do nothing: its only statistics are its modules' own."""
 
     def weights(self) -> Weights:
         return arrays_of(self.module)
@@ -305,7 +320,7 @@ class Autograd:
         self.adam.load_state_dict(state["adam"])
 
 
-class OwnModel(Autograd):
+class CustomModel(TorchModel):
     """The modules and the loss of an `OnPolicy` algorithm."""
 
     memory, sequence, state = 0, 1, 0
@@ -335,7 +350,7 @@ class OwnModel(Autograd):
     def log_prob(self, batch: Batch) -> Tensor:
         return log_prob(self.outputs(batch.x), batch.action, batch.mask)
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         name = self.spec.config["maker"]
         try:
             loss = self.config.loss(self._networks, batch)
@@ -371,7 +386,7 @@ _ROWS = 4096  # that are evaluated at a time
 
 
 class NetworkOptions(StepOptions, Protocol):
-    """What `FamilyModel` asks of an algorithm's options."""
+    """Options of an algorithm that `ActorCriticModel` reads."""
 
     extra_metrics: ClassVar[tuple[str, ...]]
 
@@ -392,61 +407,64 @@ class NetworkOptions(StepOptions, Protocol):
     def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]: ...
 
 
-class FamilyModel(Autograd):
-    """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a team has them."""
+class ActorCriticModel(TorchModel):
+    """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a
+    team has them."""
 
-    trusted = repeats = True
+    mean_reducible = cuda_graph_safe = True
 
     def __init__(
-        self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, because: str = ""
+        self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, no_kernel_reason: str = ""
     ) -> None:
-        """because: why no passes are written out."""
+        """no_kernel_reason: Why CPU kernels do not train it."""
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         self.module: Any = self._fresh(fresh_seed(context))
         if start is not None:
-            load_arrays(self.module, fitted(self.spec, start, shapes_of(self.module)))
+            load_arrays(self.module, validate_weights(self.spec, start, shapes_of(self.module)))
         self._networks = self.module.networks
-        self._asked: ActorCritic | TeamNetwork = self.module  # by `_forward`
+        self._active_network: ActorCritic | TeamNetwork = self.module  # by `_forward`
         first, self.sequence = self._networks[0], config.sequence
         self.shape, self.memory, self.state = first.shape, first.memory, first.state
         action = self.spec.config["action"]
         self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
         self.distribution = distribution_of(action)
-        self._seen, self._states = _moments(first.normaliser), _moments(first.state_normaliser)
+        self._observation_moments, self._state_moments = _moments(first.normaliser), _moments(first.state_normaliser)
         self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
         trained, plain = self._trained()
         # Rows of several networks are divided by numbers; what an own loss depends on, nobody here knows.
-        self.repeats = self.repeats and len(self._networks) == 1 and _is_ours(config)
-        super().__init__(config, trained, context, names=self._told_of(config), layouts=plain, because=because)
+        self.cuda_graph_safe = self.cuda_graph_safe and len(self._networks) == 1 and _is_ours(config)
+        super().__init__(
+            config, trained, context, names=self._metric_names(config), layouts=plain, no_kernel_reason=no_kernel_reason
+        )
 
     def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
-        """(what steps move, the layouts of its parameters where these are perceptrons and nothing else)."""
+        """Return (the module whose parameters move, the layouts of its parameters if they are only perceptrons)."""
         plain = self._layouts()
         whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
         return self.module, plain if whole else ()
 
-    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
-        """`Model.names`."""
+    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
+        """Return `Model.names`."""
         return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
 
     # ------------------------------------------------------------------------------------------ the network
 
     def _fresh(self, seed: int) -> Any:
-        """The network of the spec."""
+        """Return a fresh network of the spec."""
         make = TeamNetwork if agents_in(self.spec) > 1 else make_network
         return make(self.spec, seed=seed, initial_std=self.config.initial_std)
 
     def _layouts(self) -> Sequence[Layout]:
-        """See `FlatModule`."""
+        """Return the layouts for `FlatModule`."""
         return list(layouts(self.spec).values())
 
     def values(
         self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """0 without a value network."""
+        """Return values; 0 without a value network."""
         if start is None and memory is None:
             if self._networks[0].value is None:
                 return x.new_zeros(len(x)), None
@@ -465,25 +483,25 @@ class FamilyModel(Autograd):
         return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        out, value, _ = self._asked.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
+        out, value, _ = self._active_network.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
         return out.float(), None if value is None else value.float()
 
-    def strengths(self, progress: float) -> tuple[float, ...]:
+    def loss_coefficients(self, progress: float) -> tuple[float, ...]:
         return (self.config.entropy.at(progress),)
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
         config, (out, value) = self.config, self._forward(batch)
         logp = self.distribution.log_prob(out, batch.action, batch.mask)
         policy = batch.mean(self._surrogate(logp, batch))
         entropy = batch.mean(self.distribution.entropy(out, batch.mask))
-        loss, worth = policy - strengths[0] * entropy, policy.new_zeros(())
+        loss, value_term = policy - coefficients[0] * entropy, policy.new_zeros(())
         if value is not None:
-            worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
-            loss = loss + config.value_coefficient * worth
+            value_term = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+            loss = loss + config.value_coefficient * value_term
         with torch.no_grad():
             kl = batch.mean(approximate_kl(logp, batch.logp))
             extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
-        return loss, (policy, worth, entropy, kl, *extra)
+        return loss, (policy, value_term, entropy, kl, *extra)
 
     def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         name = f"{type(self.config).__module__}:{type(self.config).__qualname__}"
@@ -503,8 +521,8 @@ class FamilyModel(Autograd):
     # ------------------------------------------------------------------------------------------ statistics
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        """Divided by the standard deviation of discounted returns, these ones included, if that is wanted. Rewards that are not finite are
-        left to fail in the loss."""
+        """Return rewards, divided by the standard deviation of discounted returns, these ones included, if that is
+        enabled. Rewards that are not finite are left to fail in the loss."""
         if self._returns is None:
             return reward
         if np.isfinite(reward).all():
@@ -513,8 +531,8 @@ class FamilyModel(Autograd):
                 _publish(self._returns.moments, network.returns)
         return reward * self._returns.scale
 
-    def rewards_in_place(
-        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    def rewards_on_device(
+        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
     ) -> Tensor:
         if self._returns is None:
             return reward
@@ -526,21 +544,22 @@ class FamilyModel(Autograd):
     def coefficients(self, progress: float) -> Metrics:
         return {"entropy_coefficient": self.config.entropy.at(progress)}
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        """The rows were acted and learned from with the statistics of before them; what acts next has these too."""
-        if self._seen is not None:
-            self._seen.add_rows(batch.x)
-        if self._states is not None and batch.state is not None:
-            self._states.add_rows(batch.state)
+    def after_update(self, batch: Batch, progress: float) -> None:
+        """Update the statistics: the rows were collected and learned from with the statistics before them; the next
+        rollout uses the new ones."""
+        if self._observation_moments is not None:
+            self._observation_moments.add_rows(batch.x)
+        if self._state_moments is not None and batch.state is not None:
+            self._state_moments.add_rows(batch.state)
         for network in self._networks:
-            _publish(self._seen, network.normaliser)
-            _publish(self._states, network.state_normaliser)
+            _publish(self._observation_moments, network.normaliser)
+            _publish(self._state_moments, network.state_normaliser)
 
     # ------------------------------------------------------------------------------------------ state
 
     @property
     def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
-        moments = {"observations": self._seen, "states": self._states, "returns": self._returns}
+        moments = {"observations": self._observation_moments, "states": self._state_moments, "returns": self._returns}
         return {name: statistics for name, statistics in moments.items() if statistics is not None}
 
     def state_dict(self) -> State:
@@ -553,19 +572,19 @@ class FamilyModel(Autograd):
 
 
 def make_model(config: PolicyGradient, context: LearnerContext, start: Weights | None = None) -> Model:
-    """Make what autograd trains."""
+    """Make the model that autograd trains."""
     why = needs_autograd(config.policy(context.env, context.seats))
-    return FamilyModel(config, context, start, because=f"autograd learns {why}" if why else "")
+    return ActorCriticModel(config, context, start, no_kernel_reason=f"autograd learns {why}" if why else "")
 
 
 def _is_ours(config: NetworkOptions) -> bool:
-    """Whether what it adds to the loss is Ludus's."""
+    """Return whether Ludus implements what the algorithm adds to the loss."""
     parts = type(config).surrogate, type(config).metrics
     return all(part.__module__.startswith("ludus.") for part in parts)
 
 
-def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
-    """As the weights have them, which may be those of a warm start."""
+def _moments(buffers: Normalizer | ReturnScale | None) -> RunningMoments | None:
+    """Return the moments in the weights, which may be those of a warm start."""
     if buffers is None:
         return None
     moments = RunningMoments(tuple(buffers.mean.shape))
@@ -573,7 +592,7 @@ def _moments(buffers: Normaliser | ReturnScale | None) -> RunningMoments | None:
     return moments
 
 
-def _publish(moments: RunningMoments | None, buffers: Normaliser | ReturnScale | None) -> None:
+def _publish(moments: RunningMoments | None, buffers: Normalizer | ReturnScale | None) -> None:
     if moments is not None and buffers is not None:
         buffers.mean.copy_(torch.from_numpy(np.asarray(moments.mean)))
         buffers.var.copy_(torch.from_numpy(np.asarray(moments.var)))

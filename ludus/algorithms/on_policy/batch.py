@@ -19,22 +19,28 @@ from ludus.replay.table import rows_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """n decisions as tensors: x float32[n, inputs] (or [n, *shape] for the family's networks), mask bool[n, A] (None there: all actions are
-    legal), action int64[n] (or what the space has); logp of the behaviour, advantage, target (of the critic, in scaled rewards) and value
-    (the critic's, when the targets were made), float32[n]. With a correction logp is that of the weights at the update's beginning, and
-    the advantage is weighted by how far the behaviour was from them.
+    """n decisions as tensors, for one gradient step or one update.
 
-    Of networks that remember: start int64[S + 1] of sequences, and memory float32[S, M] before each. Of those that play a team together:
-    start of groups, the agents that act at one moment, and place int64[n] of each row's agent in its team. state float32[n, width]: what
-    a central critic sees beside x.
-
-    held float32[n, K, A]: K sets of log-probabilities, or of the head's outputs, that a loss holds the policy to. Where passes are
-    written out, x and mask are of the m states that occur, and seen int32[n] says which of them a row observes. weight float32[n]: of rows
-    in means; None: of all the same.
-
-    Of teams whose agents' updates are told of each other's (`ludus.contrib.algorithms.sequential`): others float32[n], the product of
-    what became of the probabilities of what teammates did at a row's time; clip float32[n], the range of its ratio where that is the
-    row's own.
+    Attributes:
+        x: Observations float32[n, inputs], or [n, *shape] for the family's networks.
+        mask: Legal actions bool[n, A], or None: all are legal.
+        action: int64[n], or as the action space has it.
+        logp: Log-probabilities float32[n] of the behaviour. With a correction, those of the weights at the beginning of
+            the update.
+        advantage: float32[n]; with a correction, weighted by the importance weights.
+        target: Value targets float32[n], in scaled rewards.
+        value: Values float32[n] when the targets were computed.
+        start: int64[S + 1], where sequences begin, with a memory; or where groups do, the agents of a team that act at
+            one moment.
+        memory: float32[S, M] before each sequence.
+        place: int64[n], the agent of each row in its team.
+        state: float32[n, width], input of a central critic in addition to x.
+        state_index: int32[n], with CPU kernels: x and mask are of the m distinct states, and this is the state of each
+            row.
+        held: float32[n, K, A]: K sets of log-probabilities, or of outputs, that a loss keeps the policy close to.
+        weight: float32[n], weights of rows in means; None: equal.
+        others: float32[n], for sequential updates: product of the ratios of teammates' actions at the row's time.
+        clip: float32[n], clip range of each row, where they differ.
     """
 
     x: Tensor
@@ -48,7 +54,7 @@ class Batch:
     memory: Tensor | None = None
     place: NDArray[np.int64] | None = None
     state: Tensor | None = None
-    seen: NDArray[np.int32] | None = None
+    state_index: NDArray[np.int32] | None = None
     held: Tensor | None = None
     weight: Tensor | None = None
     others: Tensor | None = None
@@ -59,15 +65,16 @@ class Batch:
 
     @property
     def units(self) -> int:
-        """What it can be divided into: rows, sequences, or groups."""
+        """Return the number of units that it can be divided into: rows, sequences, or groups."""
         return len(self) if self.start is None else len(self.start) - 1
 
     def mean(self, rows: Tensor) -> Tensor:
-        """Of numbers [n] of its rows."""
+        """Return the mean of numbers [n] of its rows."""
         return rows.mean() if self.weight is None else (rows * self.weight).sum()
 
     def padded(self, *, sizes: Literal[2, 8] = 8) -> Batch:
-        """With rows that weigh nothing, so that there are few sizes: so many from a power of two to the next. For rows without memory."""
+        """Return the batch with rows of weight 0, so that few sizes occur: `sizes` of them between powers of two. For
+        rows without memory."""
         count = len(self)
         step = max(8, (1 << max(0, (count - 1).bit_length() - 1)) // sizes)
         rows = torch.arange(-(-count // step) * step, device=self.x.device)
@@ -76,7 +83,7 @@ class Batch:
         return replace(batch, weight=there.to(torch.float32) / count)
 
     def part(self, which: NDArray[np.int64] | Tensor | slice) -> Batch:
-        """Some of its units, in the order given. A tensor is of rows, on the batch's device."""
+        """Return some of its units, in the given order. A tensor indexes rows, on the batch's device."""
         device = self.x.device
         if isinstance(which, Tensor):
             return self._rows(which)
@@ -90,7 +97,9 @@ class Batch:
 
     def _rows(self, rows: Tensor | slice) -> Batch:
         columns = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("start", "memory", "place", "seen")
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("start", "memory", "place", "state_index")
         }
         part: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Batch(**part)
@@ -107,8 +116,8 @@ Floats32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentPieces:
-    """Q pieces of at most so many rows, in order: piece q owns rows start[q] … start[q + 1] - 1 of segment[q], of which it is the
-    place[q]-th."""
+    """Q pieces of segments of bounded length, in order: piece q owns rows start[q] … start[q + 1] - 1 of segment[q], of
+    which it is the place[q]-th."""
 
     start: NDArray[np.int64]
     segment: NDArray[np.int64]
@@ -124,19 +133,30 @@ class SegmentPieces:
 
 
 def rows_in(start: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(the rows of some segments, one after the other; where each then starts, and the end)."""
+    """Return (the rows of some segments, concatenated; where each then starts, and the end)."""
     length = start[which + 1] - start[which]
     starts = np.concatenate([[0], np.cumsum(length)])
     return np.repeat(start[which] - starts[:-1], length) + np.arange(starts[-1]), starts
 
 
-Look = Callable[[NDArray[np.int64], Floats32, NDArray[np.int64]], tuple[Array, Floats32]]
+ValueFn = Callable[[NDArray[np.int64], Floats32, NDArray[np.int64]], tuple[Array, Floats32]]
 """(rows, memory before float32[S, M], where segments start) -> (values of the rows, memory after)."""
 
 
-def walk(pieces: SegmentPieces, memory0: Floats32, look: Look) -> tuple[NDArray[np.float64], Floats32, Floats32]:
-    """Values float64[N] of all rows, memory float32[Q, M] before each piece, and float32[S, M] after each segment: a step for the first
-    pieces of all segments, one for the second ones, and so on."""
+def unroll_segments(
+    pieces: SegmentPieces, memory0: Floats32, value_fn: ValueFn
+) -> tuple[NDArray[np.float64], Floats32, Floats32]:
+    """Evaluate a recurrent network on pieces of segments: the first pieces of all segments in one step, then the second
+    ones, and so on.
+
+    Args:
+        pieces: Pieces of the segments.
+        memory0: float32[S, M], memory before each segment.
+        value_fn: (rows, memory before float32[S, M], where segments start) -> (values of the rows, memory after).
+
+    Returns:
+        Values float64[N] of all rows, memory float32[Q, M] before each piece, and float32[S, M] after each segment.
+    """
     values = np.zeros(int(pieces.start[-1]))
     state = np.array(memory0, np.float32)
     before = np.empty((len(pieces.place), state.shape[1]), np.float32)
@@ -145,12 +165,12 @@ def walk(pieces: SegmentPieces, memory0: Floats32, look: Look) -> tuple[NDArray[
         segment = pieces.segment[which]
         before[which] = state[segment]
         rows, starts = rows_in(pieces.start, which)
-        values[rows], state[segment] = look(rows, state[segment], starts)
+        values[rows], state[segment] = value_fn(rows, state[segment], starts)
     return values, before, state
 
 
 def padded(columns: ItemColumns, pieces: SegmentPieces, length: int) -> dict[str, Array]:
-    """Columns of rows as items [Q, length, …]; what lies behind a piece's end is zero."""
+    """Return columns of rows as items [Q, length, …]; entries after a piece's end are zero."""
     rows = np.diff(pieces.start)
     alive = np.arange(length) < rows[:, None]
     index = np.minimum(pieces.start[:-1, None] + np.arange(length), pieces.start[-1] - 1)
@@ -164,7 +184,7 @@ def padded(columns: ItemColumns, pieces: SegmentPieces, length: int) -> dict[str
 def unpadded(
     items: Mapping[str, Any], *, keep: Collection[str] = _OF_ITEMS
 ) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """What `padded` was made of: columns of rows, and where each item starts among them."""
+    """Return what `padded` was built from: columns of rows, and where each item starts among them."""
     length = items[LENGTH].astype(np.int64)
     of_rows = {name: column for name, column in items.items() if name not in keep}
     width = next(column.shape[1] for column in of_rows.values())

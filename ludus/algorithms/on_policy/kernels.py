@@ -1,11 +1,12 @@
-"""On-policy learning by passes that are written out: perceptrons with discrete actions, over the states that occur. At their size
-autograd's bookkeeping takes as long as the arithmetic, and more.
+"""CPU kernels of on-policy learning: perceptrons with discrete actions, over the distinct states of a batch. At their
+size the bookkeeping of autograd takes as long as the arithmetic, or longer.
 
-Rows are compressed, and nothing is lost. With r = π(a|s) / π_old(a|s), the clipped surrogate of a row with advantage A is A min(r, 1 + ε)
-if A > 0, else A max(r, 1 - ε). Rows with equal (s, a, log π_old) share r, so their sum is U min(r, 1 + ε) + D max(r, 1 - ε), where U and D
-are the sums of their positive and negative advantages. The squared value error of rows with equal s is n V² - 2 V ΣG + ΣG². Losses and
-gradients are those of the rows, up to rounding, and an epoch costs one pass over the states that occur, however many rows there are. On
-games without an enumeration every row is a state and a compressed row of its own, and the same code runs on rows.
+Rows are compressed without loss. With r = π(a|s) / π_old(a|s), the clipped surrogate of a row with advantage A is A
+min(r, 1 + ε) if A > 0, else A max(r, 1 - ε). Rows with equal (s, a, log π_old) share r, so their sum is U min(r, 1 + ε)
++ D max(r, 1 - ε), where U and D are the sums of their positive and negative advantages. The squared value error of rows
+with equal s is n V² - 2 V ΣG + ΣG². Losses and gradients are those of the rows, up to rounding, and an epoch costs one
+pass over the distinct states, however many rows there are. In games without an enumeration every row is a state and a
+compressed row of its own, and the same code runs on rows.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.information_states import compact
+from ludus.algorithms.common.information_states import unique_ids
 from ludus.algorithms.on_policy.autograd_model import state_table
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.model import StepOptions, Told, steps_here
+from ludus.algorithms.on_policy.model import StepOptions, StepStats, optimizer_steps_cpu
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
@@ -33,7 +34,7 @@ from ludus.backend.ranks import RankGroup, broadcast_from_rank0
 from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.actor_critic import layouts
-from ludus.policies.specs import covered
+from ludus.policies.specs import information_state_ids
 from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
@@ -41,10 +42,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompressedRows:
-    """n rows over m states as c compressed ones. `rows` (n, or those of all ranks together) are what means are taken over.
+    """n rows over m states, compressed to c rows. `rows` (n, or those of all ranks together) is the denominator of
+    means.
 
-    Per compressed row: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums of positive and of
-    negative advantages), weight float64[c] (rows). Per state: count, total, square float64[m] of the value targets.
+    Per compressed row: state int32[c], action int32[c], logp float64[c] of the behaviour, up and down float64[c] (sums
+    of positive and of negative advantages), weight float64[c] (number of rows). Per state: count, total, square
+    float64[m] of the value targets.
     """
 
     rows: int
@@ -60,7 +63,8 @@ class CompressedRows:
 
     @property
     def columns(self) -> tuple[Array, ...]:
-        """What kernels of the policy's loss take: those of compressed rows, and how often each state occurs."""
+        """Return the arguments of the policy's loss kernels: the columns of compressed rows, and the count of each
+        state."""
         return self.state, self.action, self.logp, self.up, self.down, self.weight, self.count
 
 
@@ -75,8 +79,8 @@ def compress(
     actions: int,
     rows: int | None = None,
 ) -> CompressedRows:
-    """Sum n rows into compressed ones; `rows`: those of all ranks, None: n. Rows that share (state, action) but were chosen with other
-    probabilities (by other weights) stay apart."""
+    """Sum n rows into compressed ones. Rows that share (state, action) but were chosen with other probabilities (by
+    other weights) stay separate. rows: those of all ranks; None: n."""
     action = np.ascontiguousarray(action, np.int32)
     count, total, square = np.zeros((3, states))
     _sums(state, target, count, total, square)
@@ -111,8 +115,8 @@ def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
 
 @kernel
 def _merge(state, action, logp, advantage, place, where, what, old, up, down, weight):  # type: ignore[no-untyped-def]
-    """One compressed row per (state, action) that occurs, in the order of first occurrence, into the zeros of the last six; how many, or -1
-    if some rows differ in logp. place int32[states, actions]: -1 so far."""
+    """Write one compressed row per (state, action) that occurs, in the order of first occurrence, into the zeros of the
+    last six arguments. Return their number, or -1 if some rows differ in logp. place int32[states, actions]: -1 so far."""
     used = 0
     for k in range(len(state)):
         c = place[state[k], action[k]]
@@ -134,7 +138,7 @@ def _merge(state, action, logp, advantage, place, where, what, old, up, down, we
 
 @inner
 def log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
-    """Fills one state's log-probabilities and probabilities over legal actions, and answers its entropy."""
+    """Compute one state's log-probabilities and probabilities over legal actions, in place. Return its entropy."""
     top = -np.inf
     for a in range(len(mask)):
         if mask[a] and not (out[a] <= top):
@@ -157,8 +161,9 @@ def log_softmax(out, mask, logp, prob):  # type: ignore[no-untyped-def]
 
 @inner
 def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, clip, gradient):  # type: ignore[no-untyped-def]
-    """(the clipped surrogate, a loss; KL estimate (old ‖ new); share of rows outside the clip range) of compressed rows, as means over
-    `rows`, whose states have log-probabilities and probabilities [m, A]. The first one's gradient is added to gradient[:, :A]."""
+    """Return (the clipped surrogate, a loss; KL estimate (old ‖ new); share of rows outside the clip range) of
+    compressed rows, as means over `rows`, given log-probabilities and probabilities [m, A] of the states. The gradient
+    of the first is added to gradient[:, :A]."""
     surrogate, kl, clipped = 0.0, 0.0, 0.0
     for c in range(len(state)):
         s, action_index = state[c], action[c]
@@ -187,7 +192,7 @@ def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, cl
 
 @kernel
 def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32]) -> Floats:
-    """Log-probability float64[n] of each row's action, of network outputs float[m, >= A] of the states."""
+    """Return the log-probability of each row's action, float64[n], of network outputs float[m, >= A] of the states."""
     logp, prob = np.empty(mask.shape), np.zeros(mask.shape)
     for s in range(len(mask)):
         log_softmax(out[s], mask[s], logp[s], prob[s])
@@ -198,7 +203,8 @@ def log_probs(out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], act
 
 
 def squared_value_loss(out: Array, compressed: CompressedRows, *, scale: float, gradient: Array) -> float:
-    """Mean of ½ (V - G)² over rows, V being out[:, -1]; its gradient times `scale` is written to gradient[:, -1]."""
+    """Return the mean of ½ (V - G)² over rows, V being out[:, -1]. Its gradient times `scale` is written to gradient[:,
+    -1]."""
     return float(
         _value(out, compressed.count, compressed.total, compressed.square, float(compressed.rows), scale, gradient)
     )
@@ -225,8 +231,19 @@ def clipped_value_loss(
     gradient: Array,
     rows: int | None = None,
 ) -> float:
-    """As `squared_value_loss`, with `losses.value_loss`'s clipping, whose maximum has to be taken row by row: state int32[n], target [n],
-    and old values [n]; the mean is over `rows` (None: n)."""
+    """Return the value loss with `losses.value_loss`'s clipping, whose maximum must be taken row by row. Its gradient
+    times `scale` is written to gradient[:, -1].
+
+    Args:
+        out: Network outputs float[m, >= 1]; the last column is the value.
+        state: int32[n], the state of each row.
+        target: float[n].
+        old: float[n], values before the update.
+        clip: Largest change of a value.
+        scale: Factor of the gradient.
+        gradient: float[m, >= 1], written to.
+        rows: Denominator of the mean; None: n.
+    """
     return float(
         _clipped_value(out, state, target, old, float(len(state) if rows is None else rows), clip, scale, gradient)
     )
@@ -253,9 +270,10 @@ def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # typ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenRows:
-    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]. held float64[m, A] each:
-    log-probabilities that a state's policy is held to. joint: the rows of all ranks, which means are taken over."""
+class KernelRows:
+    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]. held
+    float64[m, A] each: log-probabilities that a state's policy is kept close to. joint: rows of all ranks, the
+    denominator of means."""
 
     x: Tensor
     mask: NDArray[np.bool_]
@@ -269,40 +287,41 @@ class WrittenRows:
     held: tuple[Floats, ...] = ()
 
     @staticmethod
-    def of(batch: Batch, *held: Floats) -> WrittenRows:
-        """All of a batch."""
+    def of(batch: Batch, *held: Floats) -> KernelRows:
+        """Return all rows of a batch."""
         assert batch.mask is not None
-        assert batch.seen is not None
+        assert batch.state_index is not None
         action, *floats = batch.action, batch.logp, batch.advantage, batch.target, batch.value
         logp, advantage, target, value = (column.numpy() for column in floats)
         columns = (action.numpy().astype(np.int32), logp, advantage, target, value)
-        return WrittenRows(batch.x, batch.mask.numpy(), batch.seen, *columns, len(batch), held)
+        return KernelRows(batch.x, batch.mask.numpy(), batch.state_index, *columns, len(batch), held)
 
-    def part(self, index: NDArray[np.int64], ranks: RankGroup) -> WrittenRows:
-        """Of some of the rows, those of this rank: whose states are its share of the m that occur in them. Without an enumeration every
-        row is a state, so that these are a share of the rows."""
+    def part(self, index: NDArray[np.int64], ranks: RankGroup) -> KernelRows:
+        """Return some of the rows, those of this rank: the rows of its share of the m distinct states. Without an
+        enumeration every row is a state, so that this is a share of the rows."""
         joint = len(index)
-        states, state = compact(self.state[index], len(self.mask))
+        states, state = unique_ids(self.state[index], len(self.mask))
         if ranks.size > 1:
             share = ranks.share(len(states))
             local = (state >= share.start) & (state < share.stop)
             index, state, states = index[local], state[local] - np.int32(share.start), states[share]
         columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
         held = tuple(held[states] for held in self.held)
-        return WrittenRows(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, joint, held)
+        return KernelRows(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, joint, held)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenPart:
-    """What one step learns from: this rank's rows, compressed, with buffers to pass their states through the network."""
+class KernelBatch:
+    """Input of one step: this rank's rows, compressed, with buffers for the forward and backward passes of their
+    states."""
 
-    rows: WrittenRows
+    rows: KernelRows
     compressed: CompressedRows
     passes: ForwardBackwardBuffers
 
 
-class WrittenOptions(StepOptions, Protocol):
-    """What `Written` asks of an algorithm's options."""
+class KernelOptions(StepOptions, Protocol):
+    """Options of an algorithm that `KernelModel` reads."""
 
     @property
     def value_coefficient(self) -> float: ...
@@ -310,39 +329,40 @@ class WrittenOptions(StepOptions, Protocol):
     def clip_value(self) -> float | None: ...
 
 
-def written_placement(config: WrittenOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
-    """Where a network that can be learned so is learned, and whether so."""
+def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
+    """Return the placement of a network that CPU kernels can train."""
     size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
     game, rows = context.env.enumeration, config.step_rows
     if game is not None:  # passes that are written out compute each state once, however many rows are in it
-        states = covered(game, context.seats)
+        states = information_state_ids(game, context.seats)
         rows = min(rows, int(states.stop - states.start))
     return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))
 
 
-class Written:
-    """Base of what is learned so, on the same weights as by autograd. Subclasses say what the policy loses (`policy_losses`)."""
+class KernelModel:
+    """Base of models that CPU kernels train, on the same weights as autograd. Subclasses implement the policy's loss
+    (`policy_losses`)."""
 
-    memory, sequence, state, by_states, trusted = 0, 1, 0, True, True
+    memory, sequence, state, uses_state_table, mean_reducible = 0, 1, 0, True, True
     names: tuple[str, ...]
 
     def __init__(
-        self, config: WrittenOptions, spec: PolicySpec, context: LearnerContext, weights: Weights, placement: Placement
+        self, config: KernelOptions, spec: PolicySpec, context: LearnerContext, weights: Weights, placement: Placement
     ) -> None:
-        """spec: of the network that is trained, one that has `layouts`."""
+        """spec: Of the network that is trained, one that has `layouts`."""
         self.spec, self.table, self._ranks, self.placement = spec, state_table(context), context.ranks, placement
         self.options, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
         broadcast_from_rank0(self._ranks, self.parameters.flat)
-        self._told = Told.nothing(1 + len(self.names))
+        self._last_stats = StepStats.initial(1 + len(self.names))
         self._value_part = "value" if "value" in parts else "policy"
         self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
         self.actions = int(spec.config["action"]["actions"])
 
-    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
-        """(what the policy loses, and the scalars of `names` but the second, the value's loss), as this rank's share of joint means; the
-        gradient goes to the passes."""
+    def policy_losses(self, part: KernelBatch, progress: float) -> tuple[float, tuple[float, ...]]:
+        """Return (the policy's loss, and the scalars of `names` except the second, the value loss), as this rank's
+        share of joint means; the gradient is written to the passes."""
         raise NotImplementedError
 
     def values(
@@ -352,14 +372,14 @@ class Written:
 
     def log_prob(self, batch: Batch) -> Tensor:
         assert batch.mask is not None
-        assert batch.seen is not None
+        assert batch.state_index is not None
         out, action = self.parameters.evaluate("policy", batch.x), batch.action.numpy().astype(np.int32)
-        return torch.from_numpy(log_probs(out, batch.mask.numpy(), batch.seen, action))
+        return torch.from_numpy(log_probs(out, batch.mask.numpy(), batch.state_index, action))
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
         return reward
 
-    def kept(self) -> Any:
+    def snapshot(self) -> Any:
         return self.parameters.flat.copy(), self.adam.state_dict()
 
     def restore(self, snapshot: Any) -> None:
@@ -367,22 +387,22 @@ class Written:
         self.adam.load_state_dict(snapshot[1])
 
     @contextmanager
-    def learning(self, batch: Batch, seed: int) -> Iterator[WrittenRows]:
-        self._told = Told.nothing(1 + len(self.names))
+    def learning(self, batch: Batch, seed: int) -> Iterator[KernelRows]:
+        self._last_stats = StepStats.initial(1 + len(self.names))
         yield self.rows(batch)
 
-    def rows(self, batch: Batch) -> WrittenRows:
-        """What steps learn from, when an update begins."""
-        return WrittenRows.of(batch)
+    def rows(self, batch: Batch) -> KernelRows:
+        """Return what steps learn from, when an update begins."""
+        return KernelRows.of(batch)
 
-    def prepare(self, rows: WrittenRows, which: Sequence[NDArray[np.int64]] | None) -> Iterator[WrittenPart]:
-        """All rows are picked first, while they are in the processor's caches."""
+    def prepare(self, rows: KernelRows, which: Sequence[NDArray[np.int64]] | None) -> Iterator[KernelBatch]:
+        """Select all rows first, while they are in the processor's caches."""
         if which is None and self._ranks.size == 1:
             return iter([self._prepared(rows)])
         lots = [np.arange(rows.joint)] if which is None else which
         return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
 
-    def _prepared(self, rows: WrittenRows) -> WrittenPart:
+    def _prepared(self, rows: KernelRows) -> KernelBatch:
         compressed = compress(
             rows.state,
             rows.action,
@@ -393,11 +413,11 @@ class Written:
             actions=self.actions,
             rows=rows.joint,
         )
-        return WrittenPart(rows, compressed, ForwardBackwardBuffers(self.parameters, rows.x))
+        return KernelBatch(rows, compressed, ForwardBackwardBuffers(self.parameters, rows.x))
 
-    def steps(self, parts: Iterable[WrittenPart], rate: float, progress: float) -> Told:
-        self._told = steps_here(self, parts, rate, progress, self._told)
-        return self._told
+    def steps(self, parts: Iterable[KernelBatch], rate: float, progress: float) -> StepStats:
+        self._last_stats = optimizer_steps_cpu(self, parts, rate, progress, self._last_stats)
+        return self._last_stats
 
     @property
     def flat(self) -> Array:
@@ -407,7 +427,7 @@ class Written:
         network = self.parameters
         return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.options.max_gradient_norm)
 
-    def found(self, prepared: WrittenPart, progress: float) -> list[float]:
+    def compute_gradient(self, prepared: KernelBatch, progress: float) -> list[float]:
         prepared.passes.forward()
         policy, (first, *others) = self.policy_losses(prepared, progress)
         value = self._value_loss(prepared)
@@ -419,7 +439,7 @@ class Written:
         self._ranks.sum(self.parameters.joint)
         return [float(x) for x in self.parameters.sums]
 
-    def _value_loss(self, part: WrittenPart) -> float:
+    def _value_loss(self, part: KernelBatch) -> float:
         config, rows, passes = self.options, part.rows, part.passes
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
         if config.clip_value is None:
@@ -435,8 +455,8 @@ class Written:
             rows=rows.joint,
         )
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        """It has no statistics."""
+    def after_update(self, batch: Batch, progress: float) -> None:
+        """Do nothing: it has no statistics."""
 
     def weights(self) -> Weights:
         return self.parameters.weights()

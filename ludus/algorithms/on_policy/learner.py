@@ -1,5 +1,5 @@
-"""The learner of on-policy algorithms: from rollouts to items, and from batches to steps of Adam. What it moves, and whether by autograd or
-by passes that are written out, is a `Model` (`ludus.algorithms.on_policy.model`)."""
+"""The learner of on-policy algorithms: from rollouts to items, and from batches to steps of Adam on a `Model`
+(`ludus.algorithms.on_policy.model`)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
 from ludus.algorithms.common.behavioral_diversity import Divergence
-from ludus.algorithms.common.information_states import compact, occurring
+from ludus.algorithms.common.information_states import unique_ids, visited_states
 from ludus.algorithms.common.returns import (
     bootstrap_values,
-    corrected,
     learned_columns,
-    normalised,
+    normalize_advantages,
     not_finite,
     trace_columns,
+    vtrace_targets,
 )
 from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.common.space_checks import reward_scale
-from ludus.algorithms.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, walk
-from ludus.algorithms.on_policy.model import ActingModel, Floats, Inputs, Model, Settings, Told
+from ludus.algorithms.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, unroll_segments
+from ludus.algorithms.on_policy.model import ActingModel, Floats, Inputs, Model, OnPolicyConfig, StepStats
 from ludus.algorithms.on_policy.multi_agent import critic_states, team_rewards
-from ludus.algorithms.on_policy.ondevice.learning import InPlace, on_device_unsupported_reason
+from ludus.algorithms.on_policy.ondevice.learning import OnDeviceBatcher, on_device_unsupported_reason
 from ludus.algorithms.rewards.base import LearnedRows
 from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
 from ludus.core import seeding
@@ -43,9 +43,9 @@ from ludus.replay.trajectories import Trajectories
 # From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
 
 
-class Judged(NamedTuple):
-    """Values of a rollout's rows float64[N], and of its bootstrap observations float64[S]. Of networks that remember: its pieces, and the
-    memory float32[Q, M] before each."""
+class ValueEstimates(NamedTuple):
+    """Values of a rollout's rows float64[N], and of its bootstrap observations float64[S]. With a memory: its pieces,
+    and the memory float32[Q, M] before each."""
 
     value: Floats
     after: Floats
@@ -53,10 +53,11 @@ class Judged(NamedTuple):
     before: NDArray[np.float32] | None = None
 
 
-class Transitions:
-    """Makes the items of a learner's table. blind: segments so far that should have been bootstrapped and have no observation."""
+class ExperienceBuilder:
+    """Builds the items of a learner's table: values, advantages and targets. unknown_bootstrap_count: segments so far
+    whose bootstrap observation is unknown."""
 
-    def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
+    def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         self._config, self._model, self._device = config, model, model.placement.torch
         self.inputs = Inputs(model)
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
@@ -68,32 +69,34 @@ class Transitions:
                 )
             self._divergence = Divergence(context.diversity, context.env, context.seats)
         self._seats = context.seats
-        self.blind = 0
+        self.unknown_bootstrap_count = 0
         learned = config.learned_reward
-        self.learned = (
+        self.learned_reward = (
             None if learned is None else learned.build(context, model.placement, replayed=False, gamma=config.gamma)
         )
 
     @property
     def metrics(self) -> Metrics:
-        """What there is to say about rollouts so far."""
-        out = {"tails_without_value": float(self.blind)} if self._model.names else {}
-        out |= {} if self.learned is None else self.learned.metrics
+        """Return metrics of the rollouts so far."""
+        out = {"tails_without_value": float(self.unknown_bootstrap_count)} if self._model.names else {}
+        out |= {} if self.learned_reward is None else self.learned_reward.metrics
         return out if self._divergence is None else {**out, "distance": self._divergence.nats}
 
-    def of(self, rows: Trajectories, progress: float) -> ItemColumns:
-        """Rows with advantage and target, or sequences of them. progress: of the budget."""
+    def build(self, rows: Trajectories, progress: float) -> ItemColumns:
+        """Return items with advantage and target: rows, or with a memory sequences of them. progress: of the budget."""
         config, model = self._config, self._model
         if model.table is not None:
-            self.blind += int(np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != SegmentEnd.TERMINATED)))
+            self.unknown_bootstrap_count += int(
+                np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != SegmentEnd.TERMINATED))
+            )
         state, bootstrap_state = critic_states(rows, self._seats) if model.state else (None, None)
-        judged = self.judged(rows, state, bootstrap_state)
-        value, after = judged.value, judged.after
-        fading = config.gamma if config.discount == "step" else 1.0
-        received = team_rewards(rows, fading) if config.team_rewards else rows.reward.astype(np.float64)
-        learned = LearnedRows(received * self._scale)
-        if self.learned is not None:
-            learned = self.learned.of(rows, learned.reward, self._log_prob)
+        estimates = self.estimate_values(rows, state, bootstrap_state)
+        value, after = estimates.value, estimates.after
+        gamma = config.gamma if config.discount == "step" else 1.0
+        team_reward = team_rewards(rows, gamma) if config.team_rewards else rows.reward.astype(np.float64)
+        learned = LearnedRows(team_reward * self._scale)
+        if self.learned_reward is not None:
+            learned = self.learned_reward.of(rows, learned.reward, self._log_prob)
         reward = model.rewards(rows, learned.reward, progress)
         if self._divergence is not None:
             reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
@@ -114,35 +117,36 @@ class Transitions:
             columns |= self._second_stream(columns["advantage"], learned)
         if model.table is None and rows.mask is not None and model.actions:
             columns["mask"] = rows.mask
-        columns |= self.beside(rows)
-        return self.items(rows, columns, judged)
+        columns |= self.extra_columns(rows)
+        return self.items(rows, columns, estimates)
 
-    def judged(
+    def estimate_values(
         self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
-    ) -> Judged:
-        """What a rollout's observations are worth. state, bootstrap_state: what a central critic sees beside them."""
+    ) -> ValueEstimates:
+        """Return the values of a rollout's observations. state, bootstrap_state: inputs of a central critic."""
         pieces = before = last = None
         if self._model.memory:
             pieces = SegmentPieces.of(rows.start, self._model.sequence)
             value, before, last = self._walk(rows, pieces, state)
         else:
             value = self._values(rows.observation, None, state)
-        return Judged(value, self._values(rows.bootstrap_observation, last, bootstrap_state), pieces, before)
+        return ValueEstimates(value, self._values(rows.bootstrap_observation, last, bootstrap_state), pieces, before)
 
-    def items(self, rows: Trajectories, columns: dict[str, Array], judged: Judged) -> ItemColumns:
-        """Columns of rows as those of items, with the oldest weights that acted in each."""
-        pieces, before = judged.pieces, judged.before
+    def items(self, rows: Trajectories, columns: dict[str, Array], estimates: ValueEstimates) -> ItemColumns:
+        """Return columns of rows as columns of items, with the oldest weights that acted in each."""
+        pieces, before = estimates.pieces, estimates.before
         if pieces is None or before is None:
             return {**columns, "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))}
         items = padded(columns, pieces, self._model.sequence)
         return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
 
-    def beside(self, rows: Trajectories) -> ItemColumns:
-        """Columns of the rows that a kind of learner keeps beside these."""
+    def extra_columns(self, rows: Trajectories) -> ItemColumns:
+        """Return further columns of the rows that a subclass stores."""
         return {}
 
     def _second_stream(self, own: Array, learned: LearnedRows) -> dict[str, Array]:
-        """The sum of both streams' advantages; and the other one's and the weight of its own for V-trace, which estimates its own anew."""
+        """Return the sum of both streams' advantages; for V-trace, which estimates the first again, also the second
+        stream's and the weight of the first."""
         assert learned.advantage is not None
         both = (learned.weight * own + learned.advantage).astype(np.float32)
         if self._config.correction != "vtrace":
@@ -151,7 +155,7 @@ class Transitions:
         return {"advantage": both, "weight": weight, "other": learned.advantage.astype(np.float32)}
 
     def _log_prob(self, observation: Array, action: Array, mask: NDArray[np.bool_] | None) -> Floats:
-        """As `ludus.algorithms.rewards.base.LogProb`, of a network without memory."""
+        """Return log-probabilities as `ludus.algorithms.rewards.base.LogProb` does, of a network without memory."""
         columns = {
             "observation": observation,
             "action": action,
@@ -164,7 +168,7 @@ class Transitions:
             return to_numpy(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
 
     def unpacked(self, items: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """(columns of rows, what else a `Batch` says of their order) of what `items` made."""
+        """Return (columns of rows, further fields of the `Batch`) of items that `items` built."""
         if not self._model.memory:
             return items, {}
         columns, start = unpadded(items)
@@ -178,7 +182,7 @@ class Transitions:
                 "a network with memory learns from trajectories without `memory0`; its policy must have one."
             )
 
-        def look(
+        def segment_values(
             which: NDArray[np.int64], memory: NDArray[np.float32], start: NDArray[np.int64]
         ) -> tuple[Array, NDArray[np.float32]]:
             x, state_rows = self.inputs(rows.observation[which]), None if state is None else state[which]
@@ -187,16 +191,16 @@ class Transitions:
             assert after is not None
             return to_numpy(out), to_numpy(after)
 
-        return walk(pieces, rows.memory0, look)
+        return unroll_segments(pieces, rows.memory0, segment_values)
 
     def _values(self, observation: Array, memory: Array | None, state: NDArray[np.float32] | None) -> Floats:
-        """Values float64[n]; 0 for ids of -1, of which nothing is known. A state that occurs often is evaluated once."""
+        """Return values float64[n]; 0 for unknown ids (-1). A state that occurs several times is evaluated once."""
         table, index = self._model.table, None
         if table is not None and memory is None and state is None:
-            occurring, index = compact(np.where(observation >= 0, observation - table.base, -1), len(table))
-            if not len(occurring):
+            visited_states, index = unique_ids(np.where(observation >= 0, observation - table.base, -1), len(table))
+            if not len(visited_states):
                 return np.zeros(len(observation))
-            x = self.inputs(occurring + table.base)
+            x = self.inputs(visited_states + table.base)
         else:
             x = self.inputs(observation)
         with torch.no_grad():
@@ -206,13 +210,13 @@ class Transitions:
         return np.where(observation >= 0, out if index is None else out[index], 0.0)
 
     def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
-        """(what is learned from, with advantages as they were estimated; what V-trace wants beside it)."""
+        """Return (the batch, with advantages as they were estimated; the columns that V-trace needs)."""
         model = self._model
         columns, more = self.unpacked(items)
         observation, action, table = columns["observation"], columns["action"], model.table
         mask = columns.get("mask")
-        if model.by_states:
-            x, mask, more["seen"] = occurring(
+        if model.uses_state_table:
+            x, mask, more["state_index"] = visited_states(
                 table, observation, mask, inputs=math.prod(model.shape), actions=model.actions
             )
         else:
@@ -235,10 +239,10 @@ _TRACED = ("reward", "ends", "after", "weight", "other")  # and that V-trace doe
 class OnPolicyLearner:
     """Learns from items whose advantages were computed when they arrived, with the values of the weights of that time."""
 
-    makes_items: type[Transitions] = Transitions
+    makes_items: type[ExperienceBuilder] = ExperienceBuilder
     in_groups = False  # whether units of batches are groups of rows
 
-    def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
+    def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
         self.placement = model.placement
         self._items = self.makes_items(config, model, context)
@@ -247,33 +251,33 @@ class OnPolicyLearner:
         self._seed = context.seed
         self._updates = self._waiting = 0
         self._from_block = False  # whether this update's rows were played where it computes
-        self._in_place = (
+        self._on_device = (
             None
             if self.on_device_unsupported_reason()
-            else InPlace(config, cast(ActingModel, model), self._items.inputs, context)
+            else OnDeviceBatcher(config, cast(ActingModel, model), self._items.inputs, context)
         )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Decision rows with advantage and critic's target; of networks that remember, sequences of them."""
-        columns = self._items.of(trajectories, self._progress)
+        """Return decision rows with advantage and value target; with a memory, sequences of them."""
+        columns = self._items.build(trajectories, self._progress)
         self._budget.add(trajectories)
         self._waiting += trajectories.num_rows
         return [(ROLLOUTS, columns)]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """All items that wait, as one update."""
+        """Return one update on all waiting items."""
         return [(ROLLOUTS, 0)] if self._waiting else []
 
     # ------------------------------------------------------------------------------------------ learning
 
     def update(self, batch: Sample) -> Metrics:
-        """`epochs` times `minibatches` steps on the loss. Raises TrainingError. The weights are those from before the update, whatever it
-        raises."""
+        """Run `epochs` times `minibatches` steps on the loss. Raise TrainingError; the weights of before this update
+        then stay, as with any error."""
         return self._update(lambda: self._batch(batch.columns))
 
     def _update(self, make_batch: Callable[[], Batch]) -> Metrics:
         model, progress = self.model, self._progress
-        rate, snapshot = self.config.learning_rate.at(progress), model.kept()
+        rate, snapshot = self.config.learning_rate.at(progress), model.snapshot()
         try:
             learned = make_batch()
             metrics = self._learn(learned, rate)
@@ -283,7 +287,7 @@ class OnPolicyLearner:
         self._updates += 1
         self._waiting = 0
         self._progress = self._budget.progress
-        model.learned(learned, self._progress)
+        model.after_update(learned, self._progress)
         rates = {"learning_rate": rate, **model.coefficients(progress)}
         return {"rows": float(len(learned)), **rates, **self._items.metrics, **metrics}
 
@@ -293,26 +297,27 @@ class OnPolicyLearner:
         return self._weighted(*self._items.batch(columns))
 
     def _weighted(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:
-        """With the advantages that the loss takes."""
+        """Return the batch with the advantages that the loss takes."""
         weight = None
         if self.config.correction == "vtrace" and len(batch):
             batch, weight = self._corrected(batch, traced)
         advantage = batch.advantage.double()
         if self.config.normalise_advantages:
-            advantage = normalised(advantage, weight)
+            advantage = normalize_advantages(advantage, weight)
         elif weight is not None:
             advantage = advantage * weight
         return replace(batch, advantage=advantage.float())
 
     @torch.no_grad()
     def _corrected(self, batch: Batch, traced: dict[str, Tensor]) -> tuple[Batch, Tensor]:
-        """What the weights of now make of the rows, and what each weighs. Their ratios then count from these weights, not from those that
-        acted; how far the two are apart is in the advantages, which V-trace weights."""
+        """Return the batch with targets and advantages by the present weights, and the importance weight of each row.
+        Ratios of the loss then are relative to these weights, not to those that acted; that difference is in the
+        advantages, which V-trace weights."""
         config = self.config
         logp = self.model.log_prob(batch)
         value = self.model.values(batch.x, batch.memory, batch.start, batch.state)[0]
-        value = value if batch.seen is None else value[torch.from_numpy(batch.seen)]
-        target, advantage, weight = corrected(
+        value = value if batch.state_index is None else value[torch.from_numpy(batch.state_index)]
+        target, advantage, weight = vtrace_targets(
             {**traced, "logp": batch.logp},
             value=value,
             logp=logp,
@@ -326,32 +331,32 @@ class OnPolicyLearner:
         return replace(batch, advantage=advantage, target=target.float(), logp=logp.float(), value=value), weight
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
-        return {**self._descended(batch, rate), **explained(batch, self.model)}
+        return {**self._run_epochs(batch, rate), **explained_variance(batch, self.model)}
 
-    def _descended(self, batch: Batch, rate: float) -> Metrics:
-        """The epochs of an update, and what was told of the last step. Raises TrainingError."""
+    def _run_epochs(self, batch: Batch, rate: float) -> Metrics:
+        """Run the epochs of an update. Return the statistics of the last step; raise TrainingError."""
         model, names = self.model, self.model.names
-        stats, epochs = Told.nothing(1 + len(names)), 0
+        stats, epochs = StepStats.initial(1 + len(names)), 0
         seed = seeding.key(self._seed, "on-policy", "update", *self._stream) % 2**63
         with model.learning(batch, seed) as rows:
             for count, parts in self._epochs(rows, batch.units):
                 stats = model.steps(parts, rate, self._progress)
-                epochs += 0 if stats.stopped else count
-                if stats.wrong:
+                epochs += 0 if stats.early_stopped else count
+                if stats.nonfinite:
                     when = f"in epoch {epochs}" if count == 1 else f"in one of {count} epochs"
-                    raise self._error(stats.what(names), f"{when}, at a rate of {rate:g}")
-                if stats.stopped:
+                    raise self._error(stats.nonfinite_name(names), f"{when}, at a rate of {rate:g}")
+                if stats.early_stopped:
                     break
-        out = {"loss": stats.scalars[0], "gradient_norm": stats.norm, "epochs": float(epochs)}
+        out = {"loss": stats.scalars[0], "gradient_norm": stats.grad_norm, "epochs": float(epochs)}
         return {**out, **dict(zip(names, stats.scalars[1:], strict=True))}
 
     @property
     def _stream(self) -> tuple[int, ...]:
-        """What is random in epochs depends on."""
+        """Return what the random numbers of the epochs depend on."""
         return (self._updates,)
 
     def shuffler(self) -> np.random.Generator:
-        """What an update's rows are cut into minibatches by."""
+        """Return the generator that assigns an update's rows to minibatches."""
         return seeding.generator(self._seed, "on-policy", "shuffle", *self._stream)
 
     def _error(self, what: str, where: str) -> TrainingError:
@@ -361,8 +366,9 @@ class OnPolicyLearner:
         )
 
     def _epochs(self, rows: Any, units: int) -> Iterator[tuple[int, Iterable[Any]]]:
-        """The parts of each epoch, prepared: the whole batch, or minibatches of its units, shuffled anew; nothing where there are none. Of
-        so many epochs: all of a whole batch, where to read numbers is to wait, and nothing is decided by them."""
+        """Yield (number of epochs, prepared parts): the whole batch, or minibatches of its units, shuffled for each
+        epoch; nothing for an empty batch. On a device all epochs of a whole batch come together, since reading numbers
+        means waiting and nothing is decided by them."""
         count, epochs = min(self.config.minibatches, units), self.config.epochs
         if count < 2:
             whole = list(self.model.prepare(rows, None)) * count
@@ -388,24 +394,20 @@ class OnPolicyLearner:
     # ------------------------------------------------------------------------------------------ in place
 
     def on_device_unsupported_reason(self) -> str:
-        """As `SupportsOnDevice.on_device_unsupported_reason`."""
         return on_device_unsupported_reason(self.model, self._context, self.config)
 
     def table(self) -> Tensor:
-        """As `SupportsOnDevice.table`."""
-        assert self._in_place is not None
-        return self._in_place.table()
+        assert self._on_device is not None
+        return self._on_device.table()
 
     def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """As `SupportsOnDevice.act`."""
-        assert self._in_place is not None
-        return self._in_place.act(x, mask, generator)
+        assert self._on_device is not None
+        return self._on_device.act(x, mask, generator)
 
     def learn(self, block: Block) -> Metrics:
-        """As `SupportsOnDevice.learn`."""
-        assert self._in_place is not None
+        assert self._on_device is not None
         self._budget.count(block.num_rows, block.num_episodes)
-        there, progress = self._in_place, self._progress
+        there, progress = self._on_device, self._progress
         self._from_block = True
         try:
             return self._update(lambda: self._weighted(*there.batch(block, progress)))
@@ -418,7 +420,7 @@ class OnPolicyLearner:
         return self.model.weights()
 
     def state_dict(self) -> State:
-        learned = self._items.learned
+        learned = self._items.learned_reward
         return {
             **self.model.state_dict(),
             **({} if learned is None else {"learned_reward": learned.state_dict()}),
@@ -426,20 +428,23 @@ class OnPolicyLearner:
             "progress": self._progress,
             "updates": self._updates,
             "waiting": self._waiting,
-            "blind": self._items.blind,
+            "blind": self._items.unknown_bootstrap_count,
         }
 
     def load_state_dict(self, state: State) -> None:
         self.model.load_state_dict(state)
         self._budget.load_state_dict(state["budget"])
         self._progress = float(state["progress"])
-        if self._items.learned is not None:
-            self._items.learned.load_state_dict(state["learned_reward"])
-        self._updates, self._waiting, self._items.blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
+        if self._items.learned_reward is not None:
+            self._items.learned_reward.load_state_dict(state["learned_reward"])
+        self._updates, self._waiting, self._items.unknown_bootstrap_count = (
+            int(state[key]) for key in ("updates", "waiting", "blind")
+        )
 
 
-def explained(batch: Batch, model: Model) -> Metrics:
-    """1 - Var(G - V) / Var(G), where there is a value that targets were made with."""
+def explained_variance(batch: Batch, model: Model) -> Metrics:
+    """Return the explained variance 1 - Var(G - V) / Var(G) of the values that targets were made with, if there are
+    any."""
     if not model.names:
         return {}
     spread, unexplained = scalars_to_host(

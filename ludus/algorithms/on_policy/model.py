@@ -1,5 +1,5 @@
-"""What the learner trains, behind one protocol: by autograd (`ludus.algorithms.on_policy.autograd_model`), or by passes that are written
-out (`ludus.algorithms.on_policy.kernels`)."""
+"""Protocols of what an on-policy learner trains: by autograd (`ludus.algorithms.on_policy.models`), or by CPU kernels
+(`ludus.algorithms.on_policy.kernels`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.base import Collect
-from ludus.algorithms.common.information_states import StateTable
+from ludus.algorithms.common.base import CollectConfig
+from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.common.losses import Distribution
 from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.on_policy.batch import Batch
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class StepOptions(Protocol):
-    """What models ask of an algorithm's options (`ludus.algorithms.on_policy.config.Gradient` says what they mean)."""
+    """Options of an algorithm that models read (`ludus.algorithms.on_policy.config.Gradient` documents them)."""
 
     @property
     def kl_limit(self) -> float | None: ...
@@ -39,8 +39,8 @@ class StepOptions(Protocol):
     def step_rows(self) -> int: ...
 
 
-class Settings(StepOptions, Protocol):
-    """What learners ask of an algorithm's options."""
+class OnPolicyConfig(StepOptions, Protocol):
+    """Options of an algorithm that learners read."""
 
     @property
     def epochs(self) -> int: ...
@@ -68,33 +68,39 @@ class Settings(StepOptions, Protocol):
     def team_rewards(self) -> bool: ...
     @property
     def learned_reward(self) -> LearnedRewardOptions | None: ...
-    def collect(self) -> Collect: ...
+    def collect(self) -> CollectConfig: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """After the steps of an epoch. scalars: the loss and those of `Model.names`, of the last step that was made, and the norm of its
-    gradient. stopped: the policy has gone beyond `kl_limit`, and no step was made since. wrong: something is NaN or infinite."""
+class StepStats:
+    """Result of the gradient steps of one epoch.
+
+    Attributes:
+        scalars: The loss and the values of `Model.names`, of the last step.
+        grad_norm: Norm of its gradient, before clipping.
+        early_stopped: Whether the policy exceeded `kl_limit`; later steps were skipped.
+        nonfinite: Whether a loss, gradient or weight became NaN or infinite.
+    """
 
     scalars: list[float]
-    norm: float
-    stopped: bool
-    wrong: bool
+    grad_norm: float
+    early_stopped: bool
+    nonfinite: bool
 
     @staticmethod
-    def nothing(scalars: int) -> Told:
-        """Before the first step."""
-        return Told([0.0] * scalars, 0.0, stopped=False, wrong=False)
+    def initial(scalars: int) -> StepStats:
+        """Return the statistics before the first step."""
+        return StepStats([0.0] * scalars, 0.0, early_stopped=False, nonfinite=False)
 
-    def what(self, names: Sequence[str]) -> str:
-        """What is wrong."""
+    def nonfinite_name(self, names: Sequence[str]) -> str:
+        """Return which quantity is not finite, in words."""
         if math.isfinite(self.scalars[0]):
-            return "a weight" if math.isfinite(self.norm) else "the gradient"
+            return "a weight" if math.isfinite(self.grad_norm) else "the gradient"
         parts = (name for name, x in zip(names, self.scalars[1:], strict=True) if not math.isfinite(x))
         return f"the {next(parts, 'loss').replace('_', ' ')}"
 
 
-class Stepped(Protocol):
+class HostModel(Protocol):
     """A model whose numbers are in this process's memory."""
 
     @property
@@ -103,96 +109,123 @@ class Stepped(Protocol):
     def names(self) -> tuple[str, ...]: ...
     @property
     def flat(self) -> Array:
-        """The parameters."""
+        """Return the parameters, float32[size]."""
         ...
 
-    def found(self, part: Any, progress: float) -> list[float]:
-        """The loss of all ranks' rows, and the scalars of `names`; fills in the gradient."""
+    def compute_gradient(self, part: Any, progress: float) -> list[float]:
+        """Compute the gradient of all ranks' rows. Return the loss and the scalars of `names`."""
         ...
 
     def move(self, rate: float) -> float:
-        """A step of Adam, unless the gradient is no number. Its norm."""
+        """Take a step of Adam, unless the gradient is not finite. Return its norm."""
         ...
 
 
-def steps_here(model: Stepped, parts: Iterable[Any], rate: float, progress: float, last: Told) -> Told:
-    """`Model.steps` on a CPU, where numbers are looked at as they come. last: what was told of the epoch before."""
+def optimizer_steps_cpu(
+    model: HostModel, parts: Iterable[Any], rate: float, progress: float, last: StepStats
+) -> StepStats:
+    """Run `Model.steps` on a CPU, where numbers are read as they are computed. last: statistics of the epoch before."""
     limit = model.options.kl_limit
     for part in parts:
-        scalars = model.found(part, progress)
+        scalars = model.compute_gradient(part, progress)
         if limit is not None and scalars[1 + model.names.index("kl")] > limit:
-            return replace(last, stopped=True)
-        fine = math.isfinite(scalars[0])
-        norm = model.move(rate) if fine else math.nan
-        last = Told(scalars, norm, stopped=False, wrong=not math.isfinite(norm))
-        if last.wrong:
+            return replace(last, early_stopped=True)
+        is_finite = math.isfinite(scalars[0])
+        norm = model.move(rate) if is_finite else math.nan
+        last = StepStats(scalars, norm, early_stopped=False, nonfinite=not math.isfinite(norm))
+        if last.nonfinite:
             return last
     with np.errstate(invalid="ignore", over="ignore"):  # of infinite weights, which the sum is to show
         total = float(model.flat.sum())
-    return last if math.isfinite(total) or np.isfinite(model.flat).all() else replace(last, wrong=True)
+    return last if math.isfinite(total) or np.isfinite(model.flat).all() else replace(last, nonfinite=True)
 
 
 class Model(Protocol):
-    """shape: of an observation as `values` takes it. table: the states of an enumerated game. memory: floats that one slot remembers, 0:
-    none. sequence: decisions through which gradients flow back, with a memory. actions: width of masks; 0: there are none. state: width of
-    what a central critic sees beside x; 0: there is none. names: of the scalars that `steps` finds beside the loss. by_states: it learns
-    from the states that occur, not from rows. trusted: it is ours; its loss is a mean over rows, whatever the rows, and takes None for a
-    mask that forbids nothing."""
+    """Parameters and loss of an on-policy algorithm, as `OnPolicyLearner` trains them.
+
+    Implementations: `TorchModel` (autograd, any device) and `KernelModel` (CPU kernels).
+
+    Attributes:
+        spec: Spec of the published policy.
+        shape: Shape of one observation as `values` takes it.
+        table: Information states of an enumerated game, or None.
+        memory: Floats of recurrent state per slot; 0: feed-forward.
+        sequence: Length of truncated backpropagation through time, in decisions.
+        actions: Width of action masks; 0: actions are not discrete.
+        state: Width of a central critic's extra input; 0: there is none.
+        uses_state_table: Whether it learns from the distinct states of a batch, not from rows.
+        mean_reducible: Whether its loss is a mean over rows, whatever they are, and takes None for a mask that allows
+            everything; True of Ludus's own.
+        placement: Device and backend.
+    """
 
     spec: PolicySpec
     shape: tuple[int, ...]
-    table: StateTable | None
+    table: InformationStates | None
     memory: int
     sequence: int
     actions: int
     state: int
-    by_states: bool
-    trusted: bool
+    uses_state_table: bool
+    mean_reducible: bool
 
     placement: Placement
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the scalars that `steps` reports after the loss."""
+        ...
 
     def values(
         self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """(values [n], memory after [S, M]) of rows x, with the states [n, width] of a central critic, as `ActorCritic.unroll` takes
-        memory."""
+        """Return (values [n], memory after [S, M]).
+
+        Args:
+            x: Observations [n, *shape].
+            memory: float32[S, M] before each segment, or None.
+            start: int64[S + 1], where segments begin; None: every row is one step.
+            state: float32[n, width], input of a central critic, or None.
+        """
         ...
 
     def log_prob(self, batch: Batch) -> Tensor:
-        """Log-probabilities [n] of the batch's actions."""
+        """Return the log-probabilities [n] of the batch's actions."""
         ...
 
     def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        """Rewards float64[N] of a rollout, as they are learned from; its statistics see them. progress: of the budget."""
+        """Return a rollout's rewards float64[N] as they are learned from, and update their statistics. progress: of the
+        budget, in [0, 1]."""
         ...
 
-    def kept(self) -> Any:
-        """Parameters, and the optimizer's state: what `restore` goes back to."""
+    def snapshot(self) -> Any:
+        """Return copies of the parameters and the optimizer's state, for `restore`."""
         ...
 
-    def restore(self, snapshot: Any) -> None: ...
+    def restore(self, snapshot: Any) -> None:
+        """Restore a `snapshot`."""
+        ...
 
     def learning(self, batch: Batch, seed: int) -> AbstractContextManager[Any]:
-        """Around the steps of an update; gives what `prepare` takes. seed: of what is random in them."""
+        """Return the context of an update's steps, which yields the rows that `prepare` takes. seed: of the random
+        numbers in them."""
         ...
 
     def prepare(self, rows: Any, which: Sequence[Any] | None) -> Iterable[Any]:
-        """What the steps on some units of a batch have in common, for each of these lots (`Batch.part`); None: for all units together."""
+        """Return what the steps on each lot of units (`Batch.part`) have in common; None: on all units together."""
         ...
 
-    def steps(self, parts: Iterable[Any], rate: float, progress: float) -> Told:
-        """One of Adam for each part, until the policy has gone too far or something is no number. progress: of the budget."""
+    def steps(self, parts: Iterable[Any], rate: float, progress: float) -> StepStats:
+        """Take one step of Adam for each part, until the KL limit is exceeded or a number is not finite. progress: of
+        the budget."""
         ...
 
     def coefficients(self, progress: float) -> Metrics:
-        """Of the loss, as they are now, for metrics."""
+        """Return the present coefficients of the loss, as metrics."""
         ...
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        """After an update from these rows: statistics see them."""
+    def after_update(self, batch: Batch, progress: float) -> None:
+        """Update the statistics from the rows of an update."""
         ...
 
     def weights(self) -> Weights: ...
@@ -200,7 +233,7 @@ class Model(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-class Acted(NamedTuple):
+class ActionBatch(NamedTuple):
     """Columns of a `Batch`, before there are rewards."""
 
     x: Tensor
@@ -210,19 +243,19 @@ class Acted(NamedTuple):
 
 
 class ActingModel(Model, Protocol):
-    """One that can act where it is. distribution: of what its policy's head says."""
+    """A model that can act on its device. distribution: of its policy's outputs."""
 
     @property
     def distribution(self) -> Distribution: ...
 
     def outputs(self, x: Tensor) -> Tensor:
-        """What the head says of observations [n, *shape]."""
+        """Return the head's outputs for observations [n, *shape]."""
         ...
 
-    def rewards_in_place(
-        self, reward: Tensor, progress: float, *, acted: Acted, rows: BlockRows, block: Block
+    def rewards_on_device(
+        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
     ) -> Tensor:
-        """As `rewards`, of a block's rows float64[n], on their device."""
+        """Return the `rewards` of a block's rows float64[n], on their device."""
         ...
 
 
@@ -230,17 +263,17 @@ class ActingModel(Model, Protocol):
 
 
 class Inputs:
-    """What a model is shown of observations, or of ids in an enumerated game, on its device. Of such a game, there: states float32[I, …]
-    and legal bool[I, A]."""
+    """Converts observations, or ids of an enumerated game, to a model's inputs on its device. For such a game it holds
+    states float32[I, …] and legal bool[I, A] there."""
 
     def __init__(self, model: Model) -> None:
         self._shape, self._device, self._table = model.shape, model.placement.torch, model.table
-        self._masked, self._actions = not model.trusted, model.actions
+        self._masked, self._actions = not model.mean_reducible, model.actions
         if self._table is not None:
             self.states, self.legal = self._table.x.to(self._device), to_device(self._table.mask, self._device)
 
     def __call__(self, observation: Array | Tensor) -> Tensor:
-        """float32, or images of uint8 as they are, [n, *shape]; of ids that are unknown (-1), some state's."""
+        """Return inputs [n, *shape]: float32, or uint8 images unchanged; for unknown ids (-1) those of some state."""
         shape = (len(observation), *self._shape)
         if self._table is not None:
             return self.states[self.index(observation)].reshape(shape)
@@ -251,7 +284,7 @@ class Inputs:
         return there if there.dtype == torch.uint8 and len(shape) > 2 else there.float()
 
     def mask(self, observation: Array | Tensor, mask: Array | Tensor | None) -> Tensor | None:
-        """bool[n, A], of masks that came with observations; None: all is legal."""
+        """Return masks bool[n, A] of observations; None: everything is legal."""
         if self._table is not None:
             return self.legal[self.index(observation)]
         if mask is None and self._masked:  # losses of one's own are written for masks
@@ -259,6 +292,6 @@ class Inputs:
         return None if mask is None else to_device(mask, self._device)
 
     def index(self, ids: Array | Tensor) -> Tensor:
-        """int64[n]: which row of the table of states each is; 0 of unknown ones."""
+        """Return the rows int64[n] of the state table; 0 for unknown ids."""
         assert self._table is not None
         return (to_device(ids, self._device).long() - self._table.base).clamp(min=0)

@@ -1,4 +1,5 @@
-"""What a player of several agents asks of on-policy algorithms: states for central critics, shared rewards, a network for each agent."""
+"""Support of on-policy algorithms for players with several agents: states for central critics, shared rewards, a
+network for each agent."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.team_specs import seen
+from ludus.algorithms.common.team_specs import state_features
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import ActionRequests, EnvSpec
@@ -19,27 +20,32 @@ from ludus.replay.trajectories import Trajectories
 
 
 def critic_states(rows: Trajectories, seats: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(of all rows float32[N, width], of all bootstrap observations [S, width]), as `seen` shows them. Raises PolicyError for
-    trajectories without states."""
+    """Return a central critic's inputs (of all rows float32[N, width], of all bootstrap observations [S, width]); see
+    `state_features`. Raise PolicyError for trajectories without states."""
     if rows.state is None or rows.bootstrap_state is None:
         raise PolicyError(
-            "a central critic learns from trajectories without states; they must be collected with Collect(state=True)."
+            "a central critic learns from trajectories without states; they must be collected with CollectConfig(state=True)."
         )
     length = np.diff(rows.start)
-    return seen(rows.state, np.repeat(rows.seat, length), seats), seen(rows.bootstrap_state, rows.seat, seats)
+    return state_features(rows.state, np.repeat(rows.seat, length), seats), state_features(
+        rows.bootstrap_state, rows.seat, seats
+    )
 
 
 # ------------------------------------------------------------------------------------------------ rewards
 
 
 def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
-    """float64[N]: what the whole team received, for each of its agents' decisions. gamma: of each step from a decision to that of the
-    teammate who is rewarded.
+    """Return what the whole team received for each decision of its agents, float64[N].
 
-    A reward counts for its own decision, and for each teammate's newest one before the next of who receives it (`rows.dt`; without, at
-    the same step or before), if the rollout has one. So agents that decide together all receive the sum; where they act in turn, nothing
-    that a decision brings a teammate counts for an earlier one; and an agent that has left still earns, undiscounted, what its team does
-    later in the same rollout.
+    A reward counts for its own decision, and for each teammate's newest decision before the receiver's next one
+    (`rows.dt`; without, at the same step or before), if the rollout has one. So agents that decide together all receive
+    the sum; where they act in turn, a teammate's reward never counts for an earlier decision; and an agent that has
+    left still receives, undiscounted, what its team receives later in the same rollout.
+
+    Args:
+        rows: The trajectories.
+        gamma: Discount per step from a decision to that of the rewarded teammate.
     """
     length = np.diff(rows.start)
     group = np.repeat(rows.episode * 128 + rows.seat, length)
@@ -53,7 +59,8 @@ def team_rewards(rows: Trajectories, gamma: float = 1.0) -> NDArray[np.float64]:
 
 @kernel
 def _share(decided, received, group, t, until, agent, agents, reward, gamma, out):  # type: ignore[no-untyped-def]
-    """decided, received: rows by group and `t`, and by group and `until`."""
+    """Add rewards to the newest decisions of teammates. decided, received: rows by group and `t`, and by group and
+    `until`."""
     newest = np.full(agents, -1, np.int64)
     now = 0
     for k in range(len(received)):
@@ -75,8 +82,9 @@ def _share(decided, received, group, t, until, agent, agents, reward, gamma, out
 def separate_networks(
     env: EnvSpec, seats: tuple[int, ...], *, algorithm: str, option: str = "share_weights=false"
 ) -> int:
-    """How many networks a player wants whose agents share no weights, or not all (option): 1 where it has one agent. Raises ScenarioError
-    where its observations do not end in an agent's id, or the seats have different numbers of agents."""
+    """Return the number of networks of a player whose agents do not share weights, or not all (option): 1 for a single
+    agent. Raise ScenarioError if its observations do not end in an agent's id, or the seats have different numbers of
+    agents."""
     counts = {len(env.agents_of(seat)) for seat in seats}
     if len(counts) > 1:
         raise ScenarioError(
@@ -101,8 +109,8 @@ def separate_networks(
 def check_ids(
     env: EnvSpec, due: Sequence[ActionRequests], *, algorithm: str, option: str = "share_weights=false"
 ) -> None:
-    """Raises ScenarioError where first observations, of players of several agents, do not end in ids: one-hot, and another for each agent
-    of an environment. Bounds of 0 and 1, which `separate_networks` looks at, are no proof."""
+    """Raise ScenarioError if first observations of players with several agents do not end in one-hot ids, a different
+    one for each agent of an environment. Bounds of 0 and 1, which `separate_networks` checks, are no proof."""
     for player, first in enumerate(due):
         team = env.agents_of(player)
         if len(team) == 1 or not len(first.slot):
@@ -126,6 +134,6 @@ def check_ids(
 
 
 def check_first_ids(env: VectorEnv, *, algorithm: str, option: str = "share_weights=false") -> None:
-    """`check_ids` of its first observations; resets it."""
+    """Check the first observations of an environment with `check_ids`; resets it."""
     first = env.reset(np.arange(env.num_envs, dtype=np.uint64))
     check_ids(env.spec, first.due, algorithm=algorithm, option=option)

@@ -1,4 +1,4 @@
-"""The settings of PPO and MAPPO."""
+"""Configurations of PPO and MAPPO."""
 
 from __future__ import annotations
 
@@ -23,9 +23,21 @@ if TYPE_CHECKING:
 class PPO(PolicyGradient):
     """Proximal policy optimisation (Schulman et al. 2017); see the README beside this file.
 
-    Perceptrons with discrete actions, without memory and normalisation, have passes that are written out, and several times as fast
-    (`ludus.algorithms.ppo.kernels`); everything else is learned by autograd (`needs_autograd` says why). The defaults suit games of some
-    hundred to some thousand information states; larger ones want a rate of 3e-4 to 1e-3 and minibatches."""
+    Perceptrons with discrete actions, without memory and normalisation, are trained by CPU kernels, which are several
+    times as fast (`ludus.algorithms.ppo.kernels`); everything else is trained by autograd (`needs_autograd` says why).
+    The defaults suit games of some hundred to some thousand information states. See `PolicyGradient` and `Gradient` for
+    the inherited options.
+
+    Attributes:
+        batch: Episodes (or decisions) per update: 750 episodes of a small game; 2,048 decisions for control.
+        epochs: Passes over the batch; 30 whole-batch steps on small games, 4 to 10 with minibatches.
+        learning_rate: 1e-2 falling to 0, for whole-batch gradients of small games; 3e-4 to 1e-3 with minibatches.
+        entropy: 0.05 falling to 0: it keeps alternatives alive while opponents' weak spots are unknown.
+        clip: Range ε of the ratio in the surrogate; 0.1 to 0.3.
+        target_kl: An update ends once the estimated KL divergence exceeds 1.5 × this, in nats; None: no limit. 0.01 to
+            0.05 is usual.
+        max_gradient_norm: 0.2 by default; 0.5 is usual for control.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
     model_class: ClassVar[str] = "ludus.algorithms.ppo.kernels:make_model"
@@ -34,16 +46,16 @@ class PPO(PolicyGradient):
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["shared", "separate", "central"] = "shared"
 
-    batch: int = Field(default=750, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=750, ge=1)
     epochs: int = Field(default=30, ge=1)
 
     learning_rate: Scheduled = Schedule(start=1e-2, end=0.0)
     entropy: Scheduled = Schedule(start=0.05, end=0.0)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    correction: Literal["none", "vtrace"] = "none"  # of rows that older weights made
+    correction: Literal["none", "vtrace"] = "none"
     clip: float = Field(default=0.3, gt=0)
     value_coefficient: float = Field(default=1.0, ge=0)
-    max_gradient_norm: float = Field(default=0.2, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=0.2, ge=0)
     target_kl: float | None = Field(default=None, gt=0)
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
@@ -60,10 +72,18 @@ class PPO(PolicyGradient):
 
 
 class MAPPO(PPO):
-    """PPO for a player of several agents, whose critic sees the environment's state (Yu et al. 2022); see the README beside this file.
+    """PPO for a player of several agents, whose critic sees the environment's state (Yu et al. 2022); see the README
+    beside this file.
 
-    Defaults are those of the paper's code for particle environments, but for `batch`: theirs are 3,200 environment steps. An environment
-    without a state is refused."""
+    Defaults are those of the paper's code for particle environments, except `batch`: theirs is 3,200 environment steps.
+    An environment without a state is refused. See `PPO` for the inherited options.
+
+    Attributes:
+        batch: Decisions of single agents per update.
+        team_rewards: True: every agent learns from the team's sum.
+        normalise_returns: True: in place of the paper's value normalisation.
+        clip: 0.2; the paper uses 0.05 to 0.2, smaller in harder tasks.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(PPO.about, paper="Yu et al. 2022")
     for_teams: ClassVar[bool] = True  # of little use to single agents
@@ -77,5 +97,5 @@ class MAPPO(PPO):
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     clip: float = Field(default=0.2, gt=0)
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=10.0, ge=0)
     normalise_returns: bool = True

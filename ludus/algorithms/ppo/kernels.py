@@ -14,11 +14,11 @@ from ludus.algorithms.on_policy.autograd_model import make_model as make_family_
 from ludus.algorithms.on_policy.config import needs_autograd
 from ludus.algorithms.on_policy.kernels import (
     CompressedRows,
-    Written,
-    WrittenPart,
+    KernelBatch,
+    KernelModel,
     clipped_surrogate,
+    kernel_placement,
     log_softmax,
-    written_placement,
 )
 from ludus.algorithms.on_policy.model import Model
 from ludus.backend.device import Placement
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PPOLosses:
-    """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖ new), share of rows
-    outside the clip range."""
+    """Means over rows (or a rank's share of them): the clipped surrogate (a loss), entropy in nats, KL estimate (old ‖
+    new), share of rows outside the clip range."""
 
     surrogate: float
     entropy: float
@@ -44,7 +44,8 @@ class PPOLosses:
 def policy_losses(
     out: Array, mask: NDArray[np.bool_], compressed: CompressedRows, *, clip: float, entropy: float, gradient: Array
 ) -> PPOLosses:
-    """Losses of network outputs float[m, >= A], and the gradient of surrogate - `entropy` × entropy, written to gradient[:, :A]."""
+    """Return the losses of network outputs float[m, >= A]. The gradient of surrogate - `entropy` × entropy is written
+    to gradient[:, :A]."""
     arguments = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
     return PPOLosses(*_policy(out, mask, *arguments, *np.zeros((2, *mask.shape))))
 
@@ -63,7 +64,7 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
     return surrogate, entropy, kl, clipped
 
 
-class WrittenPPO(Written):
+class KernelPPO(KernelModel):
     """A perceptron that learns by PPO."""
 
     names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
@@ -73,7 +74,7 @@ class WrittenPPO(Written):
         spec = config.policy(context.env, context.seats)
         super().__init__(config, spec, context, first_weights(spec, start, seed=fresh_seed(context)), placement)
 
-    def policy_losses(self, part: WrittenPart, progress: float) -> tuple[float, tuple[float, ...]]:
+    def policy_losses(self, part: KernelBatch, progress: float) -> tuple[float, tuple[float, ...]]:
         bonus, passes = self.config.entropy.at(progress), part.passes
         losses = policy_losses(
             passes.outputs["policy"],
@@ -90,8 +91,8 @@ class WrittenPPO(Written):
 
 
 def make_model(config: PPO, context: LearnerContext, start: Weights | None = None) -> Model:
-    """Make what is trained, by passes that are written out where they serve, else by autograd."""
+    """Make the model, trained by CPU kernels where possible, else by autograd."""
     spec = config.policy(context.env, context.seats)
-    if not needs_autograd(spec) and (placement := written_placement(config, spec, context)).written:
-        return WrittenPPO(config, context, start, placement)
+    if not needs_autograd(spec) and (placement := kernel_placement(config, spec, context)).written:
+        return KernelPPO(config, context, start, placement)
     return make_family_model(config, context, start)

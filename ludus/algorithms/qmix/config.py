@@ -1,4 +1,4 @@
-"""Settings of value decomposition: VDN, QMIX, QPLEX, weighted QMIX, and CDS."""
+"""Configurations of value decomposition: VDN, QMIX, QPLEX, weighted QMIX, and CDS."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import players_of
-from ludus.algorithms.common.team_specs import Normalise, check_state, check_team, team_size
+from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
 from ludus.algorithms.dqn.config import QLearning
 from ludus.algorithms.on_policy.multi_agent import check_first_ids, separate_networks
 from ludus.core.config import refuse_unread
@@ -25,7 +25,34 @@ _INDIVIDUAL = "individual=true"
 
 
 class VDN(QLearning):
-    """Value decomposition networks (Sunehag et al. 2018): the team's value is the sum of its agents'; see the README beside it."""
+    """Value decomposition networks (Sunehag et al. 2018): the team's value is the sum of its agents'; see the README
+    beside it. See `QLearning` for the inherited options.
+
+    Attributes:
+        mixer: How the team's value is made of the agents': "sum", QMIX's "monotonic" network, or QPLEX's "duplex" one.
+        mixing_width: Hidden units of the monotonic mixer; 32 in the paper.
+        mixing_hidden: Hidden units of the hypernetworks that make a mixer's weights; 0: they are linear.
+        mixing_heads: Heads of the duplex mixer's attention to the joint action.
+        weighting: Which errors count fully in weighted QMIX: "central" or "optimistic" ones; "none": all of them.
+        least_weight: Weight of the other errors; 0.1 to 0.75.
+        central_width: Hidden units of weighted QMIX's unrestricted mixer; 256 in the paper.
+        individual: Whether each agent adds values of its own to those of the shared network (CDS).
+        individual_cost: Weight of the mean size of these own values in the loss.
+        diversity: Weight of CDS's intrinsic reward; 0: none.
+        diversity_scale: β₁: scale of values in an agent's softmax, and of the agent's own prediction.
+        diversity_actions: β₂: weight of the diversity of actions relative to that of observations.
+        predictor_width: Hidden units of the networks that predict next observations.
+        core: Recurrent cell of the agents' network; then joint sequences are replayed, as in R2D2.
+        memory: Units of the cell.
+        length: Joint steps of a sequence that are learned from.
+        period: Joint steps from the start of one sequence to the next; at most `length`.
+        burn_in: Joint steps before a sequence that only refresh the memory.
+        capacity: Joint steps, or sequences, in the replay table.
+        batch: Joint steps, or sequences, per update.
+        updates_per_decision: Updates per decision of a single agent.
+        normalise_rewards: "standardise" subtracts the mean and divides by the deviation, which is fast; use "scale" or
+            "none" where actions determine the length of episodes.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Sunehag et al. 2018"
@@ -34,38 +61,36 @@ class VDN(QLearning):
 
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
-    mixer: Mixer = "sum"  # how the team's value is made of its agents': their sum, QMIX's network, or QPLEX's
-    mixing_width: int = Field(default=32, ge=1)  # hidden units of the monotonic mixer
-    mixing_hidden: int = Field(default=64, ge=0)  # of the networks that make a mixer's weights; 0: they are linear
-    mixing_heads: int = Field(default=4, ge=1)  # of the duplex mixer's attention to what all agents do
-    weighting: Weighting = "none"  # which errors count whole, in weighted QMIX; "none": all of them
-    least_weight: float = Field(default=0.1, ge=0, le=1)  # what the other errors count
-    central_width: int = Field(
-        default=256, ge=1
-    )  # hidden units of the unrestricted mixer, by which weighted QMIX judges
-    individual: bool = False  # each agent adds values of its own to those of the network that all share
-    individual_cost: float = Field(default=0.1, ge=0)  # of the mean size of what it adds
-    diversity: float = Field(default=0.0, ge=0)  # weight of CDS's intrinsic reward beside the team's; 0: none
-    diversity_scale: float = Field(default=0.5, gt=0)  # β₁: of values in an agent's softmax, and of what it predicts
-    diversity_actions: float = Field(default=1.0, ge=0)  # β₂: of actions beside observations
-    predictor_width: int = Field(default=128, ge=1)  # hidden units of the networks that predict observations
+    mixer: Mixer = "sum"
+    mixing_width: int = Field(default=32, ge=1)
+    mixing_hidden: int = Field(default=64, ge=0)
+    mixing_heads: int = Field(default=4, ge=1)
+    weighting: Weighting = "none"
+    least_weight: float = Field(default=0.1, ge=0, le=1)
+    central_width: int = Field(default=256, ge=1)
+    individual: bool = False
+    individual_cost: float = Field(default=0.1, ge=0)
+    diversity: float = Field(default=0.0, ge=0)
+    diversity_scale: float = Field(default=0.5, gt=0)
+    diversity_actions: float = Field(default=1.0, ge=0)
+    predictor_width: int = Field(default=128, ge=1)
 
-    core: Core = "none"  # a cell that remembers; then joint sequences are replayed, as R2D2 does
-    memory: int = Field(default=64, ge=1)  # units of the cell
-    length: int = Field(default=25, ge=1)  # joint steps of a sequence that are learned from
-    period: int = Field(default=25, ge=1)  # joint steps from one sequence's beginning to the next one's
-    burn_in: int = Field(default=0, ge=0)  # joint steps before them that only refresh the memory
+    core: Core = "none"
+    memory: int = Field(default=64, ge=1)
+    length: int = Field(default=25, ge=1)
+    period: int = Field(default=25, ge=1)
+    burn_in: int = Field(default=0, ge=0)
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     gamma: float = Field(default=0.99, ge=0, le=1)
     rollout: int = Field(default=8, ge=1)
-    capacity: int = Field(default=100_000, ge=1)  # joint steps, or sequences, in the replay table
-    batch: int = Field(default=256, ge=1)  # joint steps, or sequences, per update
-    updates_per_decision: float = Field(default=0.02, gt=0)  # decisions of single agents
+    capacity: int = Field(default=100_000, ge=1)
+    batch: int = Field(default=256, ge=1)
+    updates_per_decision: float = Field(default=0.02, gt=0)
     learning_rate: Scheduled = Schedule(start=5e-4)
     epsilon: Scheduled = Schedule(start=1.0, end=0.05, over=0.3)
     target_period: int = Field(default=200, ge=1)
-    normalise_rewards: Normalise = "standardise"  # use "scale" or "none" where actions decide how long episodes are
+    normalise_rewards: NormalizeRewards = "standardise"
 
     @model_validator(mode="after")
     def _check_memory(self) -> VDN:
@@ -106,7 +131,8 @@ class VDN(QLearning):
         return "joint"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """As `QLearning.check`; and raises ScenarioError for a compiled game, and, if the mixer needs it, for one without a state."""
+        """Raise ScenarioError as `QLearning.check` does, for a compiled game, and for one without a state if the mixer
+        needs it."""
         name = type(self).__name__
         check_team(env, algorithm=name)
         super().check(env, seats)
@@ -119,10 +145,10 @@ class VDN(QLearning):
 
     @property
     def needs_state(self) -> bool:
-        """Whether a mixer sees the environment's state."""
+        """Return whether a mixer sees the environment's state."""
         return self.mixer != "sum" or self.weighting != "none"
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         return replace(super().collect(), state=self.needs_state)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
@@ -134,20 +160,21 @@ class VDN(QLearning):
         )
 
     def check_start(self, env: VectorEnv) -> None:
-        """As `QLearning.check_start`, also where agents add values of their own."""
+        """Raise ScenarioError as `QLearning.check_start` does, also if agents add values of their own."""
         super().check_start(env)
         if self.individual:
             check_first_ids(env, algorithm=type(self).__name__, option=_INDIVIDUAL)
 
     def _individual(self, env: EnvSpec, seats: tuple[int, ...]) -> int:
-        """How many agents add values of their own; 1: none."""
+        """Return the number of agents that add values of their own; 1: none do."""
         if not self.individual:
             return 1
         return separate_networks(env, seats, algorithm=type(self).__name__, option=_INDIVIDUAL)
 
 
 class QMIX(VDN):
-    """The team's value is a monotonic function of its agents', whose weights depend on the environment's state (Rashid et al. 2018)."""
+    """Value decomposition whose mixer is monotonic in the agents' values, with weights that depend on the environment's
+    state (Rashid et al. 2018). See `VDN` for the options."""
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2018")
 
@@ -155,8 +182,9 @@ class QMIX(VDN):
 
 
 class CWQMIX(QMIX):
-    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team did something else than its
-    best and the target is no better than that: centrally-weighted QMIX (Rashid et al. 2020)."""
+    """Centrally-weighted QMIX (Rashid et al. 2020): targets are those of an unrestricted network, and an error has
+    weight `least_weight` where the team did not take its best actions and the target is no better than them. See `VDN`
+    for the options."""
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, centrally weighted")
 
@@ -164,8 +192,8 @@ class CWQMIX(QMIX):
 
 
 class OWQMIX(QMIX):
-    """QMIX whose targets are those of an unrestricted network, and whose errors count little where the team's value is above its target:
-    optimistically-weighted QMIX (Rashid et al. 2020)."""
+    """Optimistically-weighted QMIX (Rashid et al. 2020): targets are those of an unrestricted network, and an error has
+    weight `least_weight` where the team's value is above its target. See `VDN` for the options."""
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, optimistically weighted")
 
@@ -173,8 +201,9 @@ class OWQMIX(QMIX):
 
 
 class QPLEX(VDN):
-    """The team's advantage is a weighted sum of its agents', whose weights see the state and what all agents do, so that any values are
-    expressed whose best actions are the agents' best (Wang et al. 2021)."""
+    """Value decomposition whose team advantage is a weighted sum of the agents' advantages, with weights that depend on
+    the state and the joint action, so that it can express all values whose best joint action consists of the agents'
+    best ones (Wang et al. 2021). See `VDN` for the options."""
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")
 
@@ -182,7 +211,8 @@ class QPLEX(VDN):
 
 
 class CDSQMIX(QMIX):
-    """QMIX whose agents share a network and add values of their own, and are rewarded for differing: CDS (Li et al. 2021)."""
+    """QMIX whose agents share a network, add values of their own, and are rewarded for differing: CDS (Li et al. 2021).
+    See `VDN` for the options; `diversity` 0.05 is in the paper's range of 0.03 to 0.1."""
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Li et al. 2021")
 

@@ -1,4 +1,4 @@
-"""The learners of value decomposition: what they share, and one each for networks without and with memory."""
+"""The learners of value decomposition: the shared base, and one each for feed-forward and recurrent networks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,16 @@ from ludus.algorithms.common.joint_steps import (
 )
 from ludus.algorithms.common.losses import huber
 from ludus.algorithms.common.team_specs import state_width, team_size
-from ludus.algorithms.dqn.learner import QLearner, QLossResult, begin
-from ludus.algorithms.dqn.losses import greedy, mixed_priority, taken
-from ludus.algorithms.qmix.cds import Experience, Predicted, Predictors, action_divergence, mean_of, misses
+from ludus.algorithms.dqn.learner import QLearner, QLossResult, init_network
+from ludus.algorithms.dqn.losses import gather_actions, greedy, mixed_priority
+from ludus.algorithms.qmix.cds import (
+    Experience,
+    NextObservationPrediction,
+    Predictors,
+    action_divergence,
+    mean_of,
+    squared_error,
+)
 from ludus.algorithms.qmix.mixers import (
     TeamActions,
     central_weights,
@@ -55,8 +62,15 @@ _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et
 
 
 class TeamModel(nn.Module):
-    """q: the network that all agents share. mixer: of their values. central: another such, whose mixer nothing restricts, which judges for
-    weighted QMIX; None: it judges for itself. predictors: of what agents see next, by which CDS pays them for differing."""
+    """Networks of a team.
+
+    Attributes:
+        q: Network that all agents share.
+        mixer: Mixer of their values.
+        central: Networks with an unrestricted mixer, which give the targets of weighted QMIX; None: the model gives its
+            own.
+        predictors: Predictors of the agents' next observations, from which CDS computes intrinsic rewards; or None.
+    """
 
     def __init__(
         self,
@@ -71,34 +85,37 @@ class TeamModel(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Situation:
-    """Of m items at T moments each: legal bool[m, T, n, A], present bool[m, T, n], state float32[m, T, S] (None: no mixer sees it)."""
+class TeamContext:
+    """State of m items at T moments each: legal bool[m, T, n, A], present bool[m, T, n], state float32[m, T, S] (None:
+    no mixer sees it)."""
 
     legal: Tensor
     present: Tensor
     state: Tensor | None
 
     def actions(self, q: Tensor, action: Tensor) -> TeamActions:
-        """What m × T teams do, of the agents' values q float32[m, T, n, A]: action int64[m, T, n]."""
+        """Return the joint actions of m × T teams, with the agents' values q float32[m, T, n, A]: action int64[m, T,
+        n]."""
         values, which, present = q.flatten(0, 2), action.flatten(), self.present.flatten(0, 1)
-        best = taken(values, greedy(values, self.legal.flatten(0, 2)))
-        chosen, best = (team_values(of.view(present.shape), present) for of in (taken(values, which), best))
+        best = gather_actions(values, greedy(values, self.legal.flatten(0, 2)))
+        chosen, best = (team_values(of.view(present.shape), present) for of in (gather_actions(values, which), best))
         state = None if self.state is None else self.state.flatten(0, 1)
         return TeamActions(chosen, best, action.flatten(0, 1), present, state)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TeamBatch:
-    """m items of T joint steps: action int64[m, T, n], there bool[m, T]; what is the case now, and what comes next."""
+    """m items of T joint steps: action int64[m, T, n], there bool[m, T]; the present and the next context."""
 
     action: Tensor
     there: Tensor
-    now: Situation
-    after: Situation
+    now: TeamContext
+    after: TeamContext
 
 
 class Answers(NamedTuple):
-    """Action values float32[m, T, n, A] of a network, now and next, and the features float32[m × T × n, F] that those of now are of."""
+    """Action values float32[m, T, n, A] of a network, present and next, and the features float32[m × T × n, F] of the
+    present ones."""
 
     now: Tensor
     after: Tensor
@@ -106,9 +123,16 @@ class Answers(NamedTuple):
 
 
 class TeamTargets(NamedTuple):
-    """value float32[m, T] of the team, with gradients; target float32[m, T]; there bool[m, T]: which joint steps exist. Of weighted QMIX,
-    central float32[m, T]: Q*'s value, which has the same target, with gradients; weight float32[m, T]: of the errors of `value`. beside
-    float32[m, T]: what else is lost at each joint step, with gradients."""
+    """Values and targets of m items of T joint steps.
+
+    Attributes:
+        value: float32[m, T], the team's value, with gradients.
+        target: float32[m, T].
+        there: bool[m, T], which joint steps exist.
+        central: float32[m, T], Q*'s value in weighted QMIX, which has the same target, with gradients.
+        weight: float32[m, T], weights of the errors of `value`.
+        beside: float32[m, T], further losses, with gradients.
+    """
 
     value: Tensor
     target: Tensor
@@ -119,8 +143,8 @@ class TeamTargets(NamedTuple):
 
 
 class TeamLearner(QLearner):
-    """A subclass says what an item is (`columns`), and what the team's values and targets are (`compared`). Weights hold the agents'
-    network; the mixer, which only learning needs, is part of the learner's state."""
+    """Base: a subclass implements its items (`columns`), and their evaluation (`batch`, `answers`). Published weights
+    are the agents' network; the mixer, which only learning needs, is part of the learner's state."""
 
     config: VDN
 
@@ -147,7 +171,7 @@ class TeamLearner(QLearner):
         if config.weighting != "none":
             judge = make_central_mixer(config, agents=self.team, state=state, seed=seed("central mixer"))
             central = TeamModel(make_network(spec, seed=seed("central")), judge)
-        predictors, begun = None, begin(spec, context, start)
+        predictors, begun = None, init_network(spec, context, start)
         if config.diversity and self.team > 1:
             observation_size, actions = math.prod(begun.shape) - self.team, int(spec.config["actions"])
             inputs = observation_size + actions + (config.memory if config.core != "none" else 0)
@@ -159,36 +183,36 @@ class TeamLearner(QLearner):
 
     @property
     def network(self) -> ActionValues | TeamValues:
-        """See `QLearner.network`."""
         return self._online.q
 
     @abstractmethod
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
-        """Items, with the team's rewards as they are. version: int32[T] of each joint step."""
+        """Return items, with the team's rewards not normalised. version: int32[T] of each joint step."""
 
     @abstractmethod
     def batch(self, columns: Mapping[str, Any]) -> Any:
-        """Items, as `mine` gives them, as a `TeamBatch`."""
+        """Return items, as `local_columns` returns them, as a `TeamBatch`."""
 
     @abstractmethod
     def answers(self, team: TeamModel, batch: Any, *, now: bool = True, after: bool = True) -> Answers:
-        """What its network says of a batch, where that is asked for; anything elsewhere. Nothing has gradients but what is said of now."""
+        """Return the network's values of a batch, present and next, as requested; anything elsewhere. Only the present
+        ones have gradients."""
 
     @abstractmethod
-    def shown(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """What every agent sees now and one joint step later, float32[m × T × n, *shape]."""
+    def observations(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Return the agents' present observations and those one joint step later, float32[m × T × n, *shape]."""
 
     @abstractmethod
     def steps_in(self, columns: Mapping[str, Any]) -> int:
-        """Joint steps in items."""
+        """Return the number of joint steps in items."""
 
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Joint steps, or sequences of them, of each seat that was played."""
+        """Return joint steps, or sequences of them, of each seat that was played."""
         out = []
         for rows, view in views(self.rewarded(trajectories), self._env, self._seats):
-            out.append(self.kept(self.columns(view, versions(rows, view))))
+            out.append(self.table_items(self.columns(view, versions(rows, view))))
             self._rewards.add(view)
         self.count(trajectories)
         return out
@@ -197,15 +221,15 @@ class TeamLearner(QLearner):
 
     def _gradient(self, columns: Mapping[str, Any], rows: int, weight: NDArray[np.float64] | None) -> QLossResult:
         self.networks.online.zero()
-        result, local_columns = QLossResult.nothing(self.device), self.mine(columns, rows)
+        result, local_columns = QLossResult.nothing(self.device), self.local_columns(columns, rows)
         if len(local_columns["reward"]):
             each = self._weights(weight, rows)
-            result = self._found_in(self.compared(local_columns), each, max(1, self.steps_in(columns)))
+            result = self._backward(self.team_targets(local_columns), each, max(1, self.steps_in(columns)))
         return self._joint(result, rows)
 
-    def compared(self, columns: Mapping[str, Any]) -> TeamTargets:
-        """What the networks say of items, as `mine` gives them. The target is that of the best actions of the agents' network, online
-        (double) or target, by the target mixer; of weighted QMIX, by the target of Q*."""
+    def team_targets(self, columns: Mapping[str, Any]) -> TeamTargets:
+        """Return values and targets of items, as `local_columns` returns them. The target is that of the best actions
+        of the agents' network, online (double) or target, by the target mixer; in weighted QMIX, by the target of Q*."""
         batch: TeamBatch = self.batch(columns)
         double, judge = self.config.double, self._target.central
         online = self.answers(self._online, batch, after=double)
@@ -223,13 +247,15 @@ class TeamLearner(QLearner):
             target_values = self.targets(columns, following.view_as(columns["reward"]))
         targets = TeamTargets(value.view_as(batch.there), target_values.view_as(batch.there), batch.there)
         if self.config.individual and self.team > 1:
-            targets = self._individual(targets, batch, online)
+            targets = self._with_individual(targets, batch, online)
         return (
-            targets if self._online.central is None else self._weighted(targets, batch, online.now.detach(), target.now)
+            targets
+            if self._online.central is None
+            else self._with_weights(targets, batch, online.now.detach(), target.now)
         )
 
-    def _individual(self, targets: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
-        """With what agents pay for values of their own, and are paid for differing, and what the predictors lose."""
+    def _with_individual(self, targets: TeamTargets, batch: TeamBatch, online: Answers) -> TeamTargets:
+        """Add the cost of the agents' own values, the reward for differing, and the predictors' losses."""
         config, agents = self.config, self._agents(self._online)
         m, steps, n, _ = online.now.shape
         present = batch.now.present.flatten()
@@ -238,32 +264,37 @@ class TeamLearner(QLearner):
         if self._online.predictors is None or self._target.predictors is None:
             return targets._replace(beside=beside)
         there = self._experience(batch, online)
-        lost = sum(misses(each, there.following) for each in self._predicted(self._online.predictors, there))
+        lost = sum(squared_error(each, there.following) for each in self._predict(self._online.predictors, there))
         with torch.no_grad():
-            paid = self._paid(there, self._predicted(self._target.predictors, there), (m, steps, n))
+            paid = self._intrinsic_reward(there, self._predict(self._target.predictors, there), (m, steps, n))
         beside = beside + mean_of(cast(Tensor, lost), there.goes_on, (m, steps, n))
         return targets._replace(beside=beside, target=targets.target + config.diversity * paid)
 
     def _experience(self, batch: TeamBatch, online: Answers) -> Experience:
-        """Nothing in it has gradients."""
-        now, after = (x.flatten(1)[:, : -self.team] for x in self.shown(batch))
+        """Return the experience of single agents, without gradients."""
+        now, after = (x.flatten(1)[:, : -self.team] for x in self.observations(batch))
         values = online.now.detach().flatten(0, 2)
         done = nn.functional.one_hot(batch.action.flatten(), values.shape[1]).to(values.dtype)
         here, then = batch.now.present.flatten(), batch.after.present.flatten()
         legal = batch.now.legal.flatten(0, 2) | ~here[:, None]
         return Experience(values, online.features.detach(), legal, done, now, after, here, here & then)
 
-    def _predicted(self, predictors: Predictors, there: Experience) -> Predicted:
+    def _predict(self, predictors: Predictors, there: Experience) -> NextObservationPrediction:
         remembered, who = there.features[:, : -self.team], there.features[:, -self.team :]
-        parts = [there.seen, there.done, *([remembered] if self.config.core != "none" else [])]
-        out: Predicted = predictors(torch.cat(parts, dim=1), who)
+        parts = [there.observation, there.done, *([remembered] if self.config.core != "none" else [])]
+        out: NextObservationPrediction = predictors(torch.cat(parts, dim=1), who)
         return out
 
-    def _paid(self, there: Experience, predicted: Predicted, shape: tuple[int, int, int]) -> Tensor:
-        """β₁ log q(o' | τ, a, i) - log p(o' | τ, a) + β₂ KL(π_i ‖ mean of all π_j), in the mean over agents, float32[m, T]. (Li et al.
-        2021, the intrinsic reward.)"""
+    def _intrinsic_reward(
+        self, there: Experience, predicted: NextObservationPrediction, shape: tuple[int, int, int]
+    ) -> Tensor:
+        """Return β₁ log q(o' | τ, a, i) - log p(o' | τ, a) + β₂ KL(π_i ‖ mean of all π_j), in the mean over agents,
+        float32[m, T]. (Li et al. 2021, the intrinsic reward.)"""
         config, agents = self.config, self._agents(self._online)
-        known, unknown = misses(predicted.agent, there.following), misses(predicted.anyone, there.following)
+        known, unknown = (
+            squared_error(predicted.agent, there.following),
+            squared_error(predicted.anyone, there.following),
+        )
         observation_term = mean_of(unknown - config.diversity_scale * known, there.goes_on, shape)
         of_all = agents.values_of_all(there.features, there.legal)
         differs = action_divergence(there.values, of_all, there.legal, scale=config.diversity_scale)
@@ -273,8 +304,9 @@ class TeamLearner(QLearner):
         assert isinstance(team.q, ActionValues)
         return team.q
 
-    def _weighted(self, targets: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
-        """With Q*, and what each error weighs. online, judged: what is said of now by the agents' network, and by the target of Q*'s."""
+    def _with_weights(self, targets: TeamTargets, batch: TeamBatch, online: Tensor, judged: Tensor) -> TeamTargets:
+        """Add Q*, and the weight of each error. online, judged: present values by the agents' network, and by the
+        target of Q*'s."""
         central, judge = self._online.central, self._target.central
         assert central is not None
         assert judge is not None
@@ -289,8 +321,8 @@ class TeamLearner(QLearner):
             is_best = ((batch.action == best) | ~now.present).all(dim=-1)
         return targets._replace(weight=central_weights(is_best, targets.target, of_best, least=least))
 
-    def _found_in(self, targets: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
-        """Adds to the gradient. steps: of all ranks, by which sums are divided."""
+    def _backward(self, targets: TeamTargets, weight: Tensor, steps: int) -> QLossResult:
+        """Add to the gradient. steps: of all ranks, by which sums are divided."""
 
         def errors(value: Tensor) -> tuple[Tensor, Tensor]:
             error = (value - targets.target).masked_fill(~targets.there, 0.0)
@@ -313,8 +345,8 @@ class TeamLearner(QLearner):
 
     @torch.no_grad()
     def targets(self, columns: Mapping[str, Tensor], value: Tensor) -> Tensor:
-        """Normalised rewards + discount × the target mixer's value of what comes next, float32[…]."""
-        return self._rewards.normalised(columns["reward"], columns["span"]) + columns["discount"] * value
+        """Return normalised rewards + discount × the target mixer's next value, float32[…]."""
+        return self._rewards.normalize(columns["reward"], columns["span"]) + columns["discount"] * value
 
     # ------------------------------------------------------------------------------------------ state
 
@@ -327,12 +359,12 @@ class TeamLearner(QLearner):
 
 
 def _best(q: Tensor, legal: Tensor) -> Tensor:
-    """The agents' best legal actions int64[m, T, n], of q float32[m, T, n, A]."""
+    """Return the agents' best legal actions int64[m, T, n], of q float32[m, T, n, A]."""
     return greedy(q.flatten(0, 2), legal.flatten(0, 2)).view(q.shape[:-1])
 
 
 def _mixed(team: TeamModel, actions: TeamActions) -> Tensor:
-    """float32[m × T], by the team's mixer."""
+    """Return the mixer's team values float32[m × T]."""
     out: Tensor = team.mixer(actions)
     return out
 
@@ -343,7 +375,7 @@ def _mixed(team: TeamModel, actions: TeamActions) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _StepBatch(TeamBatch):
-    """x and following: what every agent sees, now and next, float32[m × n, *shape]."""
+    """x and following: the agents' present and next observations, float32[m × n, *shape]."""
 
     x: Tensor
     following: Tensor
@@ -353,20 +385,18 @@ class StepLearner(TeamLearner):
     """m items of n agents go through the network as m × n rows."""
 
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
-        """See `TeamLearner.columns`."""
         columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
         return columns | {"version_lo": version}
 
     def batch(self, columns: Mapping[str, Any]) -> _StepBatch:
-        """See `TeamLearner.batch`; T is 1."""
+        """Return the batch; T is 1."""
         action = columns["action"].long()[:, None]
         there = torch.ones(action.shape[:2], dtype=torch.bool, device=self.device)
-        now = self._situation(columns, "present", "mask", "state")
-        after = self._situation(columns, "next_present", "next_mask", "next_state")
+        now = self._team_context(columns, "present", "mask", "state")
+        after = self._team_context(columns, "next_present", "next_mask", "next_state")
         return _StepBatch(action, there, now, after, self._rows(columns["observation"]), self._rows(columns["next"]))
 
     def answers(self, team: TeamModel, batch: _StepBatch, *, now: bool = True, after: bool = True) -> Answers:
-        """See `TeamLearner.answers`."""
         nothing = torch.zeros(0, device=self.device)
         before, features = self._values(team, batch.x, batch.now.legal) if now else (nothing, nothing)
         with torch.no_grad():
@@ -374,7 +404,8 @@ class StepLearner(TeamLearner):
         return Answers(before, following, features)
 
     def _values(self, team: TeamModel, x: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every agent, float32[m, 1, n, A], and the features that they are of, which networks of single agents do not tell."""
+        """Return values of every agent, float32[m, 1, n, A], and the features that they are of, which networks of
+        single agents do not have."""
         with self.placement.products():
             if isinstance(team.q, TeamValues):
                 out: Tensor = team.q(x, legal.flatten(0, 2))[..., 0]
@@ -384,21 +415,19 @@ class StepLearner(TeamLearner):
                 out = team.q.values(features, legal.flatten(0, 2))
         return out.float().view(legal.shape), features.float()
 
-    def shown(self, batch: _StepBatch) -> tuple[Tensor, Tensor]:
-        """See `TeamLearner.shown`."""
+    def observations(self, batch: _StepBatch) -> tuple[Tensor, Tensor]:
         return batch.x, batch.following
 
     def _rows(self, observation: Tensor) -> Tensor:
-        """What every agent sees, float32[m × n, *shape]."""
-        return self._seen(observation.flatten(0, 1), self._online.q.shape)
+        """Return the agents' observations, float32[m × n, *shape]."""
+        return self._network_inputs(observation.flatten(0, 1), self._online.q.shape)
 
-    def _situation(self, columns: Mapping[str, Any], present: str, mask: str, state: str) -> Situation:
+    def _team_context(self, columns: Mapping[str, Any], present: str, mask: str, state: str) -> TeamContext:
         there = to_device(columns[present], self.device)[:, None]
         legal = columns[mask][:, None] if mask in columns else there.new_ones((*there.shape, self._actions))
-        return Situation(legal, there, columns[state][:, None] if self.config.needs_state else None)
+        return TeamContext(legal, there, columns[state][:, None] if self.config.needs_state else None)
 
     def steps_in(self, columns: Mapping[str, Any]) -> int:
-        """See `TeamLearner.steps_in`."""
         return len(columns["reward"])
 
 
@@ -408,10 +437,18 @@ class StepLearner(TeamLearner):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SequenceBatch(TeamBatch):
-    """m sequences of n agents, T slots for joint steps and one more, B before them: x float32[B + T + 1, m × n, *shape] and here
-    bool[B + T + 1, m × n], and anew, where one of them is back and remembers nothing; legal bool[m, T + 1, n, A] of all slots; place
-    int64[m, T]: which slot comes next. memory float32[m × n, M]: before them, and that of Q*'s network. unbroken: nobody who was absent or
-    gone comes back."""
+    """m sequences of n agents, T slots for joint steps and one more, B before them.
+
+    Attributes:
+        x: float32[B + T + 1, m × n, *shape], observations.
+        here: bool[B + T + 1, m × n], presence.
+        anew: bool[B + T + 1, m × n], where an agent is back without memory.
+        legal: bool[m, T + 1, n, A].
+        place: int64[m, T], slot of what follows.
+        memory: float32[m × n, M], before the slots.
+        central: The same of Q*'s network; or None.
+        unbroken: Whether no agent that was absent or gone comes back.
+    """
 
     x: Tensor
     here: Tensor
@@ -424,12 +461,11 @@ class _SequenceBatch(TeamBatch):
 
 
 class SequenceLearner(TeamLearner):
-    """Each agent has a memory of its own, which changes only where the agent is present, and is lost where it was gone."""
+    """Each agent has its own memory, which changes only where the agent is present, and is lost where it was gone."""
 
     # ------------------------------------------------------------------------------------------ data
 
     def columns(self, view: Joint, version: NDArray[np.int32]) -> dict[str, Array]:
-        """See `TeamLearner.columns`."""
         config = self.config
         sequences = windows(view.start, length=config.length, period=config.period, burn_in=config.burn_in)
         slots = SequenceSlots.of(sequences, view.start, length=config.length, burn_in=config.burn_in)
@@ -465,8 +501,9 @@ class SequenceLearner(TeamLearner):
     def _memory(
         self, team: TeamModel, memory0: Array | None, view: Joint, sequences: SequenceWindows
     ) -> NDArray[np.float32]:
-        """What each agent remembers when a sequence's first used slot comes, float32[M, n, memory]: that of the piece's beginning (None:
-        nothing), taken through the steps in between by the weights of now, which are those that acted unless workers are behind."""
+        """Return each agent's memory before a sequence's first used slot, float32[M, n, memory]: that of the piece's
+        start (None: zero), unrolled through the steps in between by the present weights, which are those that acted
+        unless workers are behind."""
         module = self._agents(team)
         pieces, longest = len(view.tail), int(sequences.warm.max(initial=0))
         if memory0 is None:
@@ -479,7 +516,7 @@ class SequenceLearner(TeamLearner):
         for t in range(longest):
             alive = alive[reach[alive] > t]
             rows = view.start[alive] + t
-            x = self._seen(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
+            x = self._network_inputs(view.observation[rows].reshape(-1, *view.observation.shape[2:]), module.shape)
             here, back = (to_device(each[rows].reshape(1, -1), self.device) for each in (view.present, anew))
             place = to_device(alive, self.device)
             after, _ = _remember(module, x[None], here, back, memory[place].flatten(0, 1))
@@ -491,19 +528,18 @@ class SequenceLearner(TeamLearner):
     # ------------------------------------------------------------------------------------------ learning
 
     def answers(self, team: TeamModel, batch: _SequenceBatch, *, now: bool = True, after: bool = True) -> Answers:
-        """See `TeamLearner.answers`. All slots are gone through, whatever is asked for."""
+        """Return the values; all slots are evaluated, whatever is requested."""
         q, states = self._values(team, batch)
         return Answers(q[:, :-1], q.detach()[_at(batch.place)], states[:, :-1].flatten(0, 2))
 
-    def shown(self, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
-        """See `TeamLearner.shown`."""
+    def observations(self, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
         m, steps, n = batch.action.shape
         x = batch.x[self.config.burn_in :].view(steps + 1, m, n, -1).transpose(0, 1)
         return x[:, :-1].flatten(0, 2), x[:, 1:].flatten(0, 2)
 
     def _values(self, team: TeamModel, batch: _SequenceBatch) -> tuple[Tensor, Tensor]:
-        """Action values float32[m, T + 1, n, A], and the states float32[m, T + 1, n, width] that they are of, after the slots before them
-        have refreshed the memory, without gradients."""
+        """Return action values float32[m, T + 1, n, A], and the states float32[m, T + 1, n, width] that they are of,
+        after the slots before them have refreshed the memory, without gradients."""
         module, before = self._agents(team), self.config.burn_in
         memory = batch.memory if team.central is not None or batch.central is None else batch.central
         with self.placement.products():
@@ -521,7 +557,6 @@ class SequenceLearner(TeamLearner):
         return values.float().view(m, steps, n, actions), states.float()
 
     def batch(self, columns: Mapping[str, Any]) -> _SequenceBatch:
-        """See `TeamLearner.batch`."""
         module, own = self._agents(self._online), self.config.burn_in
         m, slots, n = columns["present"].shape
         by_time = columns["observation"].transpose(0, 1).flatten(0, 2)
@@ -535,9 +570,9 @@ class SequenceLearner(TeamLearner):
         return _SequenceBatch(
             action=columns["action"].long(),
             there=to_device(np.arange(self.config.length) < columns["count"][:, None], self.device),
-            now=Situation(legal[:, :-1], present[:, :-1], None if state is None else state[:, :-1]),
-            after=Situation(legal[after], present[after], None if state is None else state[after]),
-            x=self._seen(by_time, module.shape).view(slots, m * n, *module.shape),
+            now=TeamContext(legal[:, :-1], present[:, :-1], None if state is None else state[:, :-1]),
+            after=TeamContext(legal[after], present[after], None if state is None else state[after]),
+            x=self._network_inputs(by_time, module.shape).view(slots, m * n, *module.shape),
             here=to_device(here, self.device),
             anew=to_device(anew, self.device),
             legal=legal,
@@ -548,7 +583,6 @@ class SequenceLearner(TeamLearner):
         )
 
     def steps_in(self, columns: Mapping[str, Any]) -> int:
-        """See `TeamLearner.steps_in`."""
         return int(columns["count"].sum())
 
 
@@ -556,18 +590,18 @@ _CENTRAL = "central_memory"
 
 
 def _at(place: Tensor) -> tuple[Tensor, Tensor]:
-    """The index of slots place int64[m, T] in what is [m, T + 1, …]."""
+    """Return the index of slots place int64[m, T] in arrays [m, T + 1, …]."""
     return torch.arange(len(place), device=place.device)[:, None], place
 
 
 def _anew(view: Joint) -> NDArray[np.bool_]:
-    """bool[T, n]: where an agent that was gone is back."""
+    """Return bool[T, n]: where an agent that was gone is back."""
     return view.extras.get(ANEW, np.zeros_like(view.present))
 
 
 def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """(memory float32[k, M] after T slots, states h float32[T, k, units] after each): x float32[T, k, *shape]; memory stays as it is
-    where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
+    """Return (memory float32[k, M] after T slots, states h float32[T, k, units] after each). x: float32[T, k, *shape];
+    memory stays where here bool[T, k] is False, and is zero before the slots where anew bool[T, k] is True."""
     features = module.body(x.flatten(0, 1)).view(*x.shape[:2], -1)
     states = []
     for t in range(len(x)):
@@ -578,5 +612,5 @@ def _remember(module: ActionValues, x: Tensor, here: Tensor, anew: Tensor, memor
 
 
 def make_learner(config: VDN, context: LearnerContext, start: Weights | None = None) -> StepLearner | SequenceLearner:
-    """Make the learner of single decisions, or of sequences where the network remembers."""
+    """Make the learner of single joint steps, or of sequences for recurrent networks."""
     return (StepLearner if config.core == "none" else SequenceLearner)(config, context, start)

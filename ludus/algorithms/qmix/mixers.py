@@ -1,4 +1,5 @@
-"""From the values of a team's agents to the team's: mixers, as pure functions and as modules, and what weighted QMIX judges them by."""
+"""Mixers, from the values of a team's agents to the team's, as pure functions and as modules, and the weights of
+weighted QMIX."""
 
 from __future__ import annotations
 
@@ -14,8 +15,15 @@ if TYPE_CHECKING:
 
 
 class TeamActions(NamedTuple):
-    """What m teams of n agents do. chosen float[m, n]: the agents' values of their actions `action` int64[m, n]; best float[m, n]: those of
-    their best legal actions, by the same network. Both are 0 where nobody is (present bool[m, n]). state float[m, S], or None."""
+    """Joint actions of m teams of n agents.
+
+    Attributes:
+        chosen: float[m, n], the agents' values of their actions; 0 where an agent is absent.
+        best: float[m, n], those of their best legal actions, by the same network.
+        action: int64[m, n].
+        present: bool[m, n].
+        state: float[m, S], or None.
+    """
 
     chosen: Tensor
     best: Tensor
@@ -29,38 +37,54 @@ class TeamActions(NamedTuple):
 
 
 def team_values(values: Tensor, present: Tensor) -> Tensor:
-    """What mixers are given: values float[…], 0 where nobody is."""
+    """Return the mixers' inputs: values float[…], 0 where an agent is absent."""
     return torch.where(present, values, torch.zeros_like(values))
 
 
 def monotonic(values: Tensor, first: Tensor, bias: Tensor, second: Tensor, last: Tensor) -> Tensor:
-    """elu(Σ_i q_i |w₁ᵢ| + b₁) · |w₂| + b₂, which rises with every agent's value: values float[m, n], first float[m, n, k], bias and second
-    float[m, k], last float[m] -> float[m]. (Rashid et al. 2018, §4 and figure 2a.)"""
+    """Return elu(Σ_i q_i |w₁ᵢ| + b₁) · |w₂| + b₂ [m], which increases with every agent's value. (Rashid et al. 2018,
+    section 4 and figure 2a.)
+
+    Args:
+        values: float[m, n], q.
+        first: float[m, n, k], w₁.
+        bias: float[m, k], b₁.
+        second: float[m, k], w₂.
+        last: float[m], b₂.
+    """
     hidden = nn.functional.elu((values[:, None] @ first.abs())[:, 0] + bias)
     return (hidden * second.abs()).sum(dim=1) + last
 
 
 def duplex(chosen: Tensor, best: Tensor, weight: Tensor, bias: Tensor, attention: Tensor) -> Tensor:
-    """Σ_i w_i v_i + b + Σ_i λ_i w_i (q_i - v_i), with q_i the value of what agent i did and v_i that of its best action: chosen, best,
-    weight w > 0 and attention λ > 0 float[m, n], bias b float[m] -> float[m].
+    """Return Σ_i w_i v_i + b + Σ_i λ_i w_i (q_i - v_i) [m], with q_i the value of agent i's action and v_i that of its
+    best one.
 
-    Advantages q_i - v_i are 0 at each agent's best action and negative elsewhere, and so is the team's, whatever λ is: the team is best
-    off where each agent does its best. Written as Σ w_i q_i + b + Σ (λ_i - 1) w_i (q_i - v_i), where no gradient goes through the last
-    sum's w_i (q_i - v_i): λ learns how much advantages count, agents learn from the plain sum. (QPLEX: Wang et al. 2021, equations 8 to
-    11; the held gradient is of their code.)"""
+    Advantages q_i - v_i are 0 at each agent's best action and negative elsewhere, and so is the team's, whatever λ is:
+    the best joint action consists of the agents' best ones. Written as Σ w_i q_i + b + Σ (λ_i - 1) w_i (q_i - v_i),
+    without gradients through the last sum's w_i (q_i - v_i): λ learns how much advantages count, agents learn from the
+    plain sum. (QPLEX: Wang et al. 2021, equations 8 to 11; the stopped gradient is in their code.)
+
+    Args:
+        chosen: float[m, n], q.
+        best: float[m, n], v.
+        weight: float[m, n], w > 0.
+        bias: float[m], b.
+        attention: float[m, n], λ > 0.
+    """
     advantage = (weight * (chosen - best)).detach()
     return (weight * chosen).sum(dim=1) + bias + ((attention - 1.0) * advantage).sum(dim=1)
 
 
 def central_weights(is_greedy: Tensor, target: Tensor, of_greedy: Tensor, *, least: float) -> Tensor:
-    """1 where the team did what Q_tot holds best (is_greedy bool[…]), or where the target is above Q*'s value of that (of_greedy float[…]):
-    there may be something better; `least` elsewhere. -> float[…]. (Rashid et al. 2020, CW-QMIX.)"""
+    """Return the weights of CW-QMIX, float[…]: 1 where the joint action is Q_tot's best (is_greedy bool[…]), or where
+    the target exceeds Q*'s value of that (of_greedy float[…]); `least` elsewhere. (Rashid et al. 2020.)"""
     return torch.where(is_greedy | (target > of_greedy), 1.0, least)
 
 
 def optimistic_weights(value: Tensor, target: Tensor, *, least: float) -> Tensor:
-    """1 where Q_tot is below its target, and so may hold something for worse than it is; `least` elsewhere. -> float[…]. (Rashid et
-    al. 2020, OW-QMIX.)"""
+    """Return the weights of OW-QMIX, float[…]: 1 where Q_tot is below its target, and so may underestimate; `least`
+    elsewhere. (Rashid et al. 2020.)"""
     return torch.where(value < target, 1.0, least)
 
 
@@ -69,23 +93,22 @@ def optimistic_weights(value: Tensor, target: Tensor, *, least: float) -> Tensor
 
 
 def made_from(inputs: int, outputs: int, hidden: int) -> nn.Module:
-    """What makes a mixer's weights: linear, or with one hidden layer of so many units."""
+    """Return a network that makes a mixer's weights: linear, or with one hidden layer."""
     if not hidden:
         return nn.Linear(inputs, outputs)
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 class SumMixer(nn.Module):
-    """Sunehag et al. 2018, equation 2."""
+    """Sum of the agents' values. (Sunehag et al. 2018, equation 2.)"""
 
     def forward(self, team: TeamActions) -> Tensor:
-        """See above."""
         return team.chosen.sum(dim=1)
 
 
 class MonotonicMixer(nn.Module):
-    """`monotonic`, whose weights are made from the state. hidden: units of what makes the weights; 0: linear, as in the paper. The last
-    bias has a hidden layer of `width` units, as there."""
+    """`monotonic`, whose weights are made from the state. hidden: units of the hypernetworks; 0: linear, as in the
+    paper. The last bias has a hidden layer of `width` units, as there."""
 
     def __init__(self, agents: int, state: int, *, width: int, hidden: int) -> None:
         super().__init__()
@@ -95,7 +118,6 @@ class MonotonicMixer(nn.Module):
         self.last = made_from(state, 1, width)
 
     def forward(self, team: TeamActions) -> Tensor:
-        """See above."""
         state = team.state
         assert state is not None
         first = self.first(state).view(-1, *self._shape)
@@ -106,8 +128,9 @@ _LEAST = 1e-10  # what keeps weights above 0, as in the authors' code
 
 
 class DuplexMixer(nn.Module):
-    """`duplex`, of weights w = |f(s)|, a bias b(s), and λ_i = Σ_k |f_k(s)| σ(g_ik(s)) σ(h_ik(s, a)), attention with so many heads k to the
-    state and to what all agents do (Wang et al. 2021, equation 11). hidden: units of all these networks; 0: linear."""
+    """`duplex`, with weights w = |f(s)|, a bias b(s), and λ_i = Σ_k |f_k(s)| σ(g_ik(s)) σ(h_ik(s, a)), attention of
+    heads k to the state and the joint action (Wang et al. 2021, equation 11). hidden: units of all these networks; 0:
+    linear."""
 
     def __init__(self, agents: int, actions: int, state: int, *, heads: int, hidden: int) -> None:
         super().__init__()
@@ -117,14 +140,13 @@ class DuplexMixer(nn.Module):
         self.by_actions = made_from(state + agents * actions, heads * agents, hidden)
 
     def forward(self, team: TeamActions) -> Tensor:
-        """See above."""
         state = team.state
         assert state is not None
         weight = self.weight(state).abs() + _LEAST
         return duplex(team.chosen, team.best, weight, self.bias(state)[:, 0], self.attention(team))
 
     def attention(self, team: TeamActions) -> Tensor:
-        """λ float[m, n]. What an absent agent does is no action."""
+        """Return λ float[m, n]. An absent agent has no action."""
         state, shape = team.state, (-1, self._heads, self._agents)
         assert state is not None
         done = team.action[..., None] == torch.arange(self._actions, device=state.device)
@@ -135,8 +157,8 @@ class DuplexMixer(nn.Module):
 
 
 class CentralMixer(nn.Module):
-    """A perceptron of three layers over the state and the agents' values, in no way restricted, and a value of the state: the Q* of
-    Rashid et al. 2020."""
+    """A perceptron of three layers over the state and the agents' values, not restricted, plus a value of the state: Q*
+    of Rashid et al. 2020."""
 
     def __init__(self, agents: int, state: int, *, width: int) -> None:
         super().__init__()
@@ -148,7 +170,6 @@ class CentralMixer(nn.Module):
         self.value = made_from(state, 1, width)
 
     def forward(self, team: TeamActions) -> Tensor:
-        """See above."""
         assert team.state is not None
         x = torch.cat([team.chosen, team.state], dim=1)
         out: Tensor = (self.advantage(x) + self.value(team.state))[:, 0]
@@ -156,7 +177,7 @@ class CentralMixer(nn.Module):
 
 
 def make_mixer(config: VDN, *, agents: int, actions: int, state: int, seed: int) -> nn.Module:
-    """A fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
+    """Make a fresh mixer, initialised from the seed alone, as torch initialises linear layers."""
     with own_stream(seed):
         if config.mixer == "monotonic":
             return MonotonicMixer(agents, state, width=config.mixing_width, hidden=config.mixing_hidden)
@@ -166,6 +187,6 @@ def make_mixer(config: VDN, *, agents: int, actions: int, state: int, seed: int)
 
 
 def make_central_mixer(config: VDN, *, agents: int, state: int, seed: int) -> nn.Module:
-    """A fresh one of weighted QMIX, likewise."""
+    """Make a fresh mixer of weighted QMIX, likewise."""
     with own_stream(seed):
         return CentralMixer(agents, state, width=config.central_width)

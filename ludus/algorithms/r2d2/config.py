@@ -1,4 +1,4 @@
-"""R2D2's settings."""
+"""Configuration of R2D2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,23 @@ from ludus.replay.base import ItemUnit
 
 
 class R2D2(QLearning):
-    """Recurrent deep Q-learning from replayed sequences (Kapturowski et al. 2019); see the README beside it."""
+    """Recurrent deep Q-learning from replayed sequences (Kapturowski et al. 2019); see the README beside it. See
+    `QLearning` for the inherited options.
+
+    Attributes:
+        core: Recurrent cell, "gru" or "lstm".
+        memory: Units of the cell.
+        length: Decisions of a sequence that are learned from; 80 in the paper, less for short episodes.
+        period: Decisions from the start of one sequence to the next; half of `length` as in the paper, at most
+            `length`.
+        burn_in: Decisions before a sequence that only refresh the memory; 40 in the paper.
+        rescale: Whether values are learned as h(value), which compresses large ones.
+        rescale_epsilon: ε of h; 1e-3 in the paper.
+        priority_mix: η: weight of the largest error in a sequence's priority; the rest is the mean's.
+        capacity: Sequences in the replay table.
+        batch: Sequences per update; 64 in the paper.
+        priority_exponent: 0.9, as in the paper.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Kapturowski et al. 2019"
@@ -23,21 +39,19 @@ class R2D2(QLearning):
     learner_class: ClassVar[str] = "ludus.algorithms.r2d2.learner:R2D2Learner"
 
     core: Literal["gru", "lstm"] = "lstm"
-    memory: int = Field(default=64, ge=1)  # units of the cell
-    length: int = Field(default=40, ge=1)  # decisions of a sequence that are learned from
-    period: int = Field(default=20, ge=1)  # decisions from one sequence's beginning to the next one's
-    burn_in: int = Field(default=20, ge=0)  # decisions before them that only refresh the memory
-    rescale: bool = True  # values are learned as h(value), which compresses large ones
+    memory: int = Field(default=64, ge=1)
+    length: int = Field(default=40, ge=1)
+    period: int = Field(default=20, ge=1)
+    burn_in: int = Field(default=20, ge=0)
+    rescale: bool = True
     rescale_epsilon: float = Field(default=1e-3, gt=0)
-    priority_mix: float = Field(
-        default=0.9, ge=0, le=1
-    )  # of the largest error in a sequence's priority; the rest is the mean's
+    priority_mix: float = Field(default=0.9, ge=0, le=1)
 
     dueling: bool = True
     n_step: int = Field(default=5, ge=1)
     gamma: float = Field(default=0.997, ge=0, le=1)
-    capacity: int = Field(default=10_000, ge=1)  # sequences in the replay table
-    batch: int = Field(default=64, ge=1)  # sequences per update
+    capacity: int = Field(default=10_000, ge=1)
+    batch: int = Field(default=64, ge=1)
     priority_exponent: float = Field(default=0.9, ge=0, le=1)
     importance: Scheduled = Schedule(start=0.6)
     learning_rate: Scheduled = Schedule(start=1e-3)

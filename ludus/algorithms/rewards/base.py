@@ -1,9 +1,9 @@
-"""Rewards that a network computes: the base of their options, and what learners ask of them.
+"""Learned rewards: the base of their options, and the protocol between them and learners.
 
     rollout --> rewards of the game, and of a network that learns from the same rows --> what the policy learns from
 
-The network belongs to the learner: one for each policy that is trained, made of rollouts and saved with the learner. Matches, payoffs and
-the figures of a run count what the game pays (docs/decisions/0054), whatever a learner is paid.
+The network belongs to the learner: one per trained policy, fed by rollouts and saved with the learner. Matches, payoffs
+and the figures of a run count the game's rewards (docs/decisions/archive/0054), whatever a learner learns from.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ LogProb = Callable[[Array, Array, NDArray[np.bool_] | None], Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedRows:
-    """What a policy learns from, of N rows.
+    """Rewards that a policy learns from, of N rows. The policy follows weight × the learner's own advantage +
+    advantage.
 
-    reward float64[N]: of the learner's own critic. advantage float64[N]: of a second stream, whose critic is the reward's own; None: there
-    is one stream. What the policy follows is weight × the learner's own advantage + advantage.
+    Attributes:
+        reward: float64[N], of the learner's own critic.
+        weight: Weight of the learner's own advantage.
+        advantage: float64[N], of a second stream with its own critic; None: there is one stream.
     """
 
     reward: Floats
@@ -53,16 +56,25 @@ class LearnedRows:
 
 
 class LearnedReward(Protocol):
-    """Owns the reward's networks, normalisers and optimizers. Deterministic given its context and the rows."""
+    """The reward's networks, normalisers and optimizers. Deterministic given its context and the rows."""
 
     def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
-        """What to learn from rows, of the game's rewards float64[N] and of learned ones; learns from the rows too. log_prob: of the policy
-        that learns; None: it has none. Raises TrainingError where something is no number."""
+        """Return what to learn from rows, and learn from the rows, too.
+
+        Args:
+            rows: The trajectories.
+            game: The game's rewards float64[N].
+            log_prob: Log-probabilities of the learning policy; None: it has none.
+
+        Raises:
+            TrainingError: A number is not finite.
+        """
         ...
 
     @property
     def metrics(self) -> Metrics:
-        """Of the last rows: "game_reward" and "learned_reward", means per decision, and what the kind says."""
+        """Return metrics of the last rows: "game_reward" and "learned_reward", means per decision, and those of the
+        kind."""
         ...
 
     def state_dict(self) -> State: ...
@@ -72,8 +84,11 @@ class LearnedReward(Protocol):
 class LearnedRewardOptions(Config):
     """Base of the options of learned rewards: fields are options.
 
-    on_policy: whether it makes sense only where rows come from the newest weights, or nearly. memoryless: whether it asks for
-    log-probabilities of single decisions, which a network with memory does not have. discounted: whether it asks for a discount below 1.
+    Attributes:
+        on_policy: Whether it makes sense only for rows of the newest weights, or nearly.
+        memoryless: Whether it needs log-probabilities of single decisions, which a network with memory does not have.
+        coefficient: Coefficient of the learned rewards.
+        extrinsic: Coefficient of the game's own rewards.
     """
 
     on_policy: ClassVar[bool] = False
@@ -84,37 +99,45 @@ class LearnedRewardOptions(Config):
 
     @property
     def discounted(self) -> bool:
-        """See the class."""
+        """Return whether it needs a discount below 1."""
         return False
 
     @property
     def from_recorded(self) -> bool:
-        """Whether it learns from decisions that were recorded elsewhere: then a subclass has its own `check_recorded`."""
+        """Return whether it learns from decisions that were recorded elsewhere: then a subclass overrides
+        `check_recorded`."""
         return type(self).check_recorded is not LearnedRewardOptions.check_recorded
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError or ConfigError if it cannot say rewards of what the players `seats` do in this environment."""
+        """Raise ScenarioError or ConfigError if it cannot compute rewards for the players `seats` in this environment."""
 
     def check_recorded(self, settings: Mapping[str, Any]) -> None:
-        """Raises ConfigError if it learns from what was recorded elsewhere. settings: id, wrappers and options of the `Environment` that is
-        learned in, which no spec tells."""
+        """Raise ConfigError if recorded decisions are of another environment. settings: id, wrappers and options of the
+        `Environment` that is learned in, which no spec has."""
 
     def build(self, context: LearnerContext, placement: Placement, *, replayed: bool, gamma: float) -> LearnedReward:
-        """A new one, from the context's seed, which computes where its learner does. replayed: rewards are fixed when rows are inserted
-        into a table, from which they are sampled again and again, so that there is one stream. gamma: the learner's discount."""
+        """Return a new reward, from the context's seed, on its learner's device.
+
+        Args:
+            context: Context of the learner.
+            placement: Its device and backend.
+            replayed: Whether rewards are fixed when rows are inserted into a table that is sampled repeatedly, so that
+                there is one stream.
+            gamma: The learner's discount.
+        """
         raise NotImplementedError(f"{type(self).__name__} must say what computes its rewards, in a method `build`.")
 
 
 def check_sight(network: Body, env: EnvSpec, seats: tuple[int, ...], *, what: str) -> None:
-    """Raises ScenarioError where a network cannot see what the agents in these seats do, or these differ."""
+    """Raise ScenarioError if a network cannot see the observations in these seats, or these differ."""
     observation, _ = one_space(env, seats, algorithm=what)
     shape = tuple(observation.shape or ()) if env.enumeration is None else env.enumeration.observation.shape[1:]
     needs_images(shape, network=network, algorithm=what, option="learned_reward.network", env_id=env.id)
 
 
 def refuse_recorded(algorithm: object, *, why: str) -> None:
-    """Raises ScenarioError where an algorithm's learned reward compares decisions with recorded ones, which are the game's own. why: what
-    the algorithm is shown or decides instead, and what to do, as sentences."""
+    """Raise ScenarioError if an algorithm's learned reward compares decisions with recorded ones, which are the game's
+    own. why: what the algorithm observes or decides instead, and what to do, as sentences."""
     learned = getattr(algorithm, "learned_reward", None)
     if learned is not None and learned.from_recorded:
         raise ScenarioError(

@@ -19,8 +19,8 @@ LEARNED_REWARDS: Final = Registry("learned reward", "ludus.learned_rewards", _OW
 
 
 def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
-    """By name or `module:Class`, as a mapping with `kind` and options, or an object. Raises ConfigError for what is none, UnknownName for
-    an unknown name."""
+    """Return a learned reward from a name, `module:Class`, a mapping with `kind` and options, or an object. Raise
+    ConfigError for anything else, UnknownName for an unknown name."""
     if value is None:
         return None
     part = build_part("learned reward", value, LEARNED_REWARDS)

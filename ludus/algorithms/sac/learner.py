@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Temperature:
-    """α > 0, kept as its logarithm. (Haarnoja et al. 2018, section 5.)"""
+    """α > 0, stored as its logarithm. (Haarnoja et al. 2018, section 5.)"""
 
     def __init__(self, start: float, *, learned: bool, device: torch.device | str = "cpu") -> None:
         self._log = FlatModule(nn.ParameterList([torch.tensor([math.log(start)])]), device=device)
@@ -41,22 +41,22 @@ class Temperature:
 
     @property
     def value(self) -> Tensor:
-        """α, float32[] on the device."""
+        """Return α, float32[] on the device."""
         return self._log.values.exp()[0]
 
     @property
     def number(self) -> float:
-        """α, on a CPU."""
+        """Return α as a number, on a CPU."""
         return math.exp(self._log.flat[0])
 
     def move(self, *, entropy: float, target: float, rate: float) -> float:
-        """On a CPU, a step of Adam down log α × (entropy - target), the loss of equation 18 by the logarithm, as its authors' code has it,
-        unless that is no number; its slope. Nothing happens to one that is fixed."""
+        """Take, on a CPU, a step of Adam on log α × (entropy - target), equation 18 in the logarithm, as in the
+        authors' code, unless it is not finite. Return its derivative. A fixed α stays."""
         self._log.gradient[0] = entropy - target
         return self._adam.step_on_cpu(rate=rate, max_norm=0.0) if self._learned else 0.0
 
     def descend(self, *, entropy: Tensor, target: float | Tensor, rate: float, guard: NonFiniteGuard) -> None:
-        """`move` on any device, under the guard."""
+        """Take the step of `move` on any device, under the guard."""
         self._log.grad.copy_(entropy - target)
         if self._learned:
             guard.step(self._adam, entropy, rate=rate, max_norm=0.0)
@@ -71,24 +71,24 @@ class Temperature:
         self._adam.load_state_dict(state["adam"])
 
 
-class _Tempered(OffPolicyLearner):
+class _EntropyTemperatureMixin(OffPolicyLearner):
     """A learner with a temperature."""
 
-    repeats = True
+    cuda_graph_safe = True
 
-    def tempered(self, config: SAC | SACDiscrete) -> None:
-        """Makes it, once the learner has a place."""
+    def make_temperature(self, config: SAC | SACDiscrete) -> None:
+        """Make the temperature, once the learner has a device."""
         self._temperature = Temperature(config.temperature, learned=config.learn_temperature, device=self.device)
 
     def move_temperature(self, entropy: float, target: float) -> None:
-        """Raises TrainingError if the entropy is no number."""
+        """Move the temperature. Raise TrainingError if the entropy is not finite."""
         rate = self.rate(self.config.learning_rate)
         if not math.isfinite(self._temperature.move(entropy=entropy, target=target, rate=rate)):
             raise TrainingError("the policy's entropy became NaN or infinite")
 
     def descend_temperature(self, entropy: Tensor, target: float | Tensor) -> None:
-        """The same by autograd."""
-        self._temperature.descend(entropy=entropy, target=target, rate=self._given_rates[0], guard=self.guard)
+        """Move the temperature by autograd."""
+        self._temperature.descend(entropy=entropy, target=target, rate=self._step_rates[0], guard=self.guard)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "temperature": self._temperature.state_dict()}
@@ -98,8 +98,8 @@ class _Tempered(OffPolicyLearner):
         self._temperature.load_state_dict(state["temperature"])
 
 
-class SACLearner(_Tempered, BoxLearner):
-    """A squashed Gaussian that follows the slope of the lesser of its critics, and of its own entropy."""
+class SACLearner(_EntropyTemperatureMixin, BoxLearner):
+    """A squashed Gaussian that follows the gradient of the minimum of its critics, and of its own entropy."""
 
     config: SAC
 
@@ -108,32 +108,29 @@ class SACLearner(_Tempered, BoxLearner):
     def __init__(self, config: SAC, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start, critics=1 + config.twin)
-        self.tempered(config)
+        self.make_temperature(config)
         head = head_of(spec.config["action"])
         assert isinstance(head, Squashed)
         self._distribution, self._limits = SquashedDistribution(head), head.log_std
-        self._wanted = -float(self.box.size) if config.target_entropy is None else config.target_entropy
+        self._target_entropy = -float(self.box.size) if config.target_entropy is None else config.target_entropy
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.autograd`."""
         alpha = self._temperature.value
         batch = {**columns, "temperature": alpha}
         fitted = self.fit_modules(batch, rows)
         (entropy,) = self.improve(batch, rows)
-        self.descend_temperature(entropy, self._wanted)
-        self.critics.follow(self.config.polyak)
+        self.descend_temperature(entropy, self._target_entropy)
+        self.critics.update_target(self.config.polyak)
         return {
             **fitted,
             "entropy": entropy,
             "temperature": alpha,
         }
 
-    def drawn(self, rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.drawn`."""
+    def random_columns(self, rows: int) -> Mapping[str, Tensor]:
         return {"normal": to_device(self.normals(2, rows, self.box.size), self.device)}
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
         with torch.no_grad():
             action, logp = self._distribution.draw(self.answers(batch["next"]), batch["normal"][0])
             least = self.values_of(batch["next"], action, target=True).amin(dim=0)
@@ -141,22 +138,21 @@ class SACLearner(_Tempered, BoxLearner):
         return self.values_of(batch["observation"], batch["action"]), target
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`; with the entropy."""
+        """Return the actor's loss, and the entropy."""
         action, logp = self._distribution.draw(self.answers(batch["observation"]), batch["normal"][1])
         least = self.values_of(batch["observation"], action).min(dim=0).values
         return (batch["temperature"] * logp - least).sum() / rows, -logp.sum() / rows
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.written`."""
         self.place(columns)
         alpha, normal = self._temperature.number, self.normals(2, rows, self.box.size)
-        logp = squash(self.actor.forward(self.next_seen)[0], normal[0], self._limits, self.next_action)
-        least = least_of(self.critics.forward(self.after, target=True))
+        logp = squash(self.actor.forward(self.next_observation_rows)[0], normal[0], self._limits, self.next_action)
+        least = min_q(self.critics.forward(self.after, target=True))
         target = soft_target(least[:, 0].astype(np.float64), logp, columns["reward"], columns["discount"], alpha)
-        fitted = self.fit(self.now, self.taken, target, rows)
+        fitted = self.fit(self.now, self.output_index, target, rows)
         entropy = self._improve(normal[1], alpha, rows)
-        self.move_temperature(entropy, self._wanted)
-        self.critics.follow(self.config.polyak)
+        self.move_temperature(entropy, self._target_entropy)
+        self.critics.update_target(self.config.polyak)
         return {
             **fitted,
             "entropy": entropy,
@@ -164,19 +160,19 @@ class SACLearner(_Tempered, BoxLearner):
         }
 
     def _improve(self, normal: Array, alpha: float, rows: int) -> float:
-        """One step of the actor; its entropy before."""
+        """Take one step of the actor. Return its entropy before."""
         actor, critics = self.actor, self.critics
-        out = actor.forward(self.seen)[0]
+        out = actor.forward(self.observation_rows)[0]
         logp = squash(out, normal, self._limits, self.action)
         values = critics.forward(self.now)
-        least = least_of(values)
+        least = min_q(values)
         for q, gradient in zip(values, critics.gradients, strict=True):
             gradient[:] = q == least
         if len(values) == 2:  # where both are equal, the first counts
             critics.gradients[1][:] = 1.0 - critics.gradients[0]
         squash_gradient(out, normal, self._limits, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
         actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
-        actor.backward(self.seen)
+        actor.backward(self.observation_rows)
         self.step_actor()
         return float(actor.sums[1])
 
@@ -184,13 +180,14 @@ class SACLearner(_Tempered, BoxLearner):
         return {**self.actor.weights(), "warm_up": np.array([self.warm_up], np.float32)}
 
 
-def least_of(values: Sequence[Array]) -> Array:
-    """The smaller of two critics' values, or the only one's."""
+def min_q(values: Sequence[Array]) -> Array:
+    """Return the minimum of two critics' values, or the only one's."""
     return values[0].copy() if len(values) == 1 else np.minimum(values[0], values[1])
 
 
-class SACDiscreteLearner(_Tempered, DiscreteLearner):
-    """A softmax policy over legal actions; critics answer all actions at once, so that expectations are sums and nothing is drawn."""
+class SACDiscreteLearner(_EntropyTemperatureMixin, DiscreteLearner):
+    """A softmax policy over legal actions; critics evaluate all actions, so that expectations are sums and nothing is
+    sampled."""
 
     config: SACDiscrete
 
@@ -199,10 +196,10 @@ class SACDiscreteLearner(_Tempered, DiscreteLearner):
     def __init__(self, config: SACDiscrete, context: LearnerContext, start: Weights | None = None) -> None:
         spec = config.policy(context.env, context.seats)
         super().__init__(config, context, spec, start, critics=1 + config.twin)
-        self.tempered(config)
+        self.make_temperature(config)
 
-    def _seen(self, observation: Array, mask: Array | None) -> tuple[Tensor, NDArray[np.bool_]]:
-        """As `seen`, of arrays."""
+    def _inputs_and_masks(self, observation: Array, mask: Array | None) -> tuple[Tensor, NDArray[np.bool_]]:
+        """Return `inputs_and_masks` of arrays."""
         if self.states is not None:
             ids = np.maximum(observation - self.states.base, 0)
             return self.states.x[torch.from_numpy(ids.astype(np.int64))], self.states.mask[ids]
@@ -213,14 +210,13 @@ class SACDiscreteLearner(_Tempered, DiscreteLearner):
     # ------------------------------------------------------------------------------------------ learning
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.autograd`."""
         alpha = self._temperature.value
         batch = {**columns, "temperature": alpha}
         fitted = self.fit_modules(batch, rows)
         entropy, most = self.improve(batch, rows)
         target_entropy = self.config.target_entropy * most
         self.descend_temperature(entropy, target_entropy)
-        self.critics.follow(self.config.polyak)
+        self.critics.update_target(self.config.polyak)
         return {
             **fitted,
             "entropy": entropy,
@@ -229,46 +225,44 @@ class SACDiscreteLearner(_Tempered, DiscreteLearner):
         }
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
-        x, _ = self.seen(batch["observation"], batch.get("mask"))
-        after, legal = self.seen(batch["next"], batch.get("next_mask"))
+        x, _ = self.inputs_and_masks(batch["observation"], batch.get("mask"))
+        after, legal = self.inputs_and_masks(batch["next"], batch.get("next_mask"))
         with torch.no_grad():
             least = self.critics(after, target=True).amin(dim=0)
             value = -soft_losses(self.answers(after), legal, least, batch["temperature"])[0]
-        return self.values_taken(batch, self.critics(x)), self.targets(batch, value)
+        return self.gather_values(batch, self.critics(x)), self.targets(batch, value)
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`; with the entropy, and the most that it can be."""
-        x, mask = self.seen(batch["observation"], batch.get("mask"))
+        """Return the actor's loss, the entropy, and the largest possible one."""
+        x, mask = self.inputs_and_masks(batch["observation"], batch.get("mask"))
         with torch.no_grad():
             least = self.critics(x).amin(dim=0)
         return tuple(part.sum() / rows for part in soft_losses(self.answers(x), mask, least, batch["temperature"]))
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.written`."""
         alpha, config, actor, critics = (
             self._temperature.number,
             self.config,
             self.actor,
             self.critics,
         )
-        x, mask = self._seen(columns["observation"], columns.get("mask"))
-        after, after_mask = self._seen(columns["next"], columns.get("next_mask"))
+        x, mask = self._inputs_and_masks(columns["observation"], columns.get("mask"))
+        after, after_mask = self._inputs_and_masks(columns["next"], columns.get("next_mask"))
         discount = columns["discount"]
         if self.states is not None:
             discount = np.where(columns["next"] < 0, 0.0, discount)
-        least = least_of(critics.forward(after, target=True))
+        least = min_q(critics.forward(after, target=True))
         value = soft_values(actor.forward(after)[0], after_mask, least, alpha)
         fitted = self.fit(x, columns["action"], columns["reward"] + discount * value, rows)
 
-        least = least_of(critics.forward(x))
+        least = min_q(critics.forward(x))
         actor.sums[:] = policy_losses(actor.forward(x)[0], mask, least, alpha, max(1, rows), actor.gradients[0])
         actor.backward(x)
         self.step_actor()
         _, entropy, most = map(float, actor.sums)
         target_entropy = config.target_entropy * most
         self.move_temperature(entropy, target_entropy)
-        critics.follow(config.polyak)
+        critics.update_target(config.polyak)
         return {
             **fitted,
             "entropy": entropy,

@@ -13,7 +13,7 @@ from torch import Tensor
 from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.core.arrays import kernel
 from ludus.core.types import Array
-from ludus.policies.heads import log_slope, normal_density
+from ludus.policies.heads import log_tanh_derivative, normal_density
 
 Rows = TypeVar("Rows", Array, Tensor)
 Limits: TypeAlias = tuple[float, float]
@@ -21,8 +21,8 @@ Limits: TypeAlias = tuple[float, float]
 
 @kernel
 def squash(out: Array, normal: Array, limits: Limits, action: Array) -> NDArray[np.float64]:
-    """Actions tanh(mean + std × normal), written to action[n, d], and their log-densities float64[n]. out float[n, 2 d] holds means, then
-    logarithms of standard deviations, kept within limits. (Haarnoja et al. 2018, appendix C, equation 21.)"""
+    """Write actions tanh(mean + std × normal) [n, d] and return their log-densities float64[n]. Outputs [n, 2 d] are
+    means and logarithms of standard deviations, kept within limits. (Haarnoja et al. 2018, appendix C, equation 21.)"""
     (rows, size), (least, most) = action.shape, limits
     logp = np.zeros(rows)
     for i in range(rows):
@@ -31,7 +31,7 @@ def squash(out: Array, normal: Array, limits: Limits, action: Array) -> NDArray[
             e = float(normal[i, j])
             u = float(out[i, j]) + math.exp(log_std) * e
             action[i, j] = math.tanh(u)
-            logp[i] += normal_density(e, log_std) - log_slope(u)
+            logp[i] += normal_density(e, log_std) - log_tanh_derivative(u)
     return logp
 
 
@@ -46,8 +46,8 @@ def squash_gradient(
     joint: int,
     gradient: Array,
 ) -> None:
-    """Gradient of the mean of α log π - Q over `joint` rows, by the outputs that `squash` made actions from, written to gradient[n, 2 d].
-    slope[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
+    """Compute the gradient of the mean of α log π - Q over `joint` rows by the outputs that `squash` made actions from,
+    into gradient[n, 2 d]. slope[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
 
     With a = tanh(u) and u = mean + std × e: log π = … - log(1 - a²), so d log π/du = 2 a, and du/d log std = std × e.
     """
@@ -63,14 +63,22 @@ def squash_gradient(
 
 
 def soft_target(q: Rows, logp: Rows, reward: Rows, discount: Rows, alpha: Any) -> Rows:
-    """reward + discount × (Q - α log π) of what comes next, each float[n]. (Haarnoja et al. 2018, equations 3 and 5.)"""
+    """Return reward + discount × (Q - α log π) of what follows, each float[n]. (Haarnoja et al. 2018, equations 3 and
+    5.)"""
     out: Rows = reward + discount * (q - alpha * logp)
     return out
 
 
 def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions) of each row, float[n]; logits, q float[n, A], mask bool[n, A]. A row
-    without a legal action has nothing. (Christodoulou 2019, equation 12; the first is minus its equation 10, the value.)"""
+    """Return Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions) of each row, float[n]; 0 of a row without
+    a legal action. (Christodoulou 2019, equation 12; the first is minus its equation 10, the value.)
+
+    Args:
+        logits: float[n, A].
+        mask: bool[n, A].
+        q: float[n, A].
+        alpha: α.
+    """
     some = mask.any(dim=1, keepdim=True)
     logp = masked_log_softmax(logits, mask | ~some)
     there, logp = mask & some, logp.masked_fill(~mask, 0.0)
@@ -81,7 +89,8 @@ def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple
 
 @kernel
 def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) -> NDArray[np.float64]:
-    """Σ π (Q - α log π) over the legal actions, float64[n]; logits, q float[n, A], mask bool[n, A]. (Christodoulou 2019, equation 10.)"""
+    """Return Σ π (Q - α log π) over the legal actions, float64[n]; logits, q float[n, A], mask bool[n, A].
+    (Christodoulou 2019, equation 10.)"""
     out = np.zeros(len(logits))
     for i in range(len(logits)):
         top, total = log_sum(logits[i], mask[i])
@@ -96,10 +105,10 @@ def soft_values(logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float) 
 def policy_losses(
     logits: Array, mask: NDArray[np.bool_], q: Array, alpha: float, joint: int, gradient: Array
 ) -> tuple[float, float, float]:
-    """Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions), each summed over n rows and divided by `joint`; the first one's
-    gradient with respect to the logits is written to gradient[n, A]. (Christodoulou 2019, equation 12.)
+    """Return Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions), each summed over n rows and divided by
+    `joint`; the gradient of the first by the logits is written to gradient[n, A]. (Christodoulou 2019, equation 12.)
 
-    With f = α log π - Q, the gradient is π (f - Σ π f): what α's own term adds sums to zero.
+    With f = α log π - Q, the gradient is π (f - Σ π f): the term of α's logarithm sums to zero.
     """
     loss, entropy, most = 0.0, 0.0, 0.0
     gradient[:] = 0
@@ -123,7 +132,7 @@ def policy_losses(
 
 @kernel
 def log_sum(logits, mask):  # type: ignore[no-untyped-def]
-    """(the largest legal logit, the logarithm of Σ exp(logit - that) over the legal actions) of one row."""
+    """Return (the largest legal logit, the logarithm of Σ exp(logit - that) over the legal actions) of one row."""
     top, total = -np.inf, 0.0
     for a in range(len(mask)):
         if mask[a] and not (logits[a] <= top):  # a NaN is taken, so that it cannot hide

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.team_specs import seen, state_width
+from ludus.algorithms.common.team_specs import state_features, state_width
 from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Step, StoredArray
 from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.recording import (
@@ -35,7 +35,7 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META
 from ludus.metagame.population.base import populations_of, seats_of
-from ludus.policies.base import HasValues, JointPolicy, Policy, team_size_of, teams_for
+from ludus.policies.base import JointPolicy, Policy, SupportsValues, team_size_of, teams_for
 from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
 from ludus.rollout.base import Rollout, RolloutRequest
@@ -300,7 +300,7 @@ def answers_of(policy: Policy, step: Step, spec: EnvSpec, player: int, *, mode: 
     if spec.enumeration is not None:
         observation, mask = decode(spec.enumeration, observation, mask, takes_ids=policy.takes_ids)
     value = q = None
-    if isinstance(policy, HasValues):
+    if isinstance(policy, SupportsValues):
         state = _critic_state(policy, step, spec, player)
         value, q = policy.values(observation, mask, decisions.memory, state, **teams_for(policy, decisions.agent))
     space = spec.agents_of(player)[0].action
@@ -333,7 +333,7 @@ def _critic_state(policy: Policy, step: Step, spec: EnvSpec, player: int) -> NDA
     state = np.broadcast_to(step.state, (n, *np.shape(step.state)))
     for seats in ((player,), next(some for some in seats_of(populations_of(spec)) if player in some)):
         if state_width(spec, seats) == width:
-            return seen(state, np.full(n, player), seats)
+            return state_features(state, np.full(n, player), seats)
     return None
 
 

@@ -17,15 +17,15 @@ from ludus.policies.search.policy import SearchingPolicy
 
 @dataclass(slots=True)
 class SearchBot:
-    """Plays what a policy of AlphaZero finds. policy: its file. simulations: of a move. (`mode: search` plays `play_simulations`, many
-    games at once.)"""
+    """Plays by the search of an AlphaZero policy. policy: its file. simulations: per move. (`mode: search` plays
+    `play_simulations`, many games together.)"""
 
     policy: str
     simulations: int = 200
     _policy: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a policy that does not search, PolicyError for a file that is none."""
+        """Raise ConfigError for a policy that does not search, PolicyError for a file that is none."""
         if self.simulations < 1:
             raise ConfigError(f"SearchBot: simulations is {self.simulations}; at least 1 is needed.")
         loaded = load_policy(self.policy)
@@ -37,10 +37,9 @@ class SearchBot:
         self._policy = build_policy(spec, loaded.weights())
 
     def restart(self, player: int, seed: int) -> None:
-        """Nothing is kept from one move to the next."""
+        """Do nothing: no state is kept between moves."""
 
     def act(self, observation: Array, mask: NDArray[np.bool_] | None) -> int:
-        """See `Bot.act`."""
         none = np.zeros((1, self._policy.noise_width), np.float32)
         legal = None if mask is None else mask[None]
         return int(self._policy.act(observation[None], legal, None, none, mode="search").action[0])

@@ -1,4 +1,4 @@
-"""Networks that learned what their moves lead to, and policies that search in what they imagine: MuZero's."""
+"""Networks that learned a model of their moves, and policies that search in it: MuZero's."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ludus.policies.action_values import rescale, unscale
 from ludus.policies.actor_critic import load_arrays, shapes_of
 from ludus.policies.bodies import orthogonal, own_stream
 from ludus.policies.categorical import masked_softmax, one_hot_best, sample
-from ludus.policies.checks import check_mode, entry, fitted, integer, integers
+from ludus.policies.checks import check_mode, entry, integer, integers, validate_weights
 from ludus.policies.search.policy import Searches
 from ludus.policies.search.search import Expanded
 
 
 def two_hot(x: Tensor, support: int, *, most: float | None = None) -> Tensor:
-    """[…] -> probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the two next to it. most: that
-    x can be, where it is known: then the mean is x support / most."""
+    """Return […] as probabilities […, 2 support + 1] of the whole numbers -support … support whose mean is h(x), on the
+    two nearest. most: the largest x, if it is known: then the mean is x support / most."""
     y = (rescale(x) if most is None else x * (support / most)).clamp(-support, support)
     low = y.floor()
     high = (y - low)[..., None]
@@ -34,16 +34,17 @@ def two_hot(x: Tensor, support: int, *, most: float | None = None) -> Tensor:
 
 
 def scalar(logits: Tensor, *, most: float | None = None) -> Tensor:
-    """[…, 2 support + 1] -> […]: h⁻¹ of the mean of the whole numbers; or, of what is `most` at the most, the mean most / support."""
+    """Return […] of logits […, 2 support + 1]: h⁻¹ of the mean of the whole numbers; or, if the largest value `most` is
+    known, the mean × most / support."""
     support = logits.shape[-1] // 2
     numbers = torch.arange(-support, support + 1, dtype=logits.dtype, device=logits.device)
     mean = (logits.softmax(-1) * numbers).sum(-1)
     return unscale(mean) if most is None else mean * (most / support)
 
 
-class Imagined(NamedTuple):
-    """n latent states [n, L], what was earned on the way to them and what they are worth, as logits [n, 2 support + 1], and the policy's
-    logits [n, A]. reward: None at the root."""
+class LatentPrediction(NamedTuple):
+    """Predictions for n latent states [n, L]: reward of the move that led there and value, as logits [n, 2 support +
+    1], and the policy's logits [n, A]. reward: None at the root."""
 
     state: Tensor
     reward: Tensor | None
@@ -52,9 +53,9 @@ class Imagined(NamedTuple):
 
 
 class MuZeroNetwork(nn.Module):
-    """The three functions of a `muzero` spec: representation h(o) = s, dynamics g(s, a) = (s', r) and prediction f(s) = (p, v), perceptrons
-    of `hidden` widths. most: that rewards and values can be, or None. Latent states are scaled to [0, 1]. temperature: by which moves are
-    drawn in self-play, a buffer."""
+    """The three functions of a `muzero` spec: representation h(o) = s, dynamics g(s, a) = (s', r) and prediction f(s) =
+    (p, v), perceptrons of `hidden` widths. most: largest reward or value, or None. Latent states are scaled to [0, 1].
+    temperature: of moves in self-play, a buffer."""
 
     temperature: Tensor
 
@@ -73,23 +74,23 @@ class MuZeroNetwork(nn.Module):
         self.register_buffer("temperature", torch.ones(1))
 
     def represented(self, x: Tensor) -> Tensor:
-        """Latent states [n, L] of observations float[n, inputs]."""
+        """Return latent states [n, L] of observations float[n, inputs]."""
         return _scaled(self.representation(x))
 
     def moved(self, state: Tensor, action: Tensor) -> Tensor:
-        """Latent states [n, L] after actions int64[n]. They keep part of those before (a residual)."""
+        """Return latent states [n, L] after actions int64[n]. They keep part of those before (a residual)."""
         played = nn.functional.one_hot(action, self.actions).to(state.dtype)
         return _scaled(state + self.dynamics(torch.cat([state, played], 1)))
 
-    def initial(self, x: Tensor) -> Imagined:
-        """From observations float[n, inputs]."""
+    def initial(self, x: Tensor) -> LatentPrediction:
+        """Return predictions from observations float[n, inputs]."""
         state = self.represented(x)
-        return Imagined(state, None, self.policy(state), self.value(state))
+        return LatentPrediction(state, None, self.policy(state), self.value(state))
 
-    def recurrent(self, state: Tensor, action: Tensor) -> Imagined:
-        """From latent states [n, L] by actions int64[n]."""
+    def recurrent(self, state: Tensor, action: Tensor) -> LatentPrediction:
+        """Return predictions from latent states [n, L] after actions int64[n]."""
         after = self.moved(state, action)
-        return Imagined(after, self.reward(after), self.policy(after), self.value(after))
+        return LatentPrediction(after, self.reward(after), self.policy(after), self.value(after))
 
 
 def _perceptron(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
@@ -101,13 +102,13 @@ def _perceptron(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequenti
 
 
 def _scaled(state: Tensor) -> Tensor:
-    """To [0, 1] by the least and the greatest entry of each row. (Schrittwieser et al. 2020, appendix G.)"""
+    """Return states scaled to [0, 1] by the minimum and maximum of each row. (Schrittwieser et al. 2020, appendix G.)"""
     low, high = state.amin(1, keepdim=True), state.amax(1, keepdim=True)
     return (state - low) / (high - low).clamp(min=1e-5)
 
 
 def make_muzero(spec: PolicySpec, *, seed: int = 0) -> MuZeroNetwork:
-    """A fresh network: orthogonal; rewards, values and policies begin nearly even."""
+    """Return a fresh network: orthogonal; rewards, values and policies start nearly even."""
     with own_stream(seed):
         network = MuZeroNetwork(spec)
         orthogonal(network)
@@ -119,24 +120,26 @@ def make_muzero(spec: PolicySpec, *, seed: int = 0) -> MuZeroNetwork:
 
 
 class LearnedModel:
-    """A `Model` of searches: what the network imagines. discount: of the next value for who moves, below 0 where the opponent is next."""
+    """A `Model` of searches by a learned network. discount: of the next value for the mover, negative where the
+    opponent is next."""
 
     def __init__(self, network: MuZeroNetwork, *, discount: float, device: torch.device | str = "cpu") -> None:
         self._network, self._discount, self._device = network, discount, torch.device(device)
 
     @torch.no_grad()
     def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
-        """Of observations [n, …]."""
+        """Return the roots of observations [n, …]."""
         x = np.ascontiguousarray(observation.reshape(len(observation), self._network.inputs), np.float32)
         return self._expanded(self._network.initial(to_device(x, self._device)), mask)
 
     @torch.no_grad()
     def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
-        """See `Model.expand`. Everything is legal there, and nothing ends: the network has learned what that is worth."""
+        """Return implement `Model.expand`. Everything is legal there, and nothing ends: the network has learned the value of
+        that."""
         at, moves = to_device(states, self._device), to_device(action.astype(np.int64), self._device)
         return self._expanded(self._network.recurrent(at, moves), None)
 
-    def _expanded(self, latent: Imagined, mask: NDArray[np.bool_] | None) -> Expanded:
+    def _expanded(self, latent: LatentPrediction, mask: NDArray[np.bool_] | None) -> Expanded:
         n, actions = latent.policy.shape
         most = self._network.most
         reward = np.zeros(n) if latent.reward is None else to_numpy(scalar(latent.reward, most=most)).astype(np.float64)
@@ -157,29 +160,27 @@ class MuZeroPolicy(Searches):
         super().__init__(spec)
         with own_stream():
             self.network = MuZeroNetwork(spec)
-        self._weights: Mapping[str, Array] = fitted(spec, weights, shapes_of(self.network))
+        self._weights: Mapping[str, Array] = validate_weights(spec, weights, shapes_of(self.network))
         load_arrays(self.network, self._weights)
         self.network.requires_grad_(False).eval()
         self.actions = self.network.actions
         self.model = LearnedModel(self.network, discount=float(entry(spec, "discount")))
 
     def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
-        """See `Searches.roots`."""
         return self.model.roots(observation, mask)
 
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
     ) -> PolicyOutput:
-        """See `Searches.alone`."""
         logits = self.model.roots(observation, mask).logits
         return PolicyOutput(*sample(logits, mask, noise, actions=self.actions, greedy=mode == "greedy"))
 
     def temperature(self, observation: Array) -> NDArray[np.float64]:
-        """See `Searches.temperature`: the learner's, of when it published."""
+        """Return implement `Searches.temperature`: the learner's, when it published."""
         return np.full(len(observation), float(self._weights["temperature"][0]))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None in self-play, where its search has noise."""
+        """Return implement `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
         if mode not in ("explore", "greedy"):
             return self.searched(enumeration, player, mode=mode)

@@ -1,4 +1,4 @@
-"""A network that may search: policies of AlphaZero."""
+"""Networks that may search: AlphaZero's policies."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ Evaluate = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np
 
 
 class KnownModel:
-    """A game's rules, and a network that judges its positions: a `Model` of searches."""
+    """A game's rules, and a network that evaluates its positions: a `Model` of searches."""
 
     def __init__(self, rules: Rules, evaluate: Evaluate) -> None:
         self.rules, self._evaluate = rules, evaluate
 
     def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
-        """Of observations [n, …]. Raises PolicyError where the rules and the environment differ about what is legal."""
+        """Return the roots of observations [n, …]. Raise PolicyError where the rules and the environment disagree about
+        legal actions."""
         rules = self.rules
         positions = rules.positions(observation)
         legal = rules.legal(positions)
@@ -48,7 +49,7 @@ class KnownModel:
         return Expanded(positions, np.zeros(n), np.ones(n), logits, legal, value)
 
     def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
-        """See `Model.expand`. A game that is over is not asked about: what it pays is exact."""
+        """Return implement `Model.expand`. Finished games are not evaluated: their outcome is exact."""
         rules, moved = self.rules, self.rules.step(states, action)
         n, live = len(action), np.flatnonzero(moved.discount)
         logits, value = np.zeros((n, rules.actions), np.float32), np.zeros(n, np.float32)
@@ -63,9 +64,10 @@ class KnownModel:
 class Searches(ABC):
     """Base of policies that may search.
 
-    Modes: "explore" and "greedy" are the network alone, which draws an action or takes the likeliest. "search" searches with `play`
-    simulations, without noise, and takes the best. "self_play" is how it trains: noise at the root, and moves drawn from the visits, by a
-    temperature. Both answer as extras what they found: "search_policy" float32[n, A], and "search_value" float32[n].
+    Modes: "explore" and "greedy" are the network alone, which samples an action or takes the likeliest. "search"
+    searches with `play` simulations, without noise, and takes the best. "self_play" is for training: noise at the root,
+    and moves sampled from the visits, by a temperature. Both have the extras "search_policy" float32[n, A], and
+    "search_value" float32[n].
 
     Of the spec's config this reads `search`, `play`, and of `noise` concentration and share.
     """
@@ -87,25 +89,25 @@ class Searches(ABC):
 
     @abstractmethod
     def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
-        """Where searches begin, of observations [n, …]."""
+        """Return where searches begin, of observations [n, …]."""
 
     @abstractmethod
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
     ) -> PolicyOutput:
-        """What the network plays without a search, in mode "explore" or "greedy"."""
+        """Return the network's actions without a search, in mode "explore" or "greedy"."""
 
     @abstractmethod
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`."""
+        """Return implement `Policy.tabulate`."""
 
     @abstractmethod
     def weights(self) -> Weights:
-        """As `Policy.weights`."""
+        """Return implement `Policy.weights`."""
 
     @abstractmethod
     def temperature(self, observation: Array) -> NDArray[np.float64]:
-        """float64[n]: by which moves are drawn in self-play; 0: the best is played."""
+        """Return the temperature of moves in self-play, float64[n]; 0: the best is played."""
 
     def act(
         self,
@@ -116,7 +118,8 @@ class Searches(ABC):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """As `Policy.act`. Raises PolicyError as the network does, and for observations that show no position of the rules."""
+        """Return implement `Policy.act`. Raise PolicyError as the network does, and for observations that show no position of
+        the rules."""
         check_mode(self, mode)
         if mode in ("explore", "greedy"):
             act = self.alone(observation, mask, noise[:, :1], mode=mode)
@@ -143,7 +146,7 @@ class Searches(ABC):
     def search(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32] | None
     ) -> SearchAnswer:
-        """From observations [n, …]. noise: uniforms float32[n, 2], as it trains; None: as it plays."""
+        """Search from observations [n, …]. noise: uniforms float32[n, 2], for training; None: for play."""
         root = self.roots(observation, mask)
         if noise is None:
             return search(self.model, root, self._playing)
@@ -151,7 +154,7 @@ class Searches(ABC):
         return search(self.model, root, self.settings, added)
 
     def searched(self, enumeration: Enumeration, player: int, *, mode: str) -> NDArray[np.float64] | None:
-        """The table of mode "search": what looks alike is searched once. None in "self_play"."""
+        """Return the table of mode "search": equal observations are searched once. None in "self_play"."""
         if mode != "search":
             return None
         ids = enumeration.ids(player)
@@ -171,9 +174,9 @@ class Searches(ABC):
 
 
 class SearchingPolicy(Searches):
-    """Kind `searching`: a network that judges the positions of a game whose rules are known. Config: `network`, {kind, config} of an
-    actor-critic with a shared value; `rules`, `search`, `play`, and `noise`: concentration, share, temperature, and the moves of a game
-    that are drawn by it."""
+    """Kind `searching`: a network that evaluates the positions of a game whose rules are known. Config: `network`,
+    {kind, config} of an actor-critic with a shared value; `rules`, `search`, `play`, and `noise`: concentration, share,
+    temperature, and the number of first moves that are sampled by it."""
 
     model: KnownModel
 
@@ -190,17 +193,15 @@ class SearchingPolicy(Searches):
         self.model = KnownModel(build_rules(entry(spec, "rules")), self._evaluate)
 
     def roots(self, observation: Array, mask: NDArray[np.bool_] | None) -> Expanded:
-        """See `Searches.roots`."""
         return self.model.roots(observation, mask)
 
     def alone(
         self, observation: Array, mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, mode: str
     ) -> PolicyOutput:
-        """See `Searches.alone`."""
         return self.network.act(observation, mask, None, noise, mode=mode)
 
     def temperature(self, observation: Array) -> NDArray[np.float64]:
-        """See `Searches.temperature`: early in a game."""
+        """Return implement `Searches.temperature`: positive early in a game."""
         rules = self.model.rules
         early = rules.moves(rules.positions(observation)) < self._noise["moves"]
         return np.where(early, float(self._noise["temperature"]), 0.0)
@@ -214,11 +215,11 @@ class SearchingPolicy(Searches):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """See `HasValues.values`: the network's own."""
+        """Return implement `SupportsValues.values`: the network's own."""
         return self.network.values(observation, mask, memory, state)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """As `Policy.tabulate`; None in self-play, where its search has noise."""
+        """Return implement `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
         if mode not in ("explore", "greedy"):
             return self.searched(enumeration, player, mode=mode)

@@ -49,7 +49,7 @@ class SearchSettings:
 
     @staticmethod
     def of(config: Mapping[str, Any]) -> SearchSettings:
-        """From JSON. Raises PolicyError for a key that it does not have."""
+        """Return the settings in JSON. Raise PolicyError for an unknown key."""
         known = [f.name for f in fields(SearchSettings)]
         for name in config:
             if name not in known:
@@ -58,7 +58,7 @@ class SearchSettings:
 
     @property
     def formula(self) -> Formula:
-        """As compiled code takes it."""
+        """Return the settings as compiled code takes them."""
         return Formula(
             self.selection == "gumbel",
             self.init,
@@ -72,8 +72,16 @@ class SearchSettings:
 
 
 class Expanded(NamedTuple):
-    """n nodes. states [n, …]: what the model goes on from. reward, discount float64[n]: of the moves that led there, as `Tree` counts them.
-    logits float32[n, A], value float32[n], legal bool[n, A]: of who moves there; whatever they are where a game is over (discount 0)."""
+    """n nodes.
+
+    Attributes:
+        states: [n, …], from which the model continues.
+        reward: float64[n], of the moves to the nodes, as `Tree` counts them.
+        discount: float64[n], of these moves; 0 where a game is over.
+        logits: float32[n, A], for the mover; arbitrary where a game is over.
+        legal: bool[n, A].
+        value: float32[n], for the mover.
+    """
 
     states: Array
     reward: NDArray[np.float64]
@@ -84,15 +92,16 @@ class Expanded(NamedTuple):
 
 
 class Model(Protocol):
-    """What a search steps: a game's rules with a network that judges positions, or a network that learned both."""
+    """What a search steps: a game's rules with a network that evaluates positions, or a network that learned both."""
 
     def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
-        """From states [n, …] by actions int32[n]."""
+        """Return the nodes after actions int32[n] in states [n, …]."""
         ...
 
 
 class RootNoise(NamedTuple):
-    """What makes searches of one position differ: uniforms float32[G, 2]; and, of PUCT, the Dirichlet's concentration and its share."""
+    """Noise of searches of equal positions: uniforms float32[G, 2]; and, for PUCT, the Dirichlet's concentration and
+    its share."""
 
     uniforms: NDArray[np.float32]
     concentration: float
@@ -100,8 +109,14 @@ class RootNoise(NamedTuple):
 
 
 class SearchAnswer(NamedTuple):
-    """Of G roots. policy float64[G, A]: what was found to be played: shares of visits, or of Gumbel's the improved policy. value
-    float64[G]. best int32[G]: the action to play. visits int32[G, A]."""
+    """Result for G roots.
+
+    Attributes:
+        policy: float64[G, A], shares of visits, or Gumbel's improved policy.
+        value: float64[G].
+        best: int32[G], the action to play.
+        visits: int32[G, A].
+    """
 
     policy: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -110,7 +125,7 @@ class SearchAnswer(NamedTuple):
 
 
 def search(model: Model, root: Expanded, settings: SearchSettings, noise: RootNoise | None = None) -> SearchAnswer:
-    """Searches from G roots, of which no game is over."""
+    """Search from G roots, of which no game is over."""
     games, actions = root.logits.shape
     rounds = -(-settings.simulations // settings.leaves)
     nodes = 1 + rounds * settings.leaves
@@ -141,7 +156,7 @@ def search(model: Model, root: Expanded, settings: SearchSettings, noise: RootNo
 
 
 def _prepare(tree: Tree, settings: SearchSettings, noise: RootNoise | None, rounds: int) -> NDArray[np.int32]:
-    """Noise at the roots; int32[rounds, G]: how many visits the root's next action has, of Gumbel's."""
+    """Add noise at the roots. Return int32[rounds, G]: for Gumbel, the number of visits of the root's next action."""
     games = len(tree.size)
     if settings.selection == "puct":
         if noise is not None and noise.share:
@@ -157,7 +172,7 @@ def _prepare(tree: Tree, settings: SearchSettings, noise: RootNoise | None, roun
 def _waiting(
     tree: Tree, everyone: NDArray[np.int32], leaf: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """(game int32[n], place int64[n] in `leaf`, flat) of the leaves without an evaluation, each once."""
+    """Return (game int32[n], place int64[n] in `leaf`, flat) of the leaves without an evaluation, each once."""
     width = leaf.shape[1]
     game, node = (everyone, leaf[:, 0]) if width == 1 else (np.repeat(everyone, width), leaf.ravel())
     at = np.flatnonzero(tree.kind[game, node] == trees.PENDING)
@@ -169,8 +184,9 @@ def _waiting(
 
 @lru_cache(maxsize=1024)
 def halving(considered: int, simulations: int) -> Sequence[int]:
-    """Sequential halving as a list: simulation k visits an action that has so many visits already. m actions share simulations / log2 m
-    equally, then the better half of them does, and so on, until two are left. (Karnin et al. 2013; Danihelka et al. 2022, figure 1.)"""
+    """Return sequential halving as a list: simulation k visits an action with this number of visits. m actions share
+    simulations / log2 m equally, then the better half of them does, and so on, until two are left. (Karnin et al. 2013;
+    Danihelka et al. 2022, figure 1.)"""
     if considered <= 1:
         return tuple(range(simulations))
     phases = math.ceil(math.log2(considered))

@@ -62,7 +62,7 @@ class Formula(NamedTuple):
 
 
 def make_tree(games: int, nodes: int, actions: int) -> Tree:
-    """Empty trees."""
+    """Return empty trees."""
     edges, places = (games, nodes, actions), (games, nodes)
     return Tree(
         child=np.full(edges, -1, np.int32),
@@ -89,7 +89,7 @@ def make_tree(games: int, nodes: int, actions: int) -> Tree:
 
 @inner
 def node_value(tree, g, x):  # type: ignore[no-untyped-def]
-    """Mean of the node's own evaluation and of all that came back."""
+    """Return the mean of the node's own evaluation and of all values backed up."""
     n, total = 1, tree.value[g, x]
     for a in range(tree.visits.shape[2]):
         n += tree.visits[g, x, a]
@@ -99,9 +99,11 @@ def node_value(tree, g, x):  # type: ignore[no-untyped-def]
 
 @inner
 def _puct(tree, formula, g, x):  # type: ignore[no-untyped-def]
-    """argmax_a Q + c P √N / (1 + N_a), c = init + log((1 + N + base) / base), N = 1 + Σ N_a. (Silver et al. 2018, "Methods: Search".)
+    """Return argmax_a Q + c P √N / (1 + N_a), c = init + log((1 + N + base) / base), N = 1 + Σ N_a. (Silver et al.
+    2018, "Methods: Search".)
 
-    A visit on its way counts -virtual among Q that are scaled, where they are: what a loss is among them does not hang on what returns are.
+    A pending visit counts -virtual among Q that are rescaled, if they are: the size of a loss then does not depend on
+    the returns.
     """
     actions = tree.prior.shape[2]
     n, away = 1, 0
@@ -133,11 +135,13 @@ def _puct(tree, formula, g, x):  # type: ignore[no-untyped-def]
 
 @inner
 def completed(tree, formula, g, x, out):  # type: ignore[no-untyped-def]
-    """out[a] = log P(a) + σ(completed Q(a)), -inf where illegal. What has no visit is worth the mixed value
+    """Write out[a] = log P(a) + σ(completed Q(a)), -inf where illegal. Actions without visits have the mixed value
 
         v_mix = (v + N Σ_{N_a > 0} P_a Q_a / Σ_{N_a > 0} P_a) / (1 + N),   N = Σ N_a,
 
-    then all are scaled to [0, 1] and σ(q) = (visits + max N_a) scale q. (Danihelka et al. 2022, equations 8 and 33, as in mctx.)"""
+    then all are scaled to [0, 1] and σ(q) = (visits + max N_a) scale q. (Danihelka et al. 2022, equations 8 and 33, as
+    in mctx.)
+    """
     actions = tree.prior.shape[2]
     n, most, weight, mixed = 0, 0, 0.0, 0.0
     for a in range(actions):
@@ -169,7 +173,7 @@ def completed(tree, formula, g, x, out):  # type: ignore[no-untyped-def]
 
 @inner
 def to_probabilities(scores):  # type: ignore[no-untyped-def]
-    """Softmax in place."""
+    """Apply softmax in place."""
     top, total = -math.inf, 0.0
     for a in range(len(scores)):
         top = max(top, scores[a])
@@ -182,7 +186,8 @@ def to_probabilities(scores):  # type: ignore[no-untyped-def]
 
 @inner
 def _by_completed(tree, formula, g, x, scores):  # type: ignore[no-untyped-def]
-    """argmax_a π'(a) - N_a / (1 + Σ N_b): visits follow the improved policy. (Danihelka et al. 2022, equation 14.)"""
+    """Return argmax_a π'(a) - N_a / (1 + Σ N_b): visits follow the improved policy. (Danihelka et al. 2022, equation
+    14.)"""
     completed(tree, formula, g, x, scores)
     to_probabilities(scores)
     n = 1
@@ -200,7 +205,8 @@ def _by_completed(tree, formula, g, x, scores):  # type: ignore[no-untyped-def]
 
 @inner
 def _with_visits(tree, formula, g, wanted, scores):  # type: ignore[no-untyped-def]
-    """argmax over the root's actions of so many visits of g(a) + log P(a) + σ(Q(a)). (Danihelka et al. 2022, algorithm 2.)"""
+    """Return argmax of g(a) + log P(a) + σ(Q(a)) over the root's actions with this number of visits. (Danihelka et al.
+    2022, algorithm 2.)"""
     completed(tree, formula, g, 0, scores)
     best, best_score = -1, 0.0
     for a in range(len(scores)):
@@ -218,9 +224,17 @@ def _with_visits(tree, formula, g, wanted, scores):  # type: ignore[no-untyped-d
 
 @kernel
 def select(tree, formula, wanted, node, action, leaf):  # type: ignore[no-untyped-def]
-    """Walks down every tree, leaf.shape[1] times, to an edge without a node, which gets one, to the end of a game, or to a node that waits
-    for its evaluation already. node, action, leaf int32[G, L]: where the walk left the tree, by which action, and its last node.
-    wanted int32[G]: how many visits the root's next action has, of Gumbel's."""
+    """Walk down every tree, leaf.shape[1] times, to an edge without a node, which gets one, to the end of a game, or to
+    a node that already waits for its evaluation.
+
+    Args:
+        tree: The trees.
+        formula: How actions are selected.
+        wanted: int32[G], for Gumbel: number of visits of the root's next action.
+        node: int32[G, L], written: where the walk left the tree.
+        action: int32[G, L], written: by which action.
+        leaf: int32[G, L], written: its last node.
+    """
     scores = np.empty(tree.prior.shape[2])
     for g in range(len(leaf)):
         for k in range(leaf.shape[1]):
@@ -249,7 +263,8 @@ def select(tree, formula, wanted, node, action, leaf):  # type: ignore[no-untype
 
 @kernel
 def attach(tree, game, node, reward, discount, logits, legal, value):  # type: ignore[no-untyped-def]
-    """What was found of the nodes int32[n] of games int32[n]: priors are the softmax of the legal actions' logits [n, A]."""
+    """Store the evaluations of nodes int32[n] of games int32[n]: priors are the softmax of the legal actions' logits
+    [n, A]."""
     for i in range(len(game)):
         g, x = game[i], node[i]
         tree.reward[g, x], tree.discount[g, x], tree.value[g, x] = reward[i], discount[i], value[i]
@@ -273,7 +288,7 @@ def attach(tree, game, node, reward, discount, logits, legal, value):  # type: i
 
 @kernel
 def back_up(tree, leaf):  # type: ignore[no-untyped-def]
-    """Each leaf's value goes up to its root: v ← r + d v, added to the edge."""
+    """Add each leaf's value to the edges up to its root: v ← r + d v."""
     for g in range(len(leaf)):
         for k in range(leaf.shape[1]):
             x = leaf[g, k]
@@ -295,14 +310,14 @@ def back_up(tree, leaf):  # type: ignore[no-untyped-def]
 
 @inner
 def _normal(key, counter):  # type: ignore[no-untyped-def]
-    """A standard normal from two numbers of a stream. (Box and Muller 1958.)"""
+    """Return a standard normal from two numbers of a stream. (Box and Muller 1958.)"""
     u, v = 1.0 - uniform(key, counter), uniform(key, counter + np.uint64(1))
     return math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)
 
 
 @inner
 def _gamma(key, first, shape):  # type: ignore[no-untyped-def]
-    """(a draw of Gamma(shape), the next number of the stream). (Marsaglia and Tsang 2000.)"""
+    """Return (a sample of Gamma(shape), the next number of the stream). (Marsaglia and Tsang 2000.)"""
     d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     at = first
@@ -321,15 +336,15 @@ def _gamma(key, first, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def _key(first, second):  # type: ignore[no-untyped-def]
-    """A stream's key from two uniforms float32, of 24 bits each."""
+    """Return a stream's key from two uniforms float32, of 24 bits each."""
     high, low = np.uint64(first * 16777216.0), np.uint64(second * 16777216.0)
     return mix((high << np.uint64(24)) | low)
 
 
 @kernel
 def add_dirichlet(tree, noise, concentration, share):  # type: ignore[no-untyped-def]
-    """P ← (1 - share) P + share Dirichlet(concentration, …) over each root's legal actions; noise float32[G, 2], uniforms. (Silver et al.
-    2018.)"""
+    """Mix noise into the roots' priors: P ← (1 - share) P + share Dirichlet(concentration, …) over each root's legal
+    actions; noise float32[G, 2], uniforms. (Silver et al. 2018.)"""
     actions = tree.prior.shape[2]
     gammas = np.empty(actions)
     for g in range(len(noise)):
@@ -347,7 +362,7 @@ def add_dirichlet(tree, noise, concentration, share):  # type: ignore[no-untyped
 
 @kernel
 def draw_gumbel(tree, noise):  # type: ignore[no-untyped-def]
-    """Standard Gumbel noise of each root's actions; noise float32[G, 2], uniforms."""
+    """Sample standard Gumbel noise of each root's actions; noise float32[G, 2], uniforms."""
     for g in range(len(noise)):
         key = _key(noise[g, 0], noise[g, 1])
         for a in range(tree.noise.shape[1]):
@@ -357,9 +372,9 @@ def draw_gumbel(tree, noise):  # type: ignore[no-untyped-def]
 
 @kernel
 def answers(tree, formula, policy, value, best):  # type: ignore[no-untyped-def]
-    """Of each root: policy float64[G, A], the shares of the visits, or of Gumbel's the improved policy; value float64[G], the mean of all
-    that came back; best int32[G], the action with the most visits, of equals the one with the greatest Q and then the first, or of Gumbel's
-    the one that is left."""
+    """Write each root's result: policy float64[G, A], the shares of the visits, or Gumbel's improved policy; value
+    float64[G], the mean of all backed-up values; best int32[G], the action with the most visits, of equal ones that
+    with the largest Q and then the first, or for Gumbel the one that is left."""
     scores = np.empty(policy.shape[1])
     for g in range(len(policy)):
         value[g] = node_value(tree, g, 0)

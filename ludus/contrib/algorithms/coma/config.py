@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import discrete, players_of
 from ludus.algorithms.common.team_specs import check_state, check_team
@@ -21,7 +21,19 @@ if TYPE_CHECKING:
 
 
 class COMA(PolicyGradient):
-    """Counterfactual multi-agent policy gradients (Foerster et al. 2018); see the README beside this file."""
+    """Counterfactual multi-agent policy gradients (Foerster et al. 2018); see the README beside this file. See
+    `PolicyGradient` and `Gradient` for the inherited options.
+
+    Attributes:
+        critic_hidden: Widths of the hidden layers of the central critic; 128 in the paper.
+        critic_rate: Step size of Adam for the critic.
+        critic_steps: Gradient steps of the critic per update, each on an equal share of the rows.
+        target_period: Updates between copies into the critic's target network.
+        polyak: Share by which the target network moves per update, in place of copies; None: copies.
+        batch: Episodes per update; 8 to 64.
+        gae_lambda: λ of the critic's TD(λ) targets; 0.8 in the paper.
+        entropy: 0.01 by default, since the paper's ε-greedy behaviour is not used.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="on-policy", recurrent=True, masks=True, paper="Foerster et al. 2018"
@@ -34,21 +46,21 @@ class COMA(PolicyGradient):
     )
 
     network: Literal["mlp"] = "mlp"
-    value_network: Literal["none"] = "none"  # its critic is no part of the policy
-    critic_hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)  # layers of the central critic
+    value_network: Literal["none"] = "none"
+    critic_hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
     critic_rate: Scheduled = Schedule(start=5e-4)
-    critic_steps: int = Field(default=8, ge=1)  # of the critic in an update, each on such a share of its rows
-    target_period: int = Field(default=4, ge=1)  # updates between copies into the critic's target
-    polyak: float | None = Field(default=None, gt=0, le=1)  # instead: moves the target by this share per update
+    critic_steps: int = Field(default=8, ge=1)
+    target_period: int = Field(default=4, ge=1)
+    polyak: float | None = Field(default=None, gt=0, le=1)
 
     team_rewards: bool = True
-    batch: int = Field(default=32, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=32, ge=1)
     learning_rate: Scheduled = Schedule(start=5e-4)
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
-    gae_lambda: float = Field(default=0.8, ge=0, le=1)  # λ of the critic's targets
-    correction: Literal["none"] = "none"  # of rows that older weights made
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    gae_lambda: float = Field(default=0.8, ge=0, le=1)
+    correction: Literal["none"] = "none"
+    max_gradient_norm: float = Field(default=10.0, ge=0)
     normalise_advantages: bool = False
 
     @model_validator(mode="after")
@@ -64,12 +76,12 @@ class COMA(PolicyGradient):
 
         return policy_gradient(logp, batch.advantage)
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         return replace(super().collect(), state=True)
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """As `PolicyGradient.check`; and raises ScenarioError for a compiled game, for one without a state, and for actions that are not
-        discrete."""
+        """Raise ScenarioError as `PolicyGradient.check` does, for a compiled game, one without a state, and actions
+        that are not discrete."""
         name = type(self).__name__
         check_team(env, algorithm=name)
         for player in players_of(env, seats):

@@ -1,4 +1,4 @@
-"""The intrinsic curiosity module: what of the next observation is not foretold from the action."""
+"""The intrinsic curiosity module: the prediction error of the next observation's features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ludus.algorithms.rewards.base import Floats
 from ludus.backend.device import to_device
 from ludus.contrib.algorithms.curiosity.reward import IntrinsicReward
-from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.fitting import Index, TrainableModule
 from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.core import seeding
 from ludus.core.types import Metrics, State
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ludus.contrib.algorithms.curiosity.config import ICM
 
 
-class Foretold(NamedTuple):
-    """now, after, guess float[n, F]: features of an observation and of the next one, and what the forward model says of those. out
-    float[n, width]: what the inverse model says of the action."""
+class DynamicsPrediction(NamedTuple):
+    """Outputs of both models: now, after, guess float[n, F]: features of an observation and of the next one, and the
+    forward model's prediction. out float[n, width]: the inverse model's prediction of the action."""
 
     now: Tensor
     after: Tensor
@@ -34,12 +34,12 @@ class Foretold(NamedTuple):
 
 
 def forward_error(guess: Tensor, after: Tensor) -> Tensor:
-    """½ ‖φ̂(s') - φ(s')‖², [n] of features float[n, F]. (Pathak et al. 2017, equations 5 and 6, with η = 1.)"""
+    """Return ½ ‖φ̂(s') - φ(s')‖² [n] of features float[n, F]. (Pathak et al. 2017, equations 5 and 6, with η = 1.)"""
     return 0.5 * (guess - after).square().sum(dim=1)
 
 
 def module_loss(inverse: Tensor, forward: Tensor, *, forward_share: float) -> Tensor:
-    """(1 - β) L_I + β L_F, of means over rows. (Pathak et al. 2017, equation 7, without the policy's part.)"""
+    """Return (1 - β) L_I + β L_F, of means over rows. (Pathak et al. 2017, equation 7, without the policy's part.)"""
     return (1.0 - forward_share) * inverse + forward_share * forward
 
 
@@ -53,11 +53,11 @@ class ForwardInverse(nn.Module):
         self.forward_model = _perceptron(config, config.features + actions, config.features)
         self.inverse_model = _perceptron(config, 2 * config.features, actions)
 
-    def forward(self, observation: Tensor, action: Tensor, after: Tensor) -> Foretold:
-        """Of observations and next ones float[n, *shape], and actions as numbers [n, actions]."""
+    def forward(self, observation: Tensor, action: Tensor, after: Tensor) -> DynamicsPrediction:
+        """Return the predictions for observations and next ones float[n, *shape], and actions as numbers [n, actions]."""
         now, then = self.features(observation), self.features(after)
         guess = self.forward_model(torch.cat([now, action], dim=1))
-        return Foretold(now, then, guess, self.inverse_model(torch.cat([now, then], dim=1)))
+        return DynamicsPrediction(now, then, guess, self.inverse_model(torch.cat([now, then], dim=1)))
 
 
 def _perceptron(config: ICM, inputs: int, outputs: int) -> nn.Module:
@@ -66,41 +66,41 @@ def _perceptron(config: ICM, inputs: int, outputs: int) -> nn.Module:
 
 
 class CuriosityModule:
-    """The forward model's error, and a step on both models' loss for each minibatch."""
+    """Novelty by the forward model's error; each minibatch is a step on both models' loss."""
 
     def __init__(self, config: ICM, context: LearnerContext, placement: Placement, observations: Observations) -> None:
         self._config, self._observations, self._env = config, observations, context.env
         self._actions = Actions(context.env, context.seats, what="icm", device=placement.torch)
         with own_stream(seeding.key(context.seed, "icm", "weights") % 2**63):
             module = orthogonal(ForwardInverse(config, observations.shape, self._actions.width))
-        self._models = Fitted(module, placement, seed=context.seed, name="icm")
+        self._models = TrainableModule(module, placement, seed=context.seed, name="icm")
 
-    def _foretold(self, now: Tensor, action: Tensor, after: Tensor) -> Foretold:
-        normalize = self._observations.shown
-        prediction: Foretold = self._models.module(normalize(now), action, normalize(after))
+    def _predict(self, now: Tensor, action: Tensor, after: Tensor) -> DynamicsPrediction:
+        normalize = self._observations.normalize
+        prediction: DynamicsPrediction = self._models.module(normalize(now), action, normalize(after))
         return prediction
 
     def errors(self, steps: Steps) -> Floats:
-        """float64[N] of each step; 0 where nothing is known of what came after it."""
-        now, after = (self._observations.placed(x) for x in (steps.observation, steps.after))
-        action = self._actions.placed(steps.action)
+        """Return the error of each step, float64[N]; 0 where the next observation is unknown."""
+        now, after = (self._observations.to_tensor(x) for x in (steps.observation, steps.after))
+        action = self._actions.to_tensor(steps.action)
 
         def error(part: slice) -> Tensor:
-            prediction = self._foretold(now[part], action[part], after[part])
+            prediction = self._predict(now[part], action[part], after[part])
             return forward_error(prediction.guess, prediction.after)
 
         return np.where(steps.known, in_parts(error, len(steps)), 0.0)
 
     def learn(self, steps: Steps, which: Index) -> Metrics:
-        """From these of the steps."""
+        """Learn from these of the steps."""
         config, mask = self._config, masks_of(self._env, steps)
-        now, after = (self._observations.placed(x[which]) for x in (steps.observation, steps.after))
-        action = self._actions.placed(steps.action[which])
+        now, after = (self._observations.to_tensor(x[which]) for x in (steps.observation, steps.after))
+        action = self._actions.to_tensor(steps.action[which])
         legal = None if mask is None else to_device(mask[which], action.device)
 
         def loss(part: Index, _: np.random.Generator) -> list[Tensor]:
-            prediction = self._foretold(now[part], action[part], after[part])
-            inverse = self._actions.misses(prediction.out, action[part], None if legal is None else legal[part]).mean()
+            prediction = self._predict(now[part], action[part], after[part])
+            inverse = self._actions.error(prediction.out, action[part], None if legal is None else legal[part]).mean()
             forward = forward_error(prediction.guess, prediction.after).mean()
             return [module_loss(inverse, forward, forward_share=config.forward_share), forward, inverse]
 
@@ -122,5 +122,5 @@ class CuriosityModule:
 
 
 def make_reward(config: ICM, context: LearnerContext, placement: Placement, *, joined: float | None) -> IntrinsicReward:
-    """Make the intrinsic reward of it; joined: the learner's discount, where both streams are one."""
+    """Make the intrinsic reward. joined: the learner's discount, where both streams are one."""
     return IntrinsicReward(config, context, placement, CuriosityModule, joined=joined)

@@ -1,4 +1,4 @@
-"""Intrinsic rewards as a learner gets them: normalised, and in a stream of their own that does not end with an episode."""
+"""Intrinsic rewards as a learner receives them: normalised, and in a separate stream that does not end with an episode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ludus.algorithms.common.returns import gae
 from ludus.algorithms.common.statistics import DiscountedReturns
 from ludus.algorithms.rewards.base import NOTHING_AFTER, Floats, LearnedRows, LogProb
-from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.fitting import Index, TrainableModule
 from ludus.contrib.algorithms.learned_rewards.inputs import Observations, Steps, in_parts
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
@@ -39,11 +39,21 @@ def continuing_advantages(
     gamma: float,
     lam: float,
 ) -> tuple[Floats, Floats]:
-    """Advantages and value targets float64[N] of a stream that goes on behind the end of an episode. (Burda et al. 2019, section 2.3.)
+    """Return advantages and value targets float64[N] of a stream that continues after the end of an episode. (Burda et
+    al. 2019, section 2.3.)
 
-    After an episode that terminated comes a new one, which begins wherever episodes begin, whatever was done before: so what follows its
-    last decision has the value `beginning`, the mean over first observations. after float64[S]: values of the bootstrap observations, from
-    which episodes that were truncated or cut go on. None: nothing comes after an episode, as in `returns.gae`.
+    After an episode that terminated comes a new one, which starts where episodes start, whatever was done before: so
+    its last decision is followed by the value `beginning`, the mean over first observations.
+
+    Args:
+        start: int64[S + 1], where segments begin, and the end.
+        tail: `SegmentEnd` int8[S].
+        reward: float64[N].
+        value: float64[N].
+        after: float64[S], values of the bootstrap observations, from which truncated and cut episodes continue.
+        beginning: Value after an episode that terminated; None: nothing follows it, as in `returns.gae`.
+        gamma: Discount.
+        lam: λ.
     """
     return gae(start, reward, value, _behind(tail, after, beginning), gamma, lam)
 
@@ -52,23 +62,31 @@ def _behind(tail: NDArray[np.int8], after: Floats, beginning: float | None) -> F
     return np.where(tail == SegmentEnd.TERMINATED, 0.0 if beginning is None else beginning, after)
 
 
-def within_one_stream(
+def fold_intrinsic_stream(
     reward: Floats, following: Floats, ended: NDArray[np.bool_], *, own: float, gamma: float
 ) -> Floats:
-    """Rewards float64[N] from which action values that are discounted by `gamma`, and end with an episode, come to hold a stream that is
-    discounted by `own` and goes on:
+    """Return rewards float64[N] with which action values that are discounted by `gamma` and end with an episode learn a
+    stream that is discounted by `own` and continues:
 
-        reward + own × following − gamma × following where the episode goes on
+        reward + own × following − gamma × following where the episode continues
 
-    since what such values add for what comes next is gamma × its value there, and nothing behind an end. With equal discounts that is the
-    reward, and at an end own × following. following float64[N]: what that stream is worth after each decision. ended bool[N]."""
+    since such values add gamma × the next value within an episode, and nothing after its end. With equal discounts that
+    is the reward, and at an end own × following.
+
+    Args:
+        reward: float64[N].
+        following: float64[N], value of the stream after each decision.
+        ended: bool[N], whether the episode terminated.
+        own: Discount of the stream.
+        gamma: Discount of the action values.
+    """
     return reward + (own - gamma * ~ended) * following
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Worth:
-    """What a stream's critic says of rows float64[N], and of bootstrap observations float64[S]. ended bool[S]: behind which values that end
-    with an episode count nothing."""
+class _StreamValues:
+    """Estimates of a stream's critic: of rows float64[N], and of bootstrap observations float64[S]. ended bool[S]:
+    where values that end with an episode count nothing after it."""
 
     value: Floats
     after: Floats
@@ -76,7 +94,7 @@ class _Worth:
 
 
 class IntrinsicStream:
-    """The critic of intrinsic returns, which sees an observation and remembers nothing."""
+    """The critic of intrinsic returns, which sees an observation and has no memory."""
 
     def __init__(
         self, config: Curiosity, context: LearnerContext, placement: Placement, observations: Observations
@@ -85,29 +103,30 @@ class IntrinsicStream:
         with own_stream(seeding.key(context.seed, "curiosity", "critic") % 2**63):
             body, width = make_body(body_config(config.network, config.hidden, config.activation), observations.shape)
             module = nn.Sequential(orthogonal(body), orthogonal(nn.Linear(width, 1), 1.0))
-        self._critic = Fitted(module, placement, seed=context.seed, name="intrinsic critic")
+        self._critic = TrainableModule(module, placement, seed=context.seed, name="intrinsic critic")
         self._beginning = 0.0
 
     def advantages(self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_]) -> tuple[Floats, Metrics]:
-        """float64[N], with the critic as it is before it learns from them. begins: bool[S], which segments begin an episode."""
-        advantage, metrics = self._learned(rows, reward, self._worth(rows, begins))
+        """Return advantages float64[N] by the present critic, then let it learn from the rows. begins: bool[S], whether
+        a segment begins an episode."""
+        advantage, metrics = self._learn(rows, reward, self._estimate_values(rows, begins))
         return advantage, metrics
 
-    def joined(
+    def folded_rewards(
         self, rows: Trajectories, reward: Floats, *, begins: NDArray[np.bool_], gamma: float
     ) -> tuple[Floats, Metrics]:
-        """As `within_one_stream`, of what it says before it learns; likewise."""
-        worth, last = self._worth(rows, begins), rows.start[1:] - 1
+        """Return the rewards of `fold_intrinsic_stream` by the present critic, then let it learn from the rows."""
+        worth, last = self._estimate_values(rows, begins), rows.start[1:] - 1
         following, ended = np.empty(rows.num_rows), np.zeros(rows.num_rows, np.bool_)
         following[:-1] = worth.value[1:]
         following[last], ended[last] = _behind(rows.tail, worth.after, self._begins), worth.ended
-        _, metrics = self._learned(rows, reward, worth)
-        return within_one_stream(reward, following, ended, own=self._config.gamma, gamma=gamma), metrics
+        _, metrics = self._learn(rows, reward, worth)
+        return fold_intrinsic_stream(reward, following, ended, own=self._config.gamma, gamma=gamma), metrics
 
-    def _worth(self, rows: Trajectories, begins: NDArray[np.bool_]) -> _Worth:
-        x = self._observations.placed(rows.observation)
+    def _estimate_values(self, rows: Trajectories, begins: NDArray[np.bool_]) -> _StreamValues:
+        x = self._observations.to_tensor(rows.observation)
         value = in_parts(lambda part: self._values(x[part]), rows.num_rows)
-        tails = self._observations.placed(rows.bootstrap_observation)
+        tails = self._observations.to_tensor(rows.bootstrap_observation)
         after = in_parts(lambda part: self._values(tails[part]), rows.num_segments)
         first = rows.start[:-1][begins if rows.added is None else begins & ~rows.added]
         if len(first):
@@ -118,10 +137,10 @@ class IntrinsicStream:
             ended = ended | (rows.bootstrap_observation < 0)
         if (nothing := rows.extras.get(NOTHING_AFTER)) is not None:
             after = np.where(nothing[rows.start[1:] - 1], self._beginning, after)
-        return _Worth(value, after, ended)
+        return _StreamValues(value, after, ended)
 
-    def _learned(self, rows: Trajectories, reward: Floats, worth: _Worth) -> tuple[Floats, Metrics]:
-        """Advantages; the critic learns from the rows that were played."""
+    def _learn(self, rows: Trajectories, reward: Floats, worth: _StreamValues) -> tuple[Floats, Metrics]:
+        """Return advantages; the critic learns from the rows that were played."""
         config, own = self._config, _played(rows)
         advantage, target = continuing_advantages(
             rows.start,
@@ -133,7 +152,7 @@ class IntrinsicStream:
             gamma=config.gamma,
             lam=config.gae_lambda,
         )
-        x = self._observations.placed(rows.observation[own])
+        x = self._observations.to_tensor(rows.observation[own])
         there = torch.from_numpy(target[own]).float().to(x.device)
         losses = self._critic.learn(
             lambda part, _: [0.5 * (self._values(x[part]) - there[part]).square().mean()],
@@ -147,11 +166,11 @@ class IntrinsicStream:
 
     @property
     def _begins(self) -> float | None:
-        """What comes behind the end of an episode is worth; None: nothing comes."""
+        """Return the value after the end of an episode; None: nothing follows."""
         return None if self._config.episodic else self._beginning
 
     def _values(self, raw: Tensor) -> Tensor:
-        out: Tensor = self._critic.module(self._observations.shown(raw))
+        out: Tensor = self._critic.module(self._observations.normalize(raw))
         return out[:, 0]
 
     def state_dict(self) -> State:
@@ -163,14 +182,14 @@ class IntrinsicStream:
 
 
 class Novelty(Protocol):
-    """How new what comes after a decision is."""
+    """Novelty of what follows a decision."""
 
     def errors(self, steps: Steps) -> Floats:
-        """float64[N], as they are; 0 where nothing is known."""
+        """Return the novelty float64[N], not normalised; 0 where the next observation is unknown."""
         ...
 
     def learn(self, steps: Steps, which: Index) -> Metrics:
-        """From these of the steps, which then are less new."""
+        """Learn from these of the steps, which reduces their novelty."""
         ...
 
     def state_dict(self) -> State: ...
@@ -178,7 +197,7 @@ class Novelty(Protocol):
 
 
 class IntrinsicReward:
-    """Of rows: their novelty, over the running deviation of its discounted sums; then the networks learn from them."""
+    """Novelty of rows, divided by the running deviation of its discounted sums; then the networks learn from the rows."""
 
     def __init__(
         self,
@@ -189,7 +208,8 @@ class IntrinsicReward:
         *,
         joined: float | None,
     ) -> None:
-        """joined: the discount of the learner's action values, into which a second stream goes; None: it has advantages."""
+        """joined: Discount of the learner's action values, into which a second stream is folded; None: the learner has
+        advantages."""
         self._config, self._seed, self._rollouts = config, context.seed, 0
         self._joined = joined
         self._observations = Observations(
@@ -207,10 +227,9 @@ class IntrinsicReward:
         self.metrics: Metrics = {}
 
     def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
-        """As `LearnedReward.of`."""
         config, metrics = self._config, dict[str, float]()
         steps, own = Steps.of(rows, enumerated=self._observations.enumerated), _played(rows)
-        self._observations.see(steps.after[steps.known & own])
+        self._observations.update_statistics(steps.after[steps.known & own])
         novelty = self._novelty.errors(steps)
         if not np.isfinite(novelty).all():
             raise TrainingError(f"{type(config).__name__}: a reward became NaN or infinite; look at the observations.")
@@ -221,7 +240,7 @@ class IntrinsicReward:
         stream, advantage = self._stream, None
         more: Metrics = {}
         if stream is not None and self._joined is not None:
-            reward, more = stream.joined(rows, reward, begins=begins, gamma=self._joined)
+            reward, more = stream.folded_rewards(rows, reward, begins=begins, gamma=self._joined)
         elif stream is not None:
             advantage, more = stream.advantages(rows, reward, begins=begins)
         metrics |= more
@@ -235,7 +254,7 @@ class IntrinsicReward:
         return result
 
     def _learned_from(self, rows: Trajectories, steps: Steps) -> Index:
-        """Rows that were played and of which something is known, or a share of them."""
+        """Return the rows that were played and whose next observation is known, or a share of them."""
         index = np.flatnonzero(steps.known & _played(rows))
         if self._config.share == 1.0:
             return index
@@ -261,7 +280,7 @@ class IntrinsicReward:
 
 
 def _played(rows: Trajectories) -> NDArray[np.bool_]:
-    """bool[N]: not those of added segments."""
+    """Return bool[N], False for rows of added segments."""
     return np.ones(rows.num_rows, np.bool_) if rows.added is None else np.repeat(~rows.added, np.diff(rows.start))
 
 

@@ -1,4 +1,4 @@
-"""The settings of adversarial imitation."""
+"""Configurations of adversarial imitation."""
 
 from __future__ import annotations
 
@@ -20,56 +20,71 @@ if TYPE_CHECKING:
 
 
 class Adversarial(LearnedRewardOptions):
-    """Base of rewards for acting as was recorded: a discriminator learns to tell a policy's decisions from those of a file; see the README
-    beside this file.
+    """Base of rewards for acting as was recorded: a discriminator learns to tell a policy's decisions from those of a
+    file; see the README beside this file. See `LearnedRewardOptions` for the coefficients.
 
-    demonstrations: what `ludus record --trajectories` wrote. policies: whose decisions count, as the file names them, or "@…" for a name of
-    any run; none: all. episodes: only the first so many. actions: whether the discriminator sees them beside observations.
-    absorbing: an episode that terminates goes on in an absorbing state, of which the discriminator judges too, and whose rewards the last
-    decision is paid for all the time to come: how long episodes last is then part of what is imitated, whatever sign rewards have.
-    (Kostrikov et al. 2019.)
+    Attributes:
+        extrinsic: Coefficient of the game's own rewards; 0: only imitation.
+        demonstrations: Path of the file, written by `ludus record --trajectories`.
+        policies: Policies whose decisions count, as the file names them, or "@…" for a name of any run; (): all.
+        episodes: Number of first episodes to use; None: all.
+        actions: Whether the discriminator sees actions in addition to observations.
+        absorbing: Whether an episode that terminates continues in an absorbing state that is discriminated, too, and
+            whose discounted rewards the last decision receives (Kostrikov et al. 2019): the length of episodes is then
+            imitated, whatever the rewards' sign.
+        normalise_observations: Whether observations are normalised by running mean and deviation of both sides, clipped
+            to ±5.
+        network: Body of the discriminator: "mlp", "nature", "impala", or a custom module `module:Class`.
+        hidden: Widths of the discriminator's hidden layers.
+        activation: Nonlinearity of the discriminator.
+        gradient_penalty: Weight of (‖∇‖ - 1)² between both sides' decisions (Gulrajani et al. 2017); 0: none.
+        spectral: Whether layers are divided by their largest singular value (Miyato et al. 2018).
+        epochs: Passes over the rows of a rollout, with as many of the file's.
+        batch: Rows of either side per gradient step.
+        learning_rate: Step size of Adam; 1e-4 to 1e-3.
+        max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
     """
 
     reward_class: ClassVar[str] = ""  # module:Class of what computes rewards
 
     on_policy: ClassVar[bool] = True
 
-    extrinsic: float = Field(default=0.0, ge=0)  # of the game's own rewards
+    extrinsic: float = Field(default=0.0, ge=0)
 
-    demonstrations: str  # the file
+    demonstrations: str
     policies: tuple[str, ...] = ()
     episodes: int | None = Field(default=None, ge=1)
     actions: bool = True
-    absorbing: bool = False  # what comes behind an end is judged and paid too
-    normalise_observations: bool = True  # running mean and deviation of both sides, clipped to ±5
+    absorbing: bool = False
+    normalise_observations: bool = True
 
     network: Body = "mlp"
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)  # of the perceptron that judges
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
-    gradient_penalty: float = Field(default=0.0, ge=0)  # weight of (‖∇‖ - 1)² between both sides' decisions
-    spectral: bool = False  # layers are divided by their largest singular value
+    gradient_penalty: float = Field(default=0.0, ge=0)
+    spectral: bool = False
 
-    epochs: int = Field(default=10, ge=1)  # passes over the rows of a rollout, beside as many of the file's
-    batch: int = Field(default=256, ge=1)  # rows of either side in a step
+    epochs: int = Field(default=10, ge=1)
+    batch: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    max_gradient_norm: float = Field(default=1.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=1.0, ge=0)
 
     @property
     def discounted(self) -> bool:
-        """See the base."""
+        """Return see the base."""
         return self.absorbing
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
-        """Raises ScenarioError where the network cannot see what the seats see, ConfigError or DataError for a file that is not of this
-        environment and these seats, or cannot be read."""
+        """Raise ScenarioError if the network cannot see the seats' observations, ConfigError or DataError for a file
+        that does not fit the environment and the seats or cannot be read."""
         from ludus.contrib.algorithms.imitation.expert import expert_steps
 
         check_sight(self.network, env, seats, what=type(self).__name__)
         expert_steps(Path(self.demonstrations), env, seats, policies=self.policies, episodes=self.episodes)
 
     def check_recorded(self, settings: Mapping[str, Any]) -> None:
-        """Raises ConfigError for a file of an environment with other wrappers or options, as far as it says; DataError for one that cannot
-        be read."""
+        """Raise ConfigError for a file of an environment with other wrappers or options, as far as it records them;
+        DataError for one that cannot be read."""
         from ludus.algorithms.bc.demonstrations import check_environment
         from ludus.replay.parquet import read_trajectories
 
@@ -86,9 +101,11 @@ class Adversarial(LearnedRewardOptions):
 
 
 class GAIL(Adversarial):
-    """Generative adversarial imitation learning (Ho and Ermon 2016): D(s, a) is the probability that a decision is the file's.
+    """Generative adversarial imitation learning (Ho and Ermon 2016): D(s, a) is the probability that a decision is the
+    file's. See `Adversarial` for the inherited options.
 
-    form: of rewards. "positive": -log(1 - D), as in the paper; "negative": log D; "logit": log D - log(1 - D).
+    Attributes:
+        form: Form of rewards: "positive": -log(1 - D), as in the paper; "negative": log D; "logit": log D - log(1 - D).
     """
 
     reward_class: ClassVar[str] = "ludus.contrib.algorithms.imitation.reward:GAILReward"
@@ -97,10 +114,13 @@ class GAIL(Adversarial):
 
 
 class AIRL(Adversarial):
-    """Adversarial inverse reinforcement learning (Fu et al. 2018): D = exp f / (exp f + π(a|s)), where f = g + γ h(s') - h(s).
+    """Adversarial inverse reinforcement learning (Fu et al. 2018): D = exp f / (exp f + π(a|s)), where f = g + γ h(s')
+    - h(s), with the learner's γ. See `Adversarial` for the inherited options; `actions` is whether g sees them:
+    without, it can be a reward in other dynamics, too.
 
-    form: of rewards. "difference": f - log π = log D - log(1 - D), as in the paper; "shaped": f; "unshaped": g alone. γ is the learner's.
-    actions: whether g sees them; without them it can be a reward elsewhere too.
+    Attributes:
+        form: Form of rewards: "difference": f - log π = log D - log(1 - D), as in the paper; "shaped": f; "unshaped":
+            g.
     """
 
     reward_class: ClassVar[str] = "ludus.contrib.algorithms.imitation.reward:AIRLReward"

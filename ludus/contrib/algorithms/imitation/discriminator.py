@@ -1,4 +1,4 @@
-"""Networks that tell a policy's decisions from recorded ones, and their losses, as pure torch functions of rows [n]."""
+"""Discriminators of a policy's decisions from recorded ones, and their losses, as pure torch functions of rows [n]."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 def discriminator_loss(expert: Tensor, policy: Tensor) -> Tensor:
-    """-E_expert log D - E_policy log(1 - D), of logits of D, the probability that a row is an expert's. (Ho and Ermon 2016, equation 16,
-    whose D is that of the policy.)"""
+    """Return -E_expert log D - E_policy log(1 - D), of logits of D, the probability that a row is an expert's. (Ho and
+    Ermon 2016, equation 16, whose D is that of the policy.)"""
     return softplus(-expert).mean() + softplus(policy).mean()
 
 
 def gail_reward(logit: Tensor, *, form: str) -> Tensor:
-    """-log(1 - D) "positive", log D "negative", or log D - log(1 - D) "logit"."""
+    """Return the reward of logits: -log(1 - D) "positive", log D "negative", or log D - log(1 - D) "logit"."""
     if form == "positive":
         return softplus(logit)
     return logsigmoid(logit) if form == "negative" else logit
 
 
 def shaped(g: Tensor, before: Tensor, after: Tensor, *, gamma: float) -> Tensor:
-    """f = g + γ h(s') - h(s). (Fu et al. 2018, equation 4.)"""
+    """Return f = g + γ h(s') - h(s). (Fu et al. 2018, equation 4.)"""
     return g + gamma * after - before
 
 
-def for_ever(reward: Floats, *, gamma: float) -> Floats:
-    """What a decision that ends an episode is paid beside its own reward, where each moment in the absorbing state earns `reward`: the sum
-    of γ^t reward from t = 1. (Kostrikov et al. 2019, section 4.2.)"""
+def absorbing_state_return(reward: Floats, *, gamma: float) -> Floats:
+    """Return what a decision that ends an episode receives in addition to its own reward, where each step in the
+    absorbing state is rewarded `reward`: the sum of γ^t reward from t = 1. (Kostrikov et al. 2019, section 4.2.)"""
     return gamma / (1.0 - gamma) * reward
 
 
 class Compared(NamedTuple):
-    """n rows as networks see them: observation and after float[n, *shape], action float[n, width], absorbing float[n]: 1 where the state is
-    the absorbing one, whose observation and action say nothing, over float[n]: 1 where the state that comes after is that. logp float[n]:
-    of the policy that learns."""
+    """n rows as networks see them: observation and after float[n, *shape], action float[n, width], absorbing float[n]:
+    1 in the absorbing state, whose observation and action are ignored, over float[n]: 1 where the next state is
+    absorbing. logp float[n]: of the learning policy."""
 
     observation: Tensor
     action: Tensor
@@ -55,8 +55,8 @@ class Compared(NamedTuple):
 
 
 def penalty(module: Discriminator, expert: Compared, policy: Compared, share: Tensor) -> Tensor:
-    """(‖∇ f‖ - 1)² [n] at points between both sides' rows, the expert's by `share` [n], by all that f sees of them. Where
-    nothing is absorbing, no point is behind an end. (Gulrajani et al. 2017, equation 3.)"""
+    """Return (‖∇ f‖ - 1)² [n] at points between both sides' rows, the expert's with weight `share` [n], by all inputs
+    of f. Without an absorbing state, no point is after an end. (Gulrajani et al. 2017, equation 3.)"""
 
     def between(one: Tensor, other: Tensor) -> Tensor:
         weight = share.view(-1, *[1] * (one.ndim - 1))
@@ -78,9 +78,8 @@ def penalty(module: Discriminator, expert: Compared, policy: Compared, share: Te
 # --------------------------------------------------------------------------------------------------------------------
 
 
-class Judge(nn.Module):
-    """A number for each row, of what it shows of an observation, beside an action if that is given. The absorbing state shows nothing but
-    that it is that."""
+class DiscriminatorNetwork(nn.Module):
+    """A number for each row, of an observation and optionally an action. The absorbing state is a flag."""
 
     def __init__(self, config: Adversarial, shape: tuple[int, ...], actions: int) -> None:
         super().__init__()
@@ -98,7 +97,7 @@ class Judge(nn.Module):
         )  # it has no opinion at first: a policy that follows one would end before there is another
 
     def forward(self, observation: Tensor, action: Tensor | None, absorbing: Tensor) -> Tensor:
-        """float[n]."""
+        """Return float[n]."""
         x = self.sight(observation)
         x = x if action is None else torch.cat([x, action], dim=1)
         if self._absorbing:
@@ -109,7 +108,7 @@ class Judge(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """f [n] of `Compared` rows."""
+    """Base of f [n] of `Compared` rows."""
 
     sees_after = False
 
@@ -118,7 +117,6 @@ class Discriminator(nn.Module):
         self.sees_actions, self.absorbing = config.actions, config.absorbing
 
     def forward(self, rows: Compared) -> Tensor:
-        """As the class says."""
         raise NotImplementedError
 
 
@@ -127,34 +125,32 @@ class PlainDiscriminator(Discriminator):
 
     def __init__(self, config: GAIL, shape: tuple[int, ...], actions: int) -> None:
         super().__init__(config)
-        self.judge = Judge(config, shape, actions if config.actions else 0)
+        self.judge = DiscriminatorNetwork(config, shape, actions if config.actions else 0)
         _divide(self, config)
 
     def forward(self, rows: Compared) -> Tensor:
-        """As the class says."""
         out: Tensor = self.judge(rows.observation, rows.action if self.sees_actions else None, rows.absorbing)
         return out
 
 
 class ShapedDiscriminator(Discriminator):
-    """f = g + γ h(s') - h(s), where h is 0 behind the end of an episode, unless that is a state like others."""
+    """f = g + γ h(s') - h(s), where h is 0 after the end of an episode, unless that is a state like others."""
 
     sees_after = True
 
     def __init__(self, config: AIRL, shape: tuple[int, ...], actions: int, *, gamma: float) -> None:
         super().__init__(config)
         self._gamma = gamma
-        self.g = Judge(config, shape, actions if config.actions else 0)
-        self.h = Judge(config, shape, 0)
+        self.g = DiscriminatorNetwork(config, shape, actions if config.actions else 0)
+        self.h = DiscriminatorNetwork(config, shape, 0)
         _divide(self, config)
 
     def unshaped(self, rows: Compared) -> Tensor:
-        """g [n]."""
+        """Return g [n]."""
         out: Tensor = self.g(rows.observation, rows.action if self.sees_actions else None, rows.absorbing)
         return out
 
     def forward(self, rows: Compared) -> Tensor:
-        """As the class says."""
         both = self.h(torch.cat([rows.observation, rows.after]), None, torch.cat([rows.absorbing, rows.over]))
         before, after = both[: len(rows.over)], both[len(rows.over) :]
         after = after if self.absorbing else after * (1.0 - rows.over)
@@ -162,7 +158,7 @@ class ShapedDiscriminator(Discriminator):
 
 
 def _divide(module: nn.Module, config: Adversarial) -> None:
-    """Spectral normalisation, where it is asked for. (Miyato et al. 2018.)"""
+    """Apply spectral normalisation, if it is requested. (Miyato et al. 2018.)"""
     if config.spectral:
         for part in list(module.modules()):
             if isinstance(part, (nn.Linear, nn.Conv2d)):

@@ -1,4 +1,4 @@
-"""The decisions that are imitated, with what came after them."""
+"""The decisions that are imitated, with what followed them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.algorithms.bc.demonstrations import demonstrations, is_meant, numbered_policies
+from ludus.algorithms.bc.demonstrations import demonstrations, matches_policy_name, numbered_policies
 from ludus.contrib.algorithms.learned_rewards.inputs import Index, Steps
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
@@ -19,9 +19,16 @@ from ludus.replay.parquet import Recorded, read_trajectories
 def expert_steps(
     path: Path, env: EnvSpec, seats: tuple[int, ...], *, policies: Sequence[str] = (), episodes: int | None = None
 ) -> Steps:
-    """What a file has of the players `seats` and of these policies (none named: of all), of its first `episodes`: of a file in which each
-    player has episodes of its own, of all players and their policies in turn. Raises ConfigError where a player has no decisions, for
-    policies or episodes that it does not have and for another environment; DataError for what cannot be read or does not fit."""
+    """Return the file's decisions of the players `seats` and of these policies (none named: all), of its first
+    `episodes`.
+
+    In a file in which each player has episodes of its own, episodes are taken from all players and their policies in
+    turn.
+
+    Raises:
+        ConfigError: A player has no decisions, policies or episodes are missing, or the environment is another.
+        DataError: The file cannot be read or does not fit.
+    """
     recorded = read_trajectories(path)
     try:
         return steps_in(recorded, env, seats, policies=policies, episodes=episodes)
@@ -37,7 +44,7 @@ def steps_in(
     policies: Sequence[str] = (),
     episodes: int | None = None,
 ) -> Steps:
-    """`expert_steps` of what was read."""
+    """Return `expert_steps` of a file that was read."""
     players = [seat for seat in recorded.origin.seats if seat in seats]
     if missing := [seat for seat in seats if seat not in players]:
         raise ConfigError(
@@ -64,7 +71,7 @@ def steps_in(
                 f"its first {episodes} episodes have no decisions of players {missing}, and the policy plays {list(seats)}; ask for more."
             )
     rows = demos.rows(segments)
-    return Steps.made(
+    return Steps.from_segments(
         demos.observation[rows],
         demos.action[rows],
         None if demos.mask is None else demos.mask[rows],
@@ -76,18 +83,18 @@ def steps_in(
 
 
 def _owners(recorded: Recorded, players: Sequence[int], policies: Sequence[str]) -> tuple[Index, Index]:
-    """(player, number of the policy in the file) int64[S] of each segment that `demonstrations` finds."""
+    """Return (player, number of the policy in the file) int64[S] of each segment that `demonstrations` finds."""
     seat, policy = [], []
     for number, piece in enumerate(recorded.trajectories):
-        if is_meant(piece.policy, policies):
+        if matches_policy_name(piece.policy, policies):
             seat.append(piece.seat[np.isin(piece.seat, players)].astype(np.int64))
             policy.append(np.full(len(seat[-1]), number, np.int64))
     return np.concatenate(seat), np.concatenate(policy)
 
 
 def _in_turn(episode: Index, seat: Index, policy: Index) -> Index:
-    """The episodes of segments, in the order in which they are taken: rising, where players share them. Where each is of one player alone,
-    as strategies that mix are recorded, those of all players and of each one's policies in turn, so that the first few are of all."""
+    """Return the episodes of segments in the order in which they are used: ascending, where players share them. Where
+    each is of one player, those of all players and of each one's policies in turn, so that the first few are of all."""
     numbers, first, where = np.unique(episode, return_index=True, return_inverse=True)
     seat_of, policy_of = seat[first], policy[first]
     if (seat != seat_of[where]).any():
@@ -102,7 +109,7 @@ def _in_turn(episode: Index, seat: Index, policy: Index) -> Index:
 
 
 def chosen(steps: Steps, rows: Index) -> Steps:
-    """Some of the steps, int64[n]."""
+    """Return some of the steps, int64[n]."""
     return replace(
         steps,
         observation=steps.observation[rows],
@@ -115,5 +122,5 @@ def chosen(steps: Steps, rows: Index) -> Steps:
 
 
 def fingerprint(steps: Steps) -> int:
-    """Of observations and actions: another number for other ones, nearly always."""
+    """Return a checksum of observations and actions."""
     return zlib.crc32(steps.action.tobytes(), zlib.crc32(steps.observation.tobytes()))

@@ -17,13 +17,13 @@ from ludus.contrib.algorithms.imitation.discriminator import (
     Discriminator,
     PlainDiscriminator,
     ShapedDiscriminator,
+    absorbing_state_return,
     discriminator_loss,
-    for_ever,
     gail_reward,
     penalty,
 )
 from ludus.contrib.algorithms.imitation.expert import chosen, expert_steps, fingerprint
-from ludus.contrib.algorithms.learned_rewards.fitting import Fitted, Index
+from ludus.contrib.algorithms.learned_rewards.fitting import Index, TrainableModule
 from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, in_parts, masks_of
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, TrainingError
@@ -57,50 +57,49 @@ class AdversarialReward:
             path, context.env, context.seats, policies=config.policies, episodes=config.episodes
         )
         self._expert_ends = self._ends(self._expert)
-        self._observations.see(self._expert.observation)
+        self._observations.update_statistics(self._expert.observation)
         with own_stream(seeding.key(context.seed, self.name, "weights") % 2**63):
             module = self.discriminator(self._observations.shape, self._actions.width)
-        self._fitted = Fitted(module, placement, seed=context.seed, name=self.name)
+        self._trainer = TrainableModule(module, placement, seed=context.seed, name=self.name)
         self.module = module
         self.metrics: Metrics = {}
 
     def discriminator(self, shape: tuple[int, ...], actions: int) -> Discriminator:
-        """A fresh one, from torch's stream."""
+        """Return a fresh discriminator, from torch's stream."""
         raise NotImplementedError
 
     def logits(self, rows: Compared) -> Tensor:
-        """Of D, the probability that a row is the file's, [n]."""
+        """Return the logits [n] of D, the probability that a row is the file's."""
         raise NotImplementedError
 
     def rewards(self, rows: Compared) -> Tensor:
-        """[n]"""
+        """Return rewards [n]."""
         raise NotImplementedError
 
     def expert_logp(self, steps: Steps, log_prob: LogProb | None) -> Floats:
-        """log π float64[n] of the file's decisions, where the kind looks at it."""
+        """Return log π float64[n] of the file's decisions, where the kind uses it."""
         return np.zeros(len(steps))
 
     def of(self, rows: Trajectories, game: Floats, log_prob: LogProb | None = None) -> LearnedRows:
-        """As `LearnedReward.of`."""
         config = self._options
         steps = Steps.of(rows, enumerated=self._observations.enumerated)
         if not len(steps):
             return LearnedRows(config.extrinsic * game)
-        self._observations.see(steps.observation)
+        self._observations.update_statistics(steps.observation)
         rng = seeding.generator(self._seed, self.name, "experts", self._rollouts)
         ends = self._ends(steps)
         index = rng.integers(len(self._expert) + len(self._expert_ends), size=len(steps) + len(ends))
         states, behind = index[index < len(self._expert)], index[index >= len(self._expert)] - len(self._expert)
         expert = chosen(self._expert, states)
-        expert_rows = self._placed(
+        expert_rows = self._to_device(
             expert, self.expert_logp(expert, log_prob), chosen(self._expert, self._expert_ends[behind])
         )
-        policy_rows = self._placed(steps, rows.logp.astype(np.float64), chosen(steps, ends))
+        policy_rows = self._to_device(steps, rows.logp.astype(np.float64), chosen(steps, ends))
         losses = self._learn(expert_rows, policy_rows)
-        judged = in_parts(lambda part: self.rewards(self._shown(policy_rows, part)), len(steps) + len(ends))
+        judged = in_parts(lambda part: self.rewards(self._rows(policy_rows, part)), len(steps) + len(ends))
         reward = judged[: len(steps)]
         if len(ends):
-            reward[ends] += for_ever(judged[len(steps) :], gamma=self._gamma)
+            reward[ends] += absorbing_state_return(judged[len(steps) :], gamma=self._gamma)
         if not np.isfinite(reward).all():
             raise TrainingError(f"{self.name}: a reward became NaN or infinite; look at the observations.")
         self._rollouts += 1
@@ -109,32 +108,32 @@ class AdversarialReward:
         return LearnedRows(config.extrinsic * game + config.coefficient * reward)
 
     def _ends(self, steps: Steps) -> Index:
-        """The steps int64[k] behind which an absorbing state is looked at."""
+        """Return the steps int64[k] after which an absorbing state is added."""
         return np.flatnonzero(steps.ended & self._options.absorbing)
 
-    def _placed(self, steps: Steps, logp: Floats, ended: Steps) -> Compared:
-        """On the device, observations as they are, and behind them the absorbing state, once for each that ended: it has one action
-        and nothing to show, so that what is copied is what came before."""
+    def _to_device(self, steps: Steps, logp: Floats, ended: Steps) -> Compared:
+        """Return the rows on the device, observations not normalised, followed by the absorbing state once for each
+        episode that ended."""
         pairs = zip(_columns(steps), _columns(ended), strict=True)
         observation, action, after, over = [np.concatenate(pair) if len(ended) else pair[0] for pair in pairs]
         absorbing = np.append(np.zeros(len(steps)), np.ones(len(ended)))
         probability = np.append(np.clip(logp, -_FAR, _FAR), np.zeros(len(ended)))
         floats = np.stack([absorbing, over, probability]).astype(np.float32)
         flags = to_device(floats, self._observations.device).unbind()
-        to_tensor = self._observations.placed
-        return Compared(to_tensor(observation), self._actions.placed(action), flags[0], to_tensor(after), *flags[1:])
+        to_tensor = self._observations.to_tensor
+        return Compared(to_tensor(observation), self._actions.to_tensor(action), flags[0], to_tensor(after), *flags[1:])
 
-    def _shown(self, compared: Compared, part: slice | Index) -> Compared:
-        """Some of the rows, as networks see them."""
+    def _rows(self, compared: Compared, part: slice | Index) -> Compared:
+        """Return some of the rows as networks see them."""
         rows = Compared(*(column[part] for column in compared))
-        normalize = self._observations.shown
+        normalize = self._observations.normalize
         return rows._replace(observation=normalize(rows.observation), after=normalize(rows.after))
 
     def _learn(self, expert: Compared, policy: Compared) -> Metrics:
         config = self._options
 
         def loss(part: Index, rng: np.random.Generator) -> list[Tensor]:
-            one, other = self._shown(expert, part), self._shown(policy, part)
+            one, other = self._rows(expert, part), self._rows(policy, part)
             logits = self.logits(Compared(*(torch.cat(pair) for pair in zip(one, other, strict=True))))
             expert_logits, policy_logits = logits[: len(part)], logits[len(part) :]
             adversarial = discriminator_loss(expert_logits, policy_logits)
@@ -145,7 +144,7 @@ class AdversarialReward:
                 total = adversarial + config.gradient_penalty * penalty(self.module, one, other, share).mean()
             return [total, adversarial, *right]
 
-        means = self._fitted.learn(
+        means = self._trainer.learn(
             loss,
             len(policy.logp),
             epochs=config.epochs,
@@ -159,25 +158,25 @@ class AdversarialReward:
     def state_dict(self) -> State:
         return {
             "observations": self._observations.state_dict(),
-            "discriminator": self._fitted.state_dict(),
+            "discriminator": self._trainer.state_dict(),
             "rollouts": self._rollouts,
             "demonstrations": fingerprint(self._expert),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Raises ConfigError where the file is no longer the one that was learned from."""
+        """Raise ConfigError where the file is no longer the one that was learned from."""
         if int(state["demonstrations"]) != fingerprint(self._expert):
             raise ConfigError(
                 f"learned_reward.demonstrations {self._options.demonstrations!r} has other decisions than when this learner was saved; "
                 "give it the file that it had."
             )
         self._observations.load_state_dict(state["observations"])
-        self._fitted.load_state_dict(state["discriminator"])
+        self._trainer.load_state_dict(state["discriminator"])
         self._rollouts = int(state["rollouts"])
 
 
 class GAILReward(AdversarialReward):
-    """Of D(s, a)."""
+    """Rewards of D(s, a)."""
 
     name = "gail"
 
@@ -196,7 +195,8 @@ class GAILReward(AdversarialReward):
 
 
 class AIRLReward(AdversarialReward):
-    """Of f and log π: D = exp f / (exp f + π), whose logit is f - log π. The policy's rows have the log-probabilities of who acted."""
+    """Rewards of f and log π: D = exp f / (exp f + π), whose logit is f - log π. The policy's rows have the
+    log-probabilities of the policy that acted."""
 
     name = "airl"
 
@@ -226,7 +226,7 @@ class AIRLReward(AdversarialReward):
 
 
 def _columns(steps: Steps) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """What is compared of steps: observation, action, after, and whether an end comes after. Where nobody knows what does, it is taken to
-    look as before."""
+    """Return the compared columns of steps: observation, action, after, and whether an end follows. An unknown next
+    observation is replaced by the present one."""
     after = steps.after if steps.known.all() else np.where(steps.known, steps.after, steps.observation)  # of ids
     return steps.observation, steps.action, after, steps.ended

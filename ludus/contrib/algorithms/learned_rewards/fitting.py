@@ -1,4 +1,4 @@
-"""Networks that say rewards, and critics of them, as they learn: minibatches of Adam over rows."""
+"""Training of reward networks and their critics: minibatches of Adam over rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Loss = Callable[[Index, np.random.Generator], Sequence[Tensor]]
 """(some of the rows int64[n], luck of this step) -> (the loss, what is told beside it), scalars on the module's device."""
 
 
-class Fitted:
-    """A module and the optimizer of its parameters. Shuffles are keyed by the seed and by how often it has learned, so that one that is
-    resumed goes on alike."""
+class TrainableModule:
+    """A module with the optimizer of its parameters. Shuffles are keyed by the seed and the number of calls, so that a
+    resumed one continues identically."""
 
     def __init__(self, module: nn.Module, placement: Placement, *, seed: int, name: str) -> None:
-        """Moves the module to its place. name: for the random stream and for messages."""
+        """Moves the module to its device. name: for the random stream and for messages."""
         self.flat = FlatModule(module, device=placement.torch)
         self.module = self.flat.module.eval()
         self._adam, self._guard = ModuleAdam(self.flat), NonFiniteGuard(placement.torch)
@@ -36,8 +36,14 @@ class Fitted:
     def learn(
         self, loss: Loss, rows: int, *, epochs: int, batch: int, rate: float, max_norm: float
     ) -> list[float] | None:
-        """`epochs` passes over so many rows in random order, about `batch` of them a step. Means over the steps of what `loss` answers;
-        None where there are no rows. Raises TrainingError, with all as it was before, where something became NaN or infinite."""
+        """Run `epochs` passes over the rows in random order, about `batch` of them per step.
+
+        Returns:
+            Means over the steps of the scalars of `loss`; None if there are no rows.
+
+        Raises:
+            TrainingError: A number became NaN or infinite; everything is then as before.
+        """
         if not rows:
             return None
         state = self.module.state_dict()
@@ -70,7 +76,7 @@ class Fitted:
         return {"weights": arrays_of(self.module), "adam": self._adam.state_dict(), "times": self._times}
 
     def load_state_dict(self, state: State) -> None:
-        """Of any device."""
+        """Restore a state of any device."""
         load_arrays(self.module, state["weights"])
         self._adam.load_state_dict(state["adam"])
         self._times = int(state["times"])

@@ -1,4 +1,4 @@
-"""What networks that say rewards are shown: decisions with what came after them, observations and actions as numbers."""
+"""Inputs of reward networks: decisions with what followed them, observations and actions as numbers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,16 @@ _ROWS = 1024  # whose statistics are taken at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """N decisions. observation [N, *shape] (int32[N] ids where the environment is enumerated), action [N, …], mask bool[N, A] or None: as
-    in `Trajectories`. after [N, *shape]: what its agent saw next. known bool[N]: whether it saw anything (an id of -1 is nothing, and so is
-    what `NOTHING_AFTER` names). ended bool[N]: whether its episode terminated with it."""
+    """N decisions.
+
+    Attributes:
+        observation: [N, *shape], as in `Trajectories` (int32[N] ids where the environment is enumerated).
+        action: [N, …].
+        mask: bool[N, A], or None.
+        after: [N, *shape], the agent's next observation.
+        known: bool[N], whether that is known (an id of -1 is not, nor what `NOTHING_AFTER` flags).
+        ended: bool[N], whether the episode terminated with the decision.
+    """
 
     observation: Array
     action: Array
@@ -46,8 +53,8 @@ class Steps:
 
     @staticmethod
     def of(rows: Trajectories, *, enumerated: bool) -> Steps:
-        """The rows of trajectories."""
-        steps = Steps.made(
+        """Return the rows of trajectories."""
+        steps = Steps.from_segments(
             rows.observation,
             rows.action,
             rows.mask,
@@ -60,7 +67,7 @@ class Steps:
         return steps if nothing is None else replace(steps, known=steps.known & ~nothing)
 
     @staticmethod
-    def made(
+    def from_segments(
         observation: Array,
         action: Array,
         mask: NDArray[np.bool_] | None,
@@ -70,7 +77,8 @@ class Steps:
         bootstrap: Array,
         enumerated: bool,
     ) -> Steps:
-        """Of segments, none of them empty: start int64[S + 1], tail int8[S] and bootstrap [S, *shape] as in `Trajectories`."""
+        """Return the steps of segments, none of them empty: start int64[S + 1], tail int8[S] and bootstrap [S, *shape]
+        as in `Trajectories`."""
         last = start[1:] - 1
         after = np.empty_like(observation)
         after[:-1] = observation[1:]
@@ -85,13 +93,13 @@ class Steps:
 
 
 class Observations:
-    """Observations of the agents in some seats as numbers float32[n, *shape]: of an enumerated game, what its ids stand for; images of
-    uint8 as 0 … 1; or, normalised, less their running mean, by their running standard deviation, clipped to ± `BOUND`."""
+    """Observations of the agents in some seats as numbers float32[n, *shape]: decoded ids of an enumerated game; uint8
+    images in 0 … 1; or normalised by running mean and standard deviation, clipped to ± `BOUND`."""
 
     def __init__(
         self, env: EnvSpec, seats: tuple[int, ...], *, what: str, normalise: bool, device: torch.device
     ) -> None:
-        """what: who sees them, for messages. Raises ScenarioError where the seats' spaces differ."""
+        """what: Name of the network, for messages. Raise ScenarioError if the seats' spaces differ."""
         space = one_space(env, seats, algorithm=what)[0]
         enumeration = env.enumeration
         self._table = None if enumeration is None else enumeration.observation
@@ -104,11 +112,11 @@ class Observations:
 
     @property
     def size(self) -> int:
-        """Numbers in one."""
+        """Return the number of entries of one observation."""
         return math.prod(self.shape)
 
-    def see(self, observation: Array) -> None:
-        """Count observations [n, …] for the statistics. Raises TrainingError where one is no number."""
+    def update_statistics(self, observation: Array) -> None:
+        """Count observations [n, …] for the statistics. Raise TrainingError if one is not finite."""
         if self.moments is None or not len(observation):
             return
         for at in range(0, len(observation), _ROWS):
@@ -118,12 +126,12 @@ class Observations:
             self.moments.add(part)
         self._settle()
 
-    def placed(self, observation: Array) -> Tensor:
-        """[n, *shape] on the device, as they are: float32, or images of uint8."""
+    def to_tensor(self, observation: Array) -> Tensor:
+        """Return observations [n, *shape] on the device, not normalised: float32, or uint8 images."""
         return to_device(self._on_host(observation), self.device)
 
-    def shown(self, raw: Tensor) -> Tensor:
-        """float32[n, *shape] of what `placed` gave, or of some of its rows."""
+    def normalize(self, raw: Tensor) -> Tensor:
+        """Return float32[n, *shape] of the result of `to_tensor`, or of some of its rows."""
         x = raw.float()
         if self.moments is None:
             return x if self._scale == 1.0 else x * self._scale
@@ -150,11 +158,11 @@ class Observations:
 
 
 class Actions:
-    """Actions as numbers float32[n, width]: discrete ones as one-hot vectors, side by side where there are several; those of a box between
-    their bounds as -1 … 1, unbounded ones as they are. outputs: of a network that says which one it was."""
+    """Actions as numbers float32[n, width]: discrete ones as one-hot vectors, concatenated where there are several;
+    those of a box scaled to -1 … 1 between their bounds, unbounded ones unchanged."""
 
     def __init__(self, env: EnvSpec, seats: tuple[int, ...], *, what: str, device: torch.device) -> None:
-        """what: who learns from them, for messages. Raises ScenarioError where the seats' spaces differ."""
+        """what: Name of the network, for messages. Raise ScenarioError if the seats' spaces differ."""
         space = one_space(env, seats, algorithm=what)[1]
         self._choices, self.device = Choices.of(space), device
         if env.enumeration is not None:
@@ -174,7 +182,7 @@ class Actions:
             self._distribution = CategoricalDistribution() if len(counts) == 1 else MultiCategoricalDistribution(counts)
 
     def numbers(self, action: Array) -> Array:
-        """float32[n, width]."""
+        """Return actions as numbers float32[n, width]."""
         flat = action.reshape(len(action), math.prod(action.shape[1:]))  # of no rows -1 would say nothing
         if self._choices is None:
             return ((flat - self._middle) / self._half).astype(np.float32)
@@ -182,13 +190,13 @@ class Actions:
         np.put_along_axis(out, self._choices.starts + flat.astype(np.int64), 1.0, axis=1)
         return out
 
-    def placed(self, action: Array) -> Tensor:
-        """`numbers` on the device."""
+    def to_tensor(self, action: Array) -> Tensor:
+        """Return `numbers` on the device."""
         return to_device(self.numbers(action), self.device)
 
-    def misses(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
-        """How far a network's `width` outputs [n, width] are from the actions, numbers [n, width]: -log p within the legal ones of discrete
-        actions, half the squared distance of those in a box. [n]"""
+    def error(self, out: Tensor, action: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the error [n] of a network's outputs [n, width] for actions as numbers [n, width]: -log p within the
+        legal ones of discrete actions, half the squared distance of those in a box."""
         if self._choices is None:
             return 0.5 * (out - action).square().sum(dim=1)
         parts = torch.split_with_sizes(action, self._choices.counts.tolist(), 1)
@@ -197,7 +205,7 @@ class Actions:
 
 
 def masks_of(env: EnvSpec, steps: Steps) -> NDArray[np.bool_] | None:
-    """Legal actions bool[N, A] of the steps; None: all are."""
+    """Return legal actions bool[N, A] of the steps; None: all are."""
     return steps.mask if env.enumeration is None else env.enumeration.mask[steps.observation]
 
 
@@ -205,7 +213,7 @@ _PART = 4096  # rows
 
 
 def in_parts(function, rows: int) -> NDArray[np.float64]:  # type: ignore[no-untyped-def]
-    """float64[rows]: what `function(slice)` says of so many rows at a time, Tensors [n]; nothing is learned from it."""
+    """Return float64[rows] of `function(slice)`, evaluated without gradients on parts of the rows."""
     if not rows:
         return np.zeros(0)
     with torch.no_grad():

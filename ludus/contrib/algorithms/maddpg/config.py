@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import NotServed, discrete, one_space, players_of
-from ludus.algorithms.common.team_specs import Normalise, check_state, check_team, team_size
+from ludus.algorithms.common.space_checks import UnsupportedSpace, discrete, one_space, players_of
+from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
 from ludus.algorithms.off_policy.config import OffPolicy, box_policy
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import mlp_spec
@@ -20,7 +20,22 @@ from ludus.replay.base import ItemUnit, Sizes, TableSpec
 
 
 class MADDPG(OffPolicy):
-    """Actors that see what their agents see, and a critic of the team that sees everything (Lowe et al. 2017); see the README beside it."""
+    """Decentralised actors with a central critic of the team (Lowe et al. 2017); see the README beside it. See
+    `OffPolicy` for the inherited options.
+
+    Attributes:
+        critic: What the critic sees in addition to all agents' actions: all "observations", or the environment's
+            "state".
+        noise: Standard deviation of exploration noise for actions in a box, in [-1, 1].
+        temperature: Temperature of the Gumbel-softmax through which gradients of discrete actions flow; 0.5 to 1.
+        output_penalty: Weight of the mean square of the actor's outputs, as in the authors' code.
+        twin: Whether there are two critics, whose minimum targets use, as in TD3.
+        normalise_rewards: "standardise" subtracts the mean and divides by the deviation; use "scale" or "none" where
+            actions determine the length of episodes.
+        capacity: Joint steps in the replay table.
+        batch: Joint steps per update.
+        polyak: 0.01, as in the paper.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Lowe et al. 2017"
@@ -29,18 +44,18 @@ class MADDPG(OffPolicy):
     takes_added: ClassVar[bool] = False
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
-    critic: Literal["observations", "state"] = "observations"  # what it sees, beside the actions of all agents
-    noise: Scheduled = Schedule(start=0.1)  # of actions in a box: standard deviation of exploration, in [-1, 1]
-    temperature: float = Field(default=1.0, gt=0)  # of discrete actions: of the softmax whose slope is followed
-    output_penalty: float = Field(default=1e-3, ge=0)  # of the mean square of the actor's outputs
-    twin: bool = False  # two critics; targets take the smaller one's value, as TD3's do
-    normalise_rewards: Normalise = "standardise"  # use "scale" or "none" where actions decide how long episodes are
+    critic: Literal["observations", "state"] = "observations"
+    noise: Scheduled = Schedule(start=0.1)
+    temperature: float = Field(default=1.0, gt=0)
+    output_penalty: float = Field(default=1e-3, ge=0)
+    twin: bool = False
+    normalise_rewards: NormalizeRewards = "standardise"
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128, 128)
     gamma: float = Field(default=0.95, ge=0, le=1)
     rollout: int = Field(default=100, ge=1)
-    capacity: int = Field(default=200_000, ge=1)  # joint steps in the replay table
-    batch: int = Field(default=512, ge=1)  # joint steps per update
+    capacity: int = Field(default=200_000, ge=1)
+    batch: int = Field(default=512, ge=1)
     updates_per_decision: float = Field(default=0.02, gt=0)
     learning_rate: Scheduled = Schedule(start=1e-3)
     polyak: float = Field(default=0.01, gt=0, le=1)
@@ -51,8 +66,8 @@ class MADDPG(OffPolicy):
         return "joint"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds, if the game is compiled, and if
-        the critic wants a state that there is not."""
+        """Raise ScenarioError if a player's actions are neither discrete nor a box with finite bounds, if the game is
+        compiled, and if the critic needs a state that the environment does not have."""
         name = type(self).__name__
         check_team(env, algorithm=name)
         for player in players_of(env, seats):
@@ -60,14 +75,14 @@ class MADDPG(OffPolicy):
         if self.critic == "state":
             check_state(env, algorithm=name, instead="critic=observations, which needs none")
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         return replace(super().collect(), state=self.critic == "state")
 
     def tables(self) -> Sequence[TableSpec]:
         return (self.replay_table(capacity=self.capacity),)
 
     def sizes(self) -> Mapping[str, Sizes]:
-        """How many joint steps a rollout has is not known."""
+        """Return the batch size; the joint steps of a rollout are not known."""
         return self.replay_sizes(insert=None, batch=self.batch)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
@@ -80,7 +95,7 @@ class MADDPG(OffPolicy):
                 inputs=inputs, actions=actions, hidden=self.hidden, activation=self.activation, value="none"
             )
         if not isinstance(action, Box) or action.dtype.kind != "f":
-            raise NotServed(
+            raise UnsupportedSpace(
                 f"{name} needs discrete actions, or continuous ones (a Box of floats); {env.id} has {observation} -> {action}."
             )
         return box_policy(self, {"kind": "point"}, env, seats)

@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 def gumbel_softmax(
     logits: Array, gumbel: Array, mask: NDArray[np.bool_] | None, *, temperature: float
 ) -> tuple[Array, Array]:
-    """(one-hot choice, softmax((logits + gumbel) / temperature)) of legal actions, float[r, A] each; 0 where illegal. The choice is the
-    softmax's largest, and so, for standard Gumbel deviates, a draw from softmax(logits). Rows without a legal action are 0. (Jang, Gu and
-    Poole 2017, "Categorical reparameterization with Gumbel-softmax", equations 1 and 2; Maddison et al. 2017.)"""
+    """Return (one-hot choice, softmax((logits + gumbel) / temperature)) of legal actions, float[r, A] each; 0 where
+    illegal.
+
+    The choice is the softmax's largest entry, and so, for standard Gumbel deviates, a sample from softmax(logits). Rows
+    without a legal action are 0. (Jang, Gu and Poole 2017, "Categorical reparameterization with Gumbel-softmax",
+    equations 1 and 2; Maddison et al. 2017.)
+    """
     noisy = (logits + gumbel) / temperature
     legal = np.ones(noisy.shape, np.bool_) if mask is None else mask
     top = np.where(legal, noisy, -np.inf).max(axis=1, keepdims=True, initial=np.finfo(noisy.dtype).min)
@@ -46,23 +50,24 @@ def gumbel_softmax(
 
 
 def straight_through(soft: Array, slope: Array, *, temperature: float) -> Array:
-    """dS/dlogits float[r, A] where dS/daction is slope[r, A] and the one-hot action counts, backwards, as its softmax `soft`: the softmax's
-    Jacobian times the slope. (Jang et al. 2017, §2.2, "straight-through".)"""
+    """Return dS/dlogits float[r, A] from dS/daction, `slope`, by the straight-through estimator: the softmax's Jacobian
+    times the slope. (Jang et al. 2017, section 2.2.)"""
     out: Array = soft * (slope - (slope * soft).sum(axis=1, keepdims=True)) / temperature
     return out
 
 
 def replaced(actions: Array, own: Array) -> Array:
-    """The joint actions float[m, n, n, d] in which, in place i of the second axis, agent i does own[m, i] and the others what they did:
-    actions, own float[m, n, d]. (Lowe et al. 2017, equation 6 and algorithm 1.)"""
+    """Return joint actions float[m, n, n, d] in which, at index i of the second axis, agent i takes own[m, i] and the
+    others their recorded actions. actions, own: float[m, n, d]. (Lowe et al. 2017, equation 6 and algorithm 1.)"""
     n = actions.shape[1]
     out = np.repeat(actions[:, None], n, axis=1)
     out[:, np.arange(n), np.arange(n)] = own
     return out
 
 
-def own_slopes(slopes: Array) -> Array:
-    """Of dQ/da float[m, n, n, d], in whose place i agent i's action was its own: that by agent i's action, float[m, n, d]."""
+def own_action_gradients(slopes: Array) -> Array:
+    """Return the gradients by each agent's own action, float[m, n, d], from dQ/da float[m, n, n, d] of `replaced` joint
+    actions."""
     n = slopes.shape[1]
     out: Array = slopes[:, np.arange(n), np.arange(n)]
     return out
@@ -73,41 +78,45 @@ def own_slopes(slopes: Array) -> Array:
 
 
 class ActionRows(NamedTuple):
-    """action float[r, d], as the critic sees it; through float[r, d]: what it is a function of, backwards."""
+    """Actions of r rows: action float[r, d], as the critic sees it; through float[r, d], what gradients flow through."""
 
     action: Array
     through: Array
 
 
 class ActionKind(Protocol):
-    """One kind of actions. width: d, the actor's outputs and what the critic sees of one agent. random: whether an answer needs Gumbel
-    deviates float32[r, d]."""
+    """One kind of action space.
+
+    Attributes:
+        width: d, outputs of the actor per agent, and inputs of the critic per agent.
+        random: Whether `answer` needs Gumbel deviates float32[r, d].
+    """
 
     width: int
     random: bool
 
     def stored(self, action: Array) -> Array:
-        """Actions [T, n, …] as the table keeps them."""
+        """Return actions [T, n, …] as the table stores them."""
         ...
 
-    def seen(self, stored: Array) -> Array:
-        """Stored ones [m, n, …] as the critic sees them, float32[m, n, d]."""
+    def critic_actions(self, stored: Array) -> Array:
+        """Return stored actions [m, n, …] as the critic sees them, float32[m, n, d]."""
         ...
 
-    def shown(self, stored: Tensor) -> Tensor:
-        """The same on a device."""
+    def critic_actions_tensor(self, stored: Tensor) -> Tensor:
+        """Return the same on a device."""
         ...
 
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
-        """What the actor's outputs float32[r, d] stand for."""
+        """Return the actions that the actor's outputs float32[r, d] stand for."""
         ...
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
-        """dS/doutputs float[r, d] where dS/daction is slope."""
+        """Return dS/doutputs float[r, d], given dS/daction."""
         ...
 
-    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
-        """`answer` by autograd: actions float[r, d] with their slope."""
+    def sample(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return actions float[r, d] with gradients, by autograd."""
         ...
 
 
@@ -121,29 +130,29 @@ class BoxActions:
         self.width = self._box.size
 
     def stored(self, action: Array) -> Array:
-        """See `ActionKind`: float32[T, n, d] in [-1, 1]."""
+        """Return the same as `ActionKind`: float32[T, n, d] in [-1, 1]."""
         return self._box.to_unit(action.reshape(-1, *self._box.shape)).reshape(*action.shape[:2], self.width)
 
-    def seen(self, stored: Array) -> Array:
-        """See `ActionKind`."""
+    def critic_actions(self, stored: Array) -> Array:
+        """Return the same as `ActionKind`."""
         return stored
 
-    def shown(self, stored: Tensor) -> Tensor:
-        """See `ActionKind`."""
+    def critic_actions_tensor(self, stored: Tensor) -> Tensor:
+        """Return the same as `ActionKind`."""
         return stored
 
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
-        """See `ActionKind`: tanh."""
+        """Return the same as `ActionKind`: tanh."""
         action = np.tanh(out)
         return ActionRows(action, action)
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
-        """See `ActionKind`."""
+        """Return the same as `ActionKind`."""
         out: Array = slope * (1.0 - answer.through * answer.through)
         return out
 
-    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
-        """See `ActionKind`: tanh."""
+    def sample(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return the same as `ActionKind`: tanh."""
         return out.tanh()
 
 
@@ -156,29 +165,29 @@ class OneHotActions:
         self.width, self._temperature = int(spec.config["action"]["actions"]), temperature
 
     def stored(self, action: Array) -> Array:
-        """See `ActionKind`: int32[T, n]."""
+        """Return the same as `ActionKind`: int32[T, n]."""
         return action.astype(np.int32)
 
-    def seen(self, stored: Array) -> Array:
-        """See `ActionKind`: one-hot."""
+    def critic_actions(self, stored: Array) -> Array:
+        """Return the same as `ActionKind`: one-hot."""
         out: Array = (stored[..., None] == np.arange(self.width)).astype(np.float32)
         return out
 
-    def shown(self, stored: Tensor) -> Tensor:
-        """See `ActionKind`: one-hot."""
+    def critic_actions_tensor(self, stored: Tensor) -> Tensor:
+        """Return the same as `ActionKind`: one-hot."""
         return (stored[..., None] == torch.arange(self.width, device=stored.device)).float()
 
     def answer(self, out: Array, gumbel: Array | None, mask: NDArray[np.bool_] | None) -> ActionRows:
-        """See `ActionKind`: a draw from the softmax."""
+        """Return the same as `ActionKind`: a draw from the softmax."""
         assert gumbel is not None
         return ActionRows(*gumbel_softmax(out, gumbel, mask, temperature=self._temperature))
 
     def backward(self, answer: ActionRows, slope: Array) -> Array:
-        """See `ActionKind`."""
+        """Return the same as `ActionKind`."""
         return straight_through(answer.through, slope, temperature=self._temperature)
 
-    def drawn(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
-        """See `ActionKind`: `gumbel_softmax` and `straight_through`."""
+    def sample(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return the same as `ActionKind`: `gumbel_softmax` and `straight_through`."""
         assert gumbel is not None
         legal = torch.ones_like(out, dtype=torch.bool) if mask is None else mask
         noisy = (out + gumbel) / self._temperature
@@ -189,8 +198,8 @@ class OneHotActions:
 
 
 class MADDPGLearner(OffPolicyLearner):
-    """m joint steps of n agents go through the shared actor as m × n rows. What critics are given of a joint step: the state, or all
-    observations; who is present; and all actions, which come last, 0 of agents that are absent."""
+    """m joint steps of n agents go through the shared actor as m × n rows. Critics see, per joint step: the state, or
+    all observations; who is present; and all actions, which come last, 0 of absent agents."""
 
     config: MADDPG
 
@@ -215,14 +224,14 @@ class MADDPGLearner(OffPolicyLearner):
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Joint steps with n-step targets, of each seat that was played, in the environment's rewards."""
+        """Return joint steps with n-step targets, of each seat that was played, in the environment's rewards."""
         out = []
         for rows, view in views(self.rewarded(trajectories), self._env, self._seats):
             columns = joint_items(view, gamma=self.config.gamma, steps=self.config.n_step)
             columns |= {"action": self.acting.stored(view.action), "version_lo": versions(rows, view)}
             if self.config.critic == "observations":
                 columns = {name: column for name, column in columns.items() if name not in ("state", "next_state")}
-            out.append(self.kept(columns))
+            out.append(self.table_items(columns))
             self._rewards.add(view)
         self.count(trajectories)
         return out
@@ -230,50 +239,49 @@ class MADDPGLearner(OffPolicyLearner):
     # ------------------------------------------------------------------------------------------ learning
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.autograd`."""
         batch = {**columns, "gumbel": to_device(self._gumbel(rows), self.device)}
-        batch["reward"] = self._rewards.normalised(batch["reward"], batch["span"])
+        batch["reward"] = self._rewards.normalize(batch["reward"], batch["span"])
         fitted = self.fit_modules(batch, rows)
         self.improve(batch, rows)
-        self.critics.follow(self.config.polyak)
-        self.actor.follow(self.config.polyak)
+        self.critics.update_target(self.config.polyak)
+        self.actor.update_target(self.config.polyak)
         return fitted
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
         c, state = batch, self.config.critic == "state"
         with torch.no_grad():
-            following = self._drawn(self.answers(c["next"], target=True), c["gumbel"][0], c.get("next_mask"))
-            after = self._joined(c["next_state" if state else "next"], c["next_present"], following)
+            following = self._sample(self.answers(c["next"], target=True), c["gumbel"][0], c.get("next_mask"))
+            after = self._critic_tensor(c["next_state" if state else "next"], c["next_present"], following)
             target = c["reward"] + c["discount"] * self.critics(after, target=True)[..., 0].amin(dim=0)
-        now = self._joined(c["state" if state else "observation"], c["present"], self.acting.shown(c["action"]))
+        now = self._critic_tensor(
+            c["state" if state else "observation"], c["present"], self.acting.critic_actions_tensor(c["action"])
+        )
         return self.critics(now)[..., 0], target
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`: each agent moves alone, beside what the others did."""
+        """Return the actor's loss: each agent's own action varies, with the others' recorded actions fixed."""
         c, config, n, present = batch, self.config, self.team, batch["present"]
         out = self.answers(c["observation"])
-        own, actions = self._drawn(out, c["gumbel"][1], c.get("mask")), self.acting.shown(c["action"])
+        own, actions = self._sample(out, c["gumbel"][1], c.get("mask")), self.acting.critic_actions_tensor(c["action"])
         alone = torch.eye(n, dtype=torch.bool, device=self.device)[None, :, :, None]
         wide = torch.where(alone, own[:, None], actions[:, None]).flatten(0, 1)
         sees = c["state" if config.critic == "state" else "observation"]
-        x = self._joined(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
+        x = self._critic_tensor(sees.repeat_interleave(n, dim=0), present.repeat_interleave(n, dim=0), wide)
         penalty = config.output_penalty / self.acting.width * out.square().sum(dim=1)
         values = self.critics(x, None, 1)[0, :, 0]
         return (((penalty - values) * present.flatten()).sum() / (rows * n),)
 
-    def _drawn(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
-        """Actions float[m, n, d] of all agents."""
+    def _sample(self, out: Tensor, gumbel: Tensor, mask: Tensor | None) -> Tensor:
+        """Return actions float[m, n, d] of all agents."""
         noise = gumbel.reshape(out.shape) if self.acting.random else None
-        actions = self.acting.drawn(out, noise, None if mask is None else mask.reshape(out.shape))
+        actions = self.acting.sample(out, noise, None if mask is None else mask.reshape(out.shape))
         return actions.reshape(-1, self.team, self.acting.width)
 
-    def _joined(self, sees: Tensor, present: Tensor, actions: Tensor) -> Tensor:
-        """What critics are given, float[m, ·]; see `_given`."""
+    def _critic_tensor(self, sees: Tensor, present: Tensor, actions: Tensor) -> Tensor:
+        """Return the critics' inputs float[m, ·]; see `_critic_inputs`."""
         return torch.cat([sees.flatten(1), present, (actions * present[..., None]).flatten(1)], dim=1)
 
     def written(self, columns: ItemColumns, rows: int) -> Metrics:
-        """See `OffPolicyLearner.written`."""
         config, gumbel, actor, critics = (
             self.config,
             self._gumbel(rows),
@@ -284,24 +292,26 @@ class MADDPGLearner(OffPolicyLearner):
         out = actor.forward(after, target=True)[0]
         following = self._answer(out, gumbel[0], columns.get("next_mask")).action
         there = columns["next_present"]
-        critic_x = self._given(columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width))
+        critic_x = self._critic_inputs(
+            columns, "next", "next_state", there, following.reshape(*there.shape, self.acting.width)
+        )
         values = critics.forward(torch.from_numpy(critic_x), target=True)
-        reward = self._rewards.normalised(columns["reward"], columns["span"])
+        reward = self._rewards.normalize(columns["reward"], columns["span"])
         target = td_target(values, reward, columns["discount"])
-        actions = self.acting.seen(columns["action"])
-        critic_x = self._given(columns, "observation", "state", columns["present"], actions)
+        actions = self.acting.critic_actions(columns["action"])
+        critic_x = self._critic_inputs(columns, "observation", "state", columns["present"], actions)
         fitted = self.fit(torch.from_numpy(critic_x), np.zeros(len(critic_x), np.int32), target, rows)
         self._improve(columns, x, critic_x, gumbel[1], rows)
-        critics.follow(config.polyak)
-        actor.follow(config.polyak)
+        critics.update_target(config.polyak)
+        actor.update_target(config.polyak)
         return fitted
 
     def update(self, batch: Sample) -> Metrics:
-        """As `OffPolicyLearner.update`."""
         return {**super().update(batch), **({"noise": self.rate(self.config.noise)} if self._boxed else {})}
 
     def _improve(self, columns: ItemColumns, x: torch.Tensor, critic_x: Array, gumbel: Array, rows: int) -> None:
-        """One step of the actor up the first critic's slope, each agent by its own action beside what the others did."""
+        """Take one step of the actor up the first critic's gradient, each agent by its own action with the others'
+        recorded actions fixed."""
         actor, critics, present, width = (
             self.actor,
             self.critics,
@@ -320,7 +330,7 @@ class MADDPGLearner(OffPolicyLearner):
         there, every = present.reshape(-1, 1), max(1, rows * n)
         penalty = self.config.output_penalty / width
         actor.sums[0] = float((penalty * np.square(out).sum(axis=1, keepdims=True) - q)[there].sum()) / every
-        slope = self.acting.backward(answer, own_slopes(slopes).reshape(m * n, width))
+        slope = self.acting.backward(answer, own_action_gradients(slopes).reshape(m * n, width))
         actor.gradients[0][:] = np.where(there, 2.0 * penalty * out - slope, 0.0) / every
         actor.backward(x)
         self.step_actor()
@@ -329,10 +339,10 @@ class MADDPGLearner(OffPolicyLearner):
         legal = None if mask is None else mask.reshape(out.shape)
         return self.acting.answer(out, gumbel.reshape(out.shape) if self.acting.random else None, legal)
 
-    def _given(
+    def _critic_inputs(
         self, columns: ItemColumns, observation: str, state: str, present: NDArray[np.bool_], actions: Array
     ) -> NDArray[np.float32]:
-        """What critics are given, float32[m, ·]: actions float32[m, n, d]."""
+        """Return the critics' inputs float32[m, ·], of actions float32[m, n, d]."""
         m, width = len(present), self.actions.stop - self.actions.start
         sees = columns[state if self.config.critic == "state" else observation]
         sees = sees.reshape(m, self.actions.start - self.team)
@@ -343,7 +353,8 @@ class MADDPGLearner(OffPolicyLearner):
         return torch.from_numpy(np.ascontiguousarray(observation, np.float32).reshape(-1, self.inputs))
 
     def _gumbel(self, rows: int) -> NDArray[np.float32]:
-        """Standard Gumbel deviates float32[2, n, agents, d] for this rank's share of `rows`: for what comes next, and for now."""
+        """Return standard Gumbel deviates float32[2, n, agents, d] for this rank's share of `rows`: for the next step,
+        and for the present one."""
         if not self.acting.random:
             return np.zeros((2, 0), np.float32)
         shape = (2, rows, self.team, self.acting.width)

@@ -25,11 +25,29 @@ if TYPE_CHECKING:
 
 
 class MAT(Gradient):
-    """The multi-agent transformer (Wen et al. 2022): one network for a team, whose agents act one after the other, each given what those
-    before it do; see the README beside this file.
+    """The multi-agent transformer (Wen et al. 2022): one network for a team, whose agents act in turn, each given the
+    actions of those before it; see the README beside this file.
 
-    Defaults are those of the authors' code for particle environments, but for `batch`: theirs are 3,200 environment steps. Observations
-    need no agent's id: the network knows whose they are."""
+    Defaults are those of the authors' code for particle environments, except `batch`: theirs is 3,200 environment
+    steps. Observations need no agent ids: the network is passed each row's agent. See `Gradient` for the inherited
+    options.
+
+    Attributes:
+        width: Units of an agent's representation; 64 in the paper.
+        layers: Blocks of the encoder, and of the decoder.
+        heads: Attention heads; they divide the width.
+        layer_norm: Whether each observation is layer-normalised, which removes its mean and scale; False where these
+            carry information.
+        continuous: Distribution of actions in a box: "gaussian" is clipped to the bounds, "tanh" is squashed into them.
+        initial_std: Initial standard deviation of "gaussian", where the bounds are -1 and 1.
+        normalise_observations: Whether observations are normalised by running mean and deviation.
+        normalise_returns: Whether rewards are divided by the running deviation of discounted returns.
+        entropy: Coefficient of the entropy bonus.
+        clip: Range ε of the ratio in the surrogate; 0.05 in the authors' code.
+        value_coefficient: Weight of the value loss.
+        clip_value: Clip of the change of values in the value loss; None: not clipped.
+        target_kl: An update ends once the estimated KL divergence exceeds 1.5 × this, in nats; None: no limit.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete", "multi_discrete", "box"),
@@ -45,31 +63,29 @@ class MAT(Gradient):
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
     sequence: ClassVar[int] = 1  # decisions of an agent that are evaluated together
 
-    width: int = Field(default=64, ge=1)  # of what the network knows of an agent
-    layers: int = Field(default=1, ge=1)  # blocks of the encoder, and of the decoder
-    heads: int = Field(default=1, ge=1)  # of each attention; the width falls into so many parts
-    layer_norm: bool = (
-        True  # of each observation, which then loses its mean and its scale; no: where these say something
-    )
-    continuous: Literal["gaussian", "tanh"] = "gaussian"  # box actions: clipped to the bounds, or squashed into them
-    initial_std: float = Field(default=1.0, ge=0.01, le=7.0)  # of "gaussian", where the bounds are -1 and 1
+    width: int = Field(default=64, ge=1)
+    layers: int = Field(default=1, ge=1)
+    heads: int = Field(default=1, ge=1)
+    layer_norm: bool = True
+    continuous: Literal["gaussian", "tanh"] = "gaussian"
+    initial_std: float = Field(default=1.0, ge=0.01, le=7.0)
     normalise_observations: bool = False
     normalise_returns: bool = True
 
-    batch: int = Field(default=3200, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=3200, ge=1)
     batch_unit: Literal["episodes", "decisions"] = "decisions"
     epochs: int = Field(default=10, ge=1)
     learning_rate: Scheduled = Schedule(start=7e-4)
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    correction: Literal["none"] = "none"  # of rows that older weights made
+    correction: Literal["none"] = "none"
     clip: float = Field(default=0.05, gt=0)
     value_coefficient: float = Field(default=1.0, ge=0)
     clip_value: float | None = Field(default=None, gt=0)
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=10.0, ge=0)
     target_kl: float | None = Field(default=None, gt=0)
-    team_rewards: bool = True  # every agent of a team learns from the sum of its rewards
+    team_rewards: bool = True
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
@@ -88,23 +104,23 @@ class MAT(Gradient):
         return "joint"
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
-        """The policy's loss of each row [n], from its log-probabilities now."""
+        """Return the policy's loss of each row [n], from its present log-probabilities."""
         from ludus.algorithms.common.losses import ppo_surrogate
 
         return ppo_surrogate(logp, batch.logp, batch.advantage, clip=self.clip)
 
     def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]:
-        """More metrics, per row [n]."""
+        """Return further metrics, each float[n]."""
         return {"clip_fraction": (((logp - batch.logp).exp() - 1.0).abs() > self.clip).to(logp.dtype)}
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError for a compiled game, and if it cannot play some player's actions, or see its observations."""
+        """Raise ScenarioError for a compiled game, and if it cannot play a player's actions or see its observations."""
         check_team(env, algorithm=type(self).__name__)
         for player in players_of(env, seats):
             self.policy(env, (player,))
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """Raises ScenarioError if it cannot play there."""
+        """Return the spec of the network. Raise ScenarioError if it cannot play there."""
         name = type(self).__name__
         observation, space = one_space(env, seats, algorithm=name)
         action = action_of(env, space, continuous=self.continuous, algorithm=name)
@@ -130,7 +146,7 @@ class MAT(Gradient):
 
 
 class MATDec(MAT):
-    """MAT with an actor for each agent by itself, a perceptron of what that agent sees; the encoder over all agents is its critic (Wen et
-    al. 2022, section 4.2)."""
+    """MAT with decentralised actors, perceptrons of what each agent sees; the encoder over all agents is the critic
+    (Wen et al. 2022, section 4.2). See `MAT` for the options."""
 
     decoder: ClassVar[Decoder] = "decentralised"

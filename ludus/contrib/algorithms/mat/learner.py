@@ -1,5 +1,5 @@
-"""The learner of MAT: rows of a rollout in groups, the agents of a team that acted at one moment; items are such groups, and so is what
-minibatches are made of."""
+"""MAT's learner: rows of a rollout in groups, the agents of a team that acted at one moment; items and minibatches
+consist of such groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.joint_steps import left_at
-from ludus.algorithms.on_policy.autograd_model import FamilyModel
+from ludus.algorithms.on_policy.autograd_model import ActorCriticModel
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.learner import Judged, OnPolicyLearner, Transitions
-from ludus.algorithms.on_policy.model import Floats, Model, Settings
+from ludus.algorithms.on_policy.learner import ExperienceBuilder, OnPolicyLearner, ValueEstimates
+from ludus.algorithms.on_policy.model import Floats, Model, OnPolicyConfig
 from ludus.backend.device import to_numpy
 from ludus.backend.mlp import Layout
 from ludus.core.types import Array, SegmentEnd
@@ -34,8 +34,8 @@ PRESENT = "present"  # bool[T, agents] of items: whose decisions there are
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Rows side by side with those of their group: order int64[n] of the rows, start int64[G + 1] of groups in that order, and place
-    int64[n] there of their agents."""
+    """Rows ordered by group: order int64[n] of the rows, start int64[G + 1] of groups in that order, and place int64[n]
+    there of their agents."""
 
     order: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -43,7 +43,8 @@ class Groups:
 
     @staticmethod
     def of(place: NDArray[np.int64], *keys: Array) -> Groups:
-        """place [n] of rows, which are of one group where all keys [n] are equal; groups rise by the keys, the first one first."""
+        """Return the groups of rows whose keys [n] are all equal, in ascending order of the keys. place: [n], the rows'
+        agents."""
         order = np.lexsort((place, *reversed(keys)))
         new = np.zeros(len(order), np.bool_)
         new[:1] = True
@@ -53,11 +54,11 @@ class Groups:
 
     @property
     def group(self) -> NDArray[np.int64]:
-        """int64[n], in that order: which one each row is of."""
+        """Return the group of each row, int64[n], in that order."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     def spread(self, column: Array, agents: int) -> Array:
-        """A column of rows as [G, agents, …], 0 of who is missing."""
+        """Return a column of rows as [G, agents, …], 0 where an agent is missing."""
         out = np.zeros((len(self.start) - 1, agents, *column.shape[1:]), column.dtype)
         out[self.group, self.place] = column[self.order]
         return out
@@ -69,10 +70,11 @@ class Groups:
 _GROUPS = 2048  # that are evaluated at a time
 
 
-class TeamModel(FamilyModel):
-    """A `TeamTransformer`. Rows come in groups: `Batch.start` says where each begins, and `Batch.place` whose each row is."""
+class TeamModel(ActorCriticModel):
+    """A `TeamTransformer`. Rows come in groups: `Batch.start` has where each begins, and `Batch.place` the agent of
+    each row."""
 
-    uncompiled = "its groups have many sizes"
+    no_compile_reason = "its groups have many sizes"
 
     def _fresh(self, seed: int) -> TeamTransformer:
         return make_team_transformer(self.spec, seed=seed, initial_std=self.config.initial_std)
@@ -82,7 +84,7 @@ class TeamModel(FamilyModel):
 
     @property
     def team(self) -> int:
-        """Agents of a team."""
+        """Return the number of agents of a team."""
         return int(self.module.team)
 
     def values(
@@ -93,7 +95,7 @@ class TeamModel(FamilyModel):
         state: Tensor | None,
         place: NDArray[np.int64] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """place: int64[n] of the rows' agents; None: of whole teams, one after the other."""
+        """Return values; see `Model.values`. place: int64[n] of the rows' agents; None: whole teams, in order."""
         if start is None or place is None:
             start, place = np.arange(0, len(x) + 1, self.team), np.arange(len(x)) % self.team
         parts = [x.new_zeros(0)]
@@ -116,17 +118,17 @@ class TeamModel(FamilyModel):
 # From rollouts to items, and to batches.
 
 
-class TeamTransitions(Transitions):
-    """Items are groups, [agents, …] each. An agent's advantages go along its own decisions, as everywhere; its values see whom else of its
-    team acts then."""
+class GroupExperience(ExperienceBuilder):
+    """Builds items that are groups, [agents, …] each. An agent's advantages follow its own decisions; its values see
+    which others of its team act then."""
 
-    def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
+    def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         super().__init__(config, model, context)
         assert isinstance(model, TeamModel)
         self._team: TeamModel = model
         self._places = context.env.agent_index
 
-    def judged(self, rows: Trajectories, state: Any, bootstrap_state: Any) -> Judged:
+    def estimate_values(self, rows: Trajectories, state: Any, bootstrap_state: Any) -> ValueEstimates:
         value = self._of_groups(rows.observation, self._groups(rows))
         after = np.zeros(rows.num_segments)
         there = np.flatnonzero(rows.tail != SegmentEnd.TERMINATED)
@@ -134,9 +136,9 @@ class TeamTransitions(Transitions):
             keys = (rows.episode[there], rows.seat[there], left_at(rows)[there])
             groups = Groups.of(self._places[rows.agent[there]], *keys)
             after[there] = self._of_groups(rows.bootstrap_observation[there], groups)
-        return Judged(value, after)
+        return ValueEstimates(value, after)
 
-    def items(self, rows: Trajectories, columns: dict[str, Array], judged: Judged) -> ItemColumns:
+    def items(self, rows: Trajectories, columns: dict[str, Array], estimates: ValueEstimates) -> ItemColumns:
         groups, agents = self._groups(rows), self._team.team
         oldest = np.repeat(rows.version_lo, np.diff(rows.start))[groups.order]
         items = {name: groups.spread(column, agents) for name, column in columns.items()}
@@ -156,7 +158,7 @@ class TeamTransitions(Transitions):
         return Groups.of(self._places[rows.agent[segment]], rows.episode[segment], rows.seat[segment], rows.t)
 
     def _of_groups(self, observation: Array, groups: Groups) -> Floats:
-        """Values float64[n] of rows."""
+        """Return values float64[n] of rows."""
         with torch.no_grad():
             x = self.inputs(observation[groups.order])
             values = to_numpy(self._team.values(x, None, groups.start, None, groups.place)[0])
@@ -166,6 +168,6 @@ class TeamTransitions(Transitions):
 
 
 class MATLearner(OnPolicyLearner):
-    """As `OnPolicyLearner`, of groups."""
+    """On-policy learner of groups."""
 
-    makes_items, in_groups = TeamTransitions, True
+    makes_items, in_groups = GroupExperience, True

@@ -1,4 +1,4 @@
-"""Settings of MPO and V-MPO."""
+"""Configurations of MPO and V-MPO."""
 
 from __future__ import annotations
 
@@ -23,8 +23,27 @@ if TYPE_CHECKING:
 
 
 class MPO(OffPolicy):
-    """Maximum a posteriori policy optimisation (Abdolmaleki et al. 2018) with decoupled trust regions (Abdolmaleki et al. 2018, "Relative
-    entropy regularized policy iteration"); see the README beside it."""
+    """Maximum a posteriori policy optimisation (Abdolmaleki et al. 2018) with decoupled trust regions (Abdolmaleki et
+    al. 2018, "Relative entropy regularized policy iteration"); see the README beside it. See `OffPolicy` for the
+    inherited options.
+
+    Attributes:
+        network: Body of the actor and of each critic: "mlp", "nature", "impala", or a custom module `module:Class`.
+        twin: Whether there are two critics, whose minimum is used.
+        samples: Actions in a box that the E-step compares per state; 20 in the paper.
+        target_samples: Actions that estimate the next state's value.
+        target_period: Updates between copies into the target networks; 0: they follow by `polyak`.
+        epsilon: KL bound of the E-step in nats; 0.1 in the paper.
+        epsilon_mean: KL bound of the actor by means only, in nats per entry of an action.
+        epsilon_std: KL bound of the actor by standard deviations only.
+        epsilon_policy: KL bound of a discrete policy.
+        per_dimension: Whether each entry of an action has its own bound and multiplier; False: one for their sum.
+        temperature: Initial multiplier of `epsilon`.
+        alpha_mean: Initial multiplier of `epsilon_mean`.
+        alpha_std: Initial multiplier of `epsilon_std`.
+        alpha_policy: Initial multiplier of `epsilon_policy`.
+        dual_learning_rate: Step size of Adam for the multipliers.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box", "discrete"), data="off-policy", recurrent=False, masks=True, paper="Abdolmaleki et al. 2018"
@@ -32,23 +51,23 @@ class MPO(OffPolicy):
     learner_class: ClassVar[str] = "ludus.contrib.algorithms.mpo.learner:make_learner"
     head: ClassVar[Mapping[str, Any]] = {"kind": "tanh", "log_std": [-10.0, 2.0], "warm_up": True}  # in a box
 
-    network: Body = "mlp"  # what the actor, and each critic, sees with
-    twin: bool = False  # two critics, of which the lesser counts
-    samples: int = Field(default=20, ge=2)  # actions in a box that the E-step compares in each state
-    target_samples: int = Field(default=5, ge=1)  # and those that stand for the next state's value
-    target_period: int = Field(default=100, ge=0)  # updates between copies of the targets; 0: they follow by polyak
+    network: Body = "mlp"
+    twin: bool = False
+    samples: int = Field(default=20, ge=2)
+    target_samples: int = Field(default=5, ge=1)
+    target_period: int = Field(default=100, ge=0)
 
-    epsilon: float = Field(default=0.1, gt=0)  # nats by which the E-step's policy may differ from the target policy
-    epsilon_mean: float = Field(default=2.5e-3, gt=0)  # and the actor's, by means alone, per entry of an action
-    epsilon_std: float = Field(default=1e-6, gt=0)  # by standard deviations alone
-    epsilon_policy: float = Field(default=2.5e-3, gt=0)  # of discrete actions, by all
-    per_dimension: bool = True  # a bound and a multiplier for each entry of an action; no: one for their sum
+    epsilon: float = Field(default=0.1, gt=0)
+    epsilon_mean: float = Field(default=2.5e-3, gt=0)
+    epsilon_std: float = Field(default=1e-6, gt=0)
+    epsilon_policy: float = Field(default=2.5e-3, gt=0)
+    per_dimension: bool = True
 
-    temperature: float = Field(default=10.0, gt=0)  # the multiplier of epsilon, at first
-    alpha_mean: float = Field(default=10.0, gt=0)  # those of the other three
+    temperature: float = Field(default=10.0, gt=0)
+    alpha_mean: float = Field(default=10.0, gt=0)
     alpha_std: float = Field(default=1000.0, gt=0)
     alpha_policy: float = Field(default=3.0, gt=0)
-    dual_learning_rate: Scheduled = Schedule(start=1e-2)  # of the multipliers
+    dual_learning_rate: Scheduled = Schedule(start=1e-2)
 
     @model_validator(mode="after")
     def _check_read(self) -> Self:
@@ -56,7 +75,7 @@ class MPO(OffPolicy):
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if some player's actions are neither discrete nor a box with finite bounds."""
+        """Raise ScenarioError if a player's actions are neither discrete nor a box with finite bounds."""
         for player in players_of(env, seats):
             self.policy(env, (player,))
 
@@ -69,34 +88,49 @@ class MPO(OffPolicy):
 
 
 class VMPO(PolicyGradient):
-    """On-policy maximum a posteriori policy optimisation (Song et al. 2020): the policy is fitted to the better half of what it did, each
-    action weighted by its advantage, within a trust region; see the README beside it."""
+    """On-policy maximum a posteriori policy optimisation (Song et al. 2020): the policy is fitted to the better half of
+    the batch, each action weighted by its advantage, within a trust region; see the README beside it. See
+    `PolicyGradient` and `Gradient` for the inherited options.
+
+    Attributes:
+        learning_rate: Step size of Adam, also for the multipliers.
+        correction: "none": rows of older weights are not corrected.
+        top: Share of a batch's rows, by advantage, that the policy is fitted to; 0.5 in the paper.
+        epsilon: KL bound of the rows' weights from uniform ones, in nats; 0.01 in the paper.
+        epsilon_policy: KL bound of the policy from the one that acted.
+        epsilon_mean: KL bound by means only, for actions in a box.
+        epsilon_std: KL bound by standard deviations only.
+        temperature: Initial multiplier of `epsilon`.
+        alpha_policy: Initial multiplier of `epsilon_policy`.
+        alpha_mean: Initial multiplier of `epsilon_mean`.
+        alpha_std: Initial multiplier of `epsilon_std`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Song et al. 2020")
     model_class: ClassVar[str] = "ludus.contrib.algorithms.mpo.vmpo:VMPOModel"
 
     value_network: Literal["shared", "separate", "central"] = "shared"
-    batch: int = Field(default=2048, ge=1)  # what one update learns from, in batch_unit
+    batch: int = Field(default=2048, ge=1)
     batch_unit: Literal["episodes", "decisions"] = "decisions"
     epochs: int = Field(default=10, ge=1)
     minibatches: int = Field(default=8, ge=1)
-    learning_rate: Scheduled = Schedule(start=1e-3)  # of the multipliers, too
+    learning_rate: Scheduled = Schedule(start=1e-3)
     gamma: float = Field(default=0.99, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     value_coefficient: float = Field(default=1.0, ge=0)
-    correction: Literal["none"] = "none"  # rows of older weights count as they are
+    correction: Literal["none"] = "none"
 
-    top: float = Field(default=0.5, gt=0, le=1)  # share of a batch's rows, by advantage, that the policy is fitted to
-    epsilon: float = Field(default=0.01, gt=0)  # nats by which their weights may differ from equal ones
-    epsilon_policy: float = Field(default=0.01, gt=0)  # and the policy from the one that acted
-    epsilon_mean: float = Field(default=0.01, gt=0)  # of actions in a box, by means alone
-    epsilon_std: float = Field(default=5e-5, gt=0)  # and by standard deviations alone
-    temperature: float = Field(default=1.0, gt=0)  # the multiplier of epsilon, at first
-    alpha_policy: float = Field(default=5.0, gt=0)  # those of the other three
+    top: float = Field(default=0.5, gt=0, le=1)
+    epsilon: float = Field(default=0.01, gt=0)
+    epsilon_policy: float = Field(default=0.01, gt=0)
+    epsilon_mean: float = Field(default=0.01, gt=0)
+    epsilon_std: float = Field(default=5e-5, gt=0)
+    temperature: float = Field(default=1.0, gt=0)
+    alpha_policy: float = Field(default=5.0, gt=0)
     alpha_mean: float = Field(default=5.0, gt=0)
     alpha_std: float = Field(default=5.0, gt=0)
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError if it cannot play some player's actions, or see its observations."""
+        """Raise ScenarioError if it cannot play a player's actions or see its observations."""
         for player in players_of(env, seats):
             self.policy(env, (player,))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import Normal, divergence, masked_log_softmax
-from ludus.algorithms.common.replay_learner import Ensemble
+from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.off_policy.learner import BoxLearner, DiscreteLearner, OffPolicyLearner
 from ludus.backend.device import to_device
 from ludus.contrib.algorithms.mpo.losses import (
@@ -35,34 +35,35 @@ _ETA = "temperature"
 
 
 class _Bounded(OffPolicyLearner):
-    """What both share: an update, whose order is that of the class, and the multipliers of its bounds.
+    """Base of both: an update, in this order, and the multipliers of its bounds.
 
-    1. E-step: target policy and target critics say what actions are worth, and how likely they should be.
-    2. The critics take a step, towards what target policy and target critics expect.
-    3. The multipliers take one, and the actor another, from where both were.
+    1. E-step: target policy and target critics determine the values of actions, and how likely they should be. 2. The
+    critics take a step, towards the expectation of target policy and target critics. 3. The multipliers take one, and
+    the actor another, from where both were.
     """
 
     config: MPO
     name = "mpo"
-    plain = True
+    autograd_only = True
     bounds: Mapping[str, float]  # of each divergence of the actor, in nats; by name, in the order of `divergences`
 
     def bounded(self, bounds: Mapping[str, tuple[float, float, int]]) -> None:
-        """Makes the multipliers, once the learner has a place. bounds: in nats, with the multiplier's start, and how many there are."""
+        """Make the multipliers, once the learner has a device. bounds: in nats, with the multiplier's initial value,
+        and their number."""
         self.bounds = {name: bound for name, (bound, _, _) in bounds.items()}
         start = {_ETA: (self.config.temperature, 1)} | {name: (at, count) for name, (_, at, count) in bounds.items()}
-        self.multipliers = Ensemble(Multipliers(start), ranks=self.ranks, placement=self.placement, layouts=())
+        self.multipliers = NetworkEnsemble(Multipliers(start), ranks=self.ranks, placement=self.placement, layouts=())
 
     @abstractmethod
     def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
-        """The E-step, of a batch: at least "moved" [n, 1], nats of its policy from the target's, and "spread" [n]."""
+        """Run the E-step of a batch: return at least "moved" [n, 1], nats of its policy from the target's, and "spread"
+        [n]."""
 
     @abstractmethod
     def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
-        """KL divergences [n, D] of the actor's outputs from the target's."""
+        """Return the KL divergences [n, D] of the actor's outputs from the target's."""
 
     def autograd(self, columns: Mapping[str, Tensor], rows: int) -> Mapping[str, Tensor]:
-        """See `OffPolicyLearner.autograd`."""
         with torch.no_grad():
             values = self.multipliers.online.module()
             batch = {**columns, **{f"multiplier {name}": value for name, value in values.items()}}
@@ -77,13 +78,14 @@ class _Bounded(OffPolicyLearner):
         return {**fitted, **kls, "kl_improved": away, self.spread: spread, _ETA: values[_ETA][0], **alphas}
 
     def see(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Observations as networks see them."""
-        return self.shown(batch["observation"])
+        """Return observations as network inputs."""
+        return self.network_inputs(batch["observation"])
 
     def _move_multipliers(
         self, batch: Mapping[str, Tensor], kls: tuple[Tensor, ...], rows: int
     ) -> tuple[Tensor, Tensor]:
-        """One step of them down their duals; (nats by which the E-step moved, spread), means over the rows of all ranks."""
+        """Take one step of the multipliers on their duals. Return (nats by which the E-step moved, spread), means over
+        the rows of all ranks."""
         values, count = self.multipliers.online.module(), max(1, rows)
         bounded = [(_ETA, self.config.epsilon, batch["moved"])]
         bounded += [(name, bound, kl) for (name, bound), kl in zip(self.bounds.items(), kls, strict=True)]
@@ -95,14 +97,14 @@ class _Bounded(OffPolicyLearner):
         return sums[1], sums[2]
 
     def _follow(self) -> None:
-        """Of the targets, after an update."""
+        """Move the target networks after an update."""
         period = self.config.target_period
         if period == 0 or (self.updates + 1) % period == 0:
             for networks in (self.critics, self.actor):
-                networks.follow(1.0 if period else self.config.polyak)
+                networks.update_target(1.0 if period else self.config.polyak)
 
     def held(self, batch: Mapping[str, Tensor], kls: tuple[Tensor, ...], rows: int) -> tuple[Tensor, ...]:
-        """(what the divergences cost, the mean of each), as this rank's part."""
+        """Return (the divergences' penalty, the mean of each), as this rank's part."""
         cost = sum(penalty(batch[f"multiplier {name}"], kl) for name, kl in zip(self.bounds, kls, strict=True))
         assert isinstance(cost, Tensor)
         return cost.sum() / rows, *(kl.detach().sum() / rows for kl in kls)
@@ -118,8 +120,8 @@ class _Bounded(OffPolicyLearner):
 
 
 class MPOLearner(_Bounded, BoxLearner):
-    """A squashed Gaussian. What is drawn, weighted and fitted is what tanh makes actions from: that is one-to-one, so that divergences and
-    weights are those of actions, and log-densities differ by what no parameter moves."""
+    """A squashed Gaussian. What is sampled, weighted and fitted is the argument of tanh: that is one-to-one, so that
+    divergences and weights are those of actions, and log-densities differ by a term without parameters."""
 
     spread = "std"
 
@@ -144,7 +146,7 @@ class MPOLearner(_Bounded, BoxLearner):
         return Normal(batch["old mean"], batch["old log_std"])
 
     def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
-        """See `_Bounded.expected`; with what was drawn, its weights, and the value of what comes next."""
+        """Run the E-step: also return the samples, their weights, and the next value."""
         config = self.config
         deviates = self.normals(config.samples + config.target_samples, rows, self.box.size)
         normal = to_device(deviates, self.device).transpose(0, 1)
@@ -166,18 +168,17 @@ class MPOLearner(_Bounded, BoxLearner):
         }
 
     def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
-        """See `_Bounded.divergences`: by means, and by standard deviations, of each entry or summed."""
+        """Return the divergences by means, and by standard deviations, of each entry or summed."""
         old, new = self._old(batch), self._normal(out)
         kls = old.of_mean(new), old.of_std(new)
         return kls if self.config.per_dimension else tuple(kl.sum(dim=1, keepdim=True) for kl in kls)
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
         target = batch["reward"] + batch["discount"] * batch["next value"]
         return self.values_of(batch["observation"], batch["action"]), target
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`; with both divergences, summed over an action's entries."""
+        """Return the actor's loss, and both divergences, summed over an action's entries."""
         out = self.answers(batch["observation"])
         cost, *kls = self.held(batch, self.divergences(batch, out), rows)
         fit = fit_loss(batch["drawn"], batch["improved"], self._old(batch), self._normal(out))
@@ -189,7 +190,7 @@ class MPOLearner(_Bounded, BoxLearner):
 
 
 class DiscreteMPOLearner(_Bounded, DiscreteLearner):
-    """A softmax over legal actions, of all of which critics say the worth: nothing is drawn."""
+    """A softmax over legal actions, all of which critics evaluate: nothing is sampled."""
 
     spread = "entropy"
 
@@ -198,19 +199,18 @@ class DiscreteMPOLearner(_Bounded, DiscreteLearner):
         self.bounded({"policy": (config.epsilon_policy, config.alpha_policy, 1)})
 
     def see(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """See `_Bounded.see`."""
-        return self.seen(batch["observation"], batch.get("mask"))[0]
+        return self.inputs_and_masks(batch["observation"], batch.get("mask"))[0]
 
     def _mask(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.seen(batch["observation"], batch.get("mask"))[1]
+        return self.inputs_and_masks(batch["observation"], batch.get("mask"))[1]
 
     def expected(self, batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
-        """See `_Bounded.expected`; with the target's log-probabilities, and the weights."""
-        x, legal = self.seen(batch["observation"], batch.get("mask"))
+        """Run the E-step: also return the target's log-probabilities, and the weights."""
+        x, legal = self.inputs_and_masks(batch["observation"], batch.get("mask"))
         old = masked_log_softmax(self.answers(x, target=True), legal)
         q = self.critics(x, target=True).amin(dim=0)
         better = improved(q, old, batch[f"multiplier {_ETA}"])
-        after, there = self.seen(batch["next"], batch.get("next_mask"))
+        after, there = self.inputs_and_masks(batch["next"], batch.get("next_mask"))
         following = masked_log_softmax(self.answers(after, target=True), there | ~there.any(dim=1, keepdim=True))
         worth = self.critics(after, target=True).amin(dim=0)
         return {
@@ -222,15 +222,14 @@ class DiscreteMPOLearner(_Bounded, DiscreteLearner):
         }
 
     def divergences(self, batch: Mapping[str, Tensor], out: Tensor) -> tuple[Tensor, ...]:
-        """See `_Bounded.divergences`: of all actions."""
+        """Return the divergence of all actions."""
         return (divergence(batch["old"], masked_log_softmax(out, self._mask(batch)))[:, None],)
 
     def values_and_targets(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `OffPolicyLearner.values_and_targets`."""
-        return self.values_taken(batch, self.critics(self.see(batch))), self.targets(batch, batch["next value"])
+        return self.gather_values(batch, self.critics(self.see(batch))), self.targets(batch, batch["next value"])
 
     def actor_loss(self, batch: Mapping[str, Tensor], rows: int) -> tuple[Tensor, ...]:
-        """See `OffPolicyLearner.actor_loss`; with the divergence."""
+        """Return the actor's loss, and the divergence."""
         out = self.answers(self.see(batch))
         cost, kl = self.held(batch, self.divergences(batch, out), rows)
         fit = cross_entropy(batch["improved"], masked_log_softmax(out, self._mask(batch)))

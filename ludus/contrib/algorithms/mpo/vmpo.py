@@ -1,4 +1,5 @@
-"""V-MPO's loss: of an on-policy batch, the likelihood of the better actions within a trust region around the policy that took them."""
+"""V-MPO's loss: of an on-policy batch, the likelihood of the better actions within a trust region around the policy
+that took them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import BoxDistribution, value_loss
-from ludus.algorithms.on_policy.autograd_model import FamilyModel, NetworkOptions
+from ludus.algorithms.on_policy.autograd_model import ActorCriticModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.backend.mlp import Layout
 from ludus.contrib.algorithms.mpo.losses import FLOOR, Multipliers, improved, moved, multiplier_loss, penalty
@@ -27,30 +28,30 @@ _ETA = "temperature"
 
 
 def better(advantage: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Of advantages [n] the largest share × n, at least one if there is any: those [k], and advantages [n] with -inf for all others. (Song
-    et al. 2020, section 4.1.)"""
+    """Return, of advantages [n], the largest share × n (at least one) as [k], and advantages [n] with -inf for all
+    others. (Song et al. 2020, section 4.1.)"""
     count = min(len(advantage), max(1, int(share * len(advantage))))
     best, which = advantage.topk(count)
     return best, torch.full_like(advantage, -torch.inf).index_copy(0, which, best)
 
 
-class VMPOModel(FamilyModel):
-    """The family's network, with multipliers that learn beside it, by the same steps.
+class VMPOModel(ActorCriticModel):
+    """The actor-critic network, with multipliers that learn by the same steps.
 
-    The E-step is of the whole batch, whatever part of it a step learns from: a row's weight is ψ × rows, so that a part's mean estimates
-    the sum that the paper has, and ranks and minibatches agree on what is the better half.
+    The E-step is of the whole batch, whatever part of it a step learns from: a row's weight is ψ × rows, so that a
+    part's mean estimates the sum in the paper, and ranks and minibatches agree on the better half.
     """
 
     config: VMPO
 
-    repeats = False  # a step knows of the batch that it is a part of
+    cuda_graph_safe = False  # a step knows of the batch that it is a part of
 
     def __init__(self, config: VMPO, context: LearnerContext, start: Weights | None) -> None:
-        super().__init__(config, context, start, because="autograd learns V-MPO")
+        super().__init__(config, context, start, no_kernel_reason="autograd learns V-MPO")
         self._best, self._rows = torch.zeros(0), 0  # the E-step's advantages, and of how many rows they are the best
 
     def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
-        """See `FamilyModel`."""
+        """Return the same as `ActorCriticModel`."""
         config = self.config
         self._bounds = {"policy": config.epsilon_policy}
         if not self.actions:
@@ -59,8 +60,8 @@ class VMPOModel(FamilyModel):
         self.multipliers = Multipliers({_ETA: (config.temperature, 1), **start})
         return nn.ModuleDict({"network": self.module, "multipliers": self.multipliers}), ()
 
-    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
-        """See `FamilyModel`."""
+    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
+        """Return the same as `ActorCriticModel`."""
         kls, alphas = ([f"{what}_{name}" for name in self._bounds] for what in ("kl", "alpha"))
         return "policy_loss", "value_loss", "entropy", "kl_improved", _ETA, *kls, *alphas
 
@@ -73,9 +74,9 @@ class VMPOModel(FamilyModel):
         with super().learning(replace(batch, advantage=chosen, held=old[:, None]), seed) as rows:
             yield rows
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        """-Σ ψ log π + Σ_i [α_i] KL_i + the multipliers' own losses, the family's entropy and value beside it; ψ ∝ exp(A / η) over the
-        better half. (Song et al. 2020, section 4.)"""
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return -Σ ψ log π + Σ_i [α_i] KL_i + the multipliers' own losses, with the entropy bonus and the value loss;
+        ψ ∝ exp(A / η) over the better half. (Song et al. 2020, section 4.)"""
         config, (out, value), multipliers = self.config, self._forward(batch), self.multipliers()
         assert batch.held is not None
         assert value is not None
@@ -87,8 +88,8 @@ class VMPOModel(FamilyModel):
             away = moved(improved(self._best, prior, eta), prior)
         policy = -batch.mean(weight * self.distribution.log_prob(out, batch.action, batch.mask))
         entropy = batch.mean(self.distribution.entropy(out, batch.mask))
-        worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
-        loss = policy - strengths[0] * entropy + config.value_coefficient * worth
+        value_term = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+        loss = policy - coefficients[0] * entropy + config.value_coefficient * value_term
         loss = loss + multiplier_loss(eta, away[None], config.epsilon)
         kls = dict(zip(self._bounds, self._divergences(batch.held[:, 0], out, batch.mask), strict=True))
         means = {name: batch.mean(kl) for name, kl in kls.items()}
@@ -99,15 +100,15 @@ class VMPOModel(FamilyModel):
                 + multiplier_loss(multipliers[name], kl[None], self._bounds[name])
             )
         alphas = [multipliers[name][0] for name in self._bounds]
-        return loss, (policy, worth, entropy, away, eta[0], *means.values(), *alphas)
+        return loss, (policy, value_term, entropy, away, eta[0], *means.values(), *alphas)
 
     def _divergences(self, old: Tensor, new: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
         if isinstance(self.distribution, BoxDistribution):
             return self.distribution.divergences(old, new)
         return (self.distribution.divergence(old, new, mask),)
 
-    def learned(self, batch: Batch, progress: float) -> None:
-        super().learned(batch, progress)
+    def after_update(self, batch: Batch, progress: float) -> None:
+        super().after_update(batch, progress)
         with torch.no_grad():
             for raw in self.multipliers.parameters():
                 raw.clamp_(min=FLOOR)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ludus.algorithms.alphazero.config import SearchOptions
-from ludus.algorithms.common.base import AlgorithmInfo, Collect
+from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.schedule import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.core.errors import ScenarioError
@@ -22,9 +22,24 @@ from ludus.replay.base import ItemUnit
 
 
 class MuZero(SearchOptions):
-    """Tree search in what a network imagines, and the network, which learns it from what was played (Schrittwieser et al. 2020); with
-    selection=gumbel as Danihelka et al. (2022). One player, or two who move in turn and win what the other loses. See the README beside
-    this file."""
+    """Tree search in a learned model (Schrittwieser et al. 2020); with selection=gumbel as Danihelka et al. (2022). One
+    player, or two who move in turn in a zero-sum game. See the README beside this file. See `SearchOptions` for the
+    inherited options.
+
+    Attributes:
+        dirichlet: Concentration of the noise at roots; 0.25 in the paper for games with few actions.
+        temperature: Moves are sampled ∝ visits^(1 / temperature); 0: the best one.
+        hidden: Widths of the hidden layers of each of the five perceptrons.
+        latent: Size of a latent state.
+        support: Rewards and values are distributions over h⁻¹ of -support … support, or over shares of the largest
+            possible value.
+        rollout_unit: Unit of `rollout`; two players need "episodes".
+        unroll: Moves that the model is unrolled from each replayed decision; 5 in the paper.
+        n_step: Own decisions that value targets sum, for one player; for two, targets are the game's outcome.
+        gamma: Discount; 1 for two players.
+        value_coefficient: Weight of the value loss; 0.25 as in the paper's reanalyse setting.
+        scale_rewards: False: `support` covers rewards as they are.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=False, masks=True, paper="Schrittwieser et al. 2020"
@@ -33,27 +48,25 @@ class MuZero(SearchOptions):
 
     learns_both_sides: ClassVar[bool] = True  # of games of two players: a schedule must record both
 
-    simulations: int = Field(default=25, ge=1)  # of a move in training
-    play_simulations: int = Field(default=50, ge=1)  # of a move in mode "search"
+    simulations: int = Field(default=25, ge=1)
+    play_simulations: int = Field(default=50, ge=1)
     dirichlet: float = Field(default=0.25, gt=0)
-    temperature: Scheduled = Schedule(start=1.0, end=0.25)  # moves are drawn ∝ visits^(1 / temperature); 0: the best
+    temperature: Scheduled = Schedule(start=1.0, end=0.25)
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)  # of each of the five perceptrons
-    latent: int = Field(default=64, ge=1)  # numbers of an imagined state
-    support: int = Field(
-        default=20, ge=1
-    )  # rewards and values are h⁻¹ of -support … support, or shares of what is most
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)
+    latent: int = Field(default=64, ge=1)
+    support: int = Field(default=20, ge=1)
 
-    rollout: int = Field(default=256, ge=1)  # collected between two rounds of updates, in rollout_unit
+    rollout: int = Field(default=256, ge=1)
     rollout_unit: Literal["episodes", "decisions"] = "decisions"
     batch: int = Field(default=128, ge=1)
     updates_per_decision: float = Field(default=0.1, gt=0)
-    unroll: int = Field(default=5, ge=1)  # moves that are imagined from each replayed decision
-    n_step: int = Field(default=10, ge=1)  # of value targets, of one player; of two, the game's outcome
+    unroll: int = Field(default=5, ge=1)
+    n_step: int = Field(default=10, ge=1)
     gamma: float = Field(default=0.99, ge=0, le=1)
     value_coefficient: float = Field(default=0.25, ge=0)
-    scale_rewards: bool = False  # `support` takes them as they are
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    scale_rewards: bool = False
+    max_gradient_norm: float = Field(default=10.0, ge=0)
     learning_rate: Scheduled = Schedule(start=2e-3, end=2e-4)
 
     @model_validator(mode="after")
@@ -70,23 +83,23 @@ class MuZero(SearchOptions):
         return "segment"
 
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
-        """Raises ScenarioError for more than two players, and for two that it does not play both, or who do not win what the other loses.
-        No spec says whether they move in turn: see `check_start`."""
+        """Raise ScenarioError for more than two players, and for two that it does not both play or whose game is not
+        zero-sum. `check_start` checks that they move in turn, which no spec shows."""
         self.policy(env, tuple(players_of(env, seats)))
 
     def check_start(self, env: VectorEnv) -> None:
-        """Raises ScenarioError if two players do not move in turn in some games that are played at random; it resets the environment."""
+        """Raise ScenarioError if two players do not move in turn in a few random games; resets the environment."""
         if env.spec.num_players == 2 and (why := _out_of_turn(env)):
             raise ScenarioError(
                 f"MuZero imagines two players who move one at a time and in turn; in {env.spec.id} {why}. Use an algorithm that needs no "
                 "turns, such as ppo."
             )
 
-    def collect(self) -> Collect:
+    def collect(self) -> CollectConfig:
         return self.collected(self.rollout_unit)
 
     def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
-        """Raises ScenarioError if it cannot play there."""
+        """Return the spec of the searching policy. Raise ScenarioError if it cannot play there."""
         inputs, actions = discrete(env, seats, algorithm="MuZero")
         observation, _ = one_space(env, seats, algorithm="MuZero")
         self._check_players(env, seats)
@@ -109,10 +122,12 @@ class MuZero(SearchOptions):
         )
 
     def _most(self, env: EnvSpec) -> float | None:
-        """What a game of two can come to, as it is learned, so that neither its values nor its searches need a scale of their own.
-        (Schrittwieser et al. 2020, pseudocode, known bounds.) That is of whole games: where rewards come on the way, and no spec says
-        whether they do, up to twice as much can come yet to who has lost the most so far, and values beyond this are taken for it. None
-        where it is not known, and for one player, whose return so far says what can come yet."""
+        """Return the largest value of a game of two, in the units that are learned, so that neither values nor searches
+        need a scale of their own. (Schrittwieser et al. 2020, pseudocode, known bounds.)
+
+        That bounds whole games: where rewards come during a game, up to twice as much may still come to the player that
+        has lost most so far, and larger values are clipped to it. None where it is unknown, and for one player.
+        """
         most = max(abs(bound) for bound in env.utility_range[0])
         if env.num_players != 2 or not 0.0 < most < math.inf:
             return None
@@ -142,7 +157,7 @@ _TRIED, _MOVES = 8, 256  # environments in which a few games are tried, and move
 
 
 def _out_of_turn(env: VectorEnv) -> str:
-    """What players do who do not move in turn, in a few games at random; "": they seem to."""
+    """Return how players violate turns, in a few random games; "": they seem not to."""
     rng, place = np.random.default_rng(0), np.arange(env.num_envs)
     tried, mover = min(_TRIED, env.num_envs), np.full(env.num_envs, -1)
     step = env.reset(place.astype(np.uint64), episodes=np.where(place < tried, _MOVES, 0))
@@ -159,7 +174,7 @@ def _out_of_turn(env: VectorEnv) -> str:
 
 
 def _at_random(env: EnvSpec, player: int, due: ActionRequests, rng: np.random.Generator) -> NDArray[np.int32]:
-    """int32[n]: any of the legal actions."""
+    """Return uniformly random legal actions int32[n]."""
     score = rng.random((len(due.slot), discrete(env, (player,), algorithm="MuZero")[1]))
     mask = due.mask if env.enumeration is None else env.enumeration.mask[due.observation]
     if mask is not None:

@@ -12,11 +12,11 @@ from torch import Tensor
 from ludus.algorithms.alphazero.learner import SearchLearner
 from ludus.algorithms.alphazero.losses import weight_norm
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.replay_learner import Ensemble
+from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.common.returns import lambda_returns, n_step
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.network import multiplications
-from ludus.contrib.algorithms.muzero.losses import Unrolled, Windows, merged, unrolled_loss
+from ludus.contrib.algorithms.muzero.losses import UnrolledTargets, Windows, merged, unrolled_loss
 from ludus.core import seeding
 from ludus.core.errors import DataError
 from ludus.core.types import Array, Metrics, SegmentEnd, Weights
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class MuZeroLearner(SearchLearner):
-    """One step of Adam per batch on `unrolled_loss`. An item is a decision and the `unroll` ones after it: of two players, both players'
-    moves in turn. By autograd, on any device."""
+    """One step of Adam per batch on `unrolled_loss`. An item is a decision and the `unroll` ones after it: of two
+    players, both players' moves in turn. By autograd, on any device."""
 
     config: MuZero
 
@@ -50,7 +50,7 @@ class MuZeroLearner(SearchLearner):
             no_kernel_reason="autograd learns from searches",
         )
         self.settle(resolve_placement(context.device, work))
-        self.networks = Ensemble(module, ranks=self.ranks, placement=self.placement, layouts=())
+        self.networks = NetworkEnsemble(module, ranks=self.ranks, placement=self.placement, layouts=())
         self._two = context.env.num_players == 2
 
     @property
@@ -62,11 +62,11 @@ class MuZeroLearner(SearchLearner):
     # ------------------------------------------------------------------------------------------ data
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """Each decision with those that follow it in its game, or in its fragment."""
+        """Return each decision with those that follow it in its game, or in its fragment."""
         rows = trajectories
         self.count(rows)
-        policy, search_value = self.found(rows)
-        observation, mask = self.shown(rows)
+        policy, search_value = self.search_results(rows)
+        observation, mask = self.observations_and_masks(rows)
         value, reward, order, start, terminated = self._games(rows, search_value)
         windows = Windows.of(start, terminated, self.config.unroll)
         at, ahead = order[windows.row], windows.there | windows.over
@@ -89,13 +89,13 @@ class MuZeroLearner(SearchLearner):
         if self.config.reanalyse:
             legal = np.ones((len(value), columns["policy"].shape[2]), np.bool_) if mask is None else mask
             columns |= {"seen": observation[at], "legal": legal[at]}
-        return [self.kept(columns)]
+        return [self.table_items(columns)]
 
     def _games(self, rows: Trajectories, search_value: NDArray[np.float64]) -> tuple[Array, Array, Array, Array, Array]:
-        """(value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or fragment in it, whether
-        each ended for good)."""
+        """Return (value target [N] of each row, reward [N] of the move itself, order of the rows, start of each game or
+        fragment in it, whether each terminated)."""
         config, terminated = self.config, rows.tail == SegmentEnd.TERMINATED
-        reward, coming = rows.reward.astype(np.float64) * self._scale, self.coming(rows, search_value)
+        reward, coming = rows.reward.astype(np.float64) * self._scale, self.learned_rewards(rows, search_value)
         if not self._two:
             total, discount, after = n_step(rows.start, coming, np.zeros_like(rows.tail), config.gamma, config.n_step)
             value = total + discount * search_value[np.maximum(after, 0)]
@@ -112,7 +112,7 @@ class MuZeroLearner(SearchLearner):
     # ------------------------------------------------------------------------------------------ learning
 
     def learn(self, batch: Sample) -> Metrics:
-        """See `ReplayLearner.learn`: one gradient step."""
+        """Implement `ReplayLearner.learn`: one gradient step."""
         config, rows = self.config, len(batch.index)
         share = self.ranks.share(rows)
         there: dict[str, Tensor] = {
@@ -129,15 +129,17 @@ class MuZeroLearner(SearchLearner):
             )
         }
         if config.reanalyse:
-            there["policy"] = self.searched_anew(there["policy"], batch.columns["seen"], batch.columns["legal"], share)
+            there["policy"] = self.reanalyzed_policy(
+                there["policy"], batch.columns["seen"], batch.columns["legal"], share
+            )
         x = there.pop("observation").float()
         with self.placement.products():
             by_policy, by_value, by_reward = (
-                part.float() / rows for part in unrolled_loss(self._network, Unrolled(x=x, **there))
+                part.float() / rows for part in unrolled_loss(self._network, UnrolledTargets(x=x, **there))
             )
         norm = weight_norm(self._network.parameters()) / self.ranks.size
         loss = by_policy + config.value_coefficient * by_value + by_reward + config.l2 * norm
-        metrics = self.descended(loss, by_policy, by_value)
+        metrics = self.gradient_step(loss, by_policy, by_value)
         return {**metrics, "temperature": self.rate(config.temperature)}
 
     def weights(self) -> Weights:
@@ -147,15 +149,16 @@ class MuZeroLearner(SearchLearner):
 
 
 def _sums(start: NDArray[np.int64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[N]: of a row's own and all that follow in its segment."""
+    """Return float64[N], the sum of a row's reward and of all that follow in its segment."""
     return lambda_returns(start, rewards, rewards, np.zeros(len(start) - 1), 1.0, 1.0)
 
 
 def _require_turns(seat: Array, t: Array, start: Array) -> None:
-    """Raises DataError unless the players move in turn in each game. seat, t: of the rows in order; start: of each game in them."""
-    keep_on_device = (np.diff(seat) == 0) | (np.diff(t) == 0)
-    keep_on_device[start[1:-1] - 1] = False  # from one game to the next
-    if keep_on_device.any():
+    """Raise DataError unless the players move in turn in each game. seat, t: of the rows in order; start: of each game
+    in them."""
+    repeated = (np.diff(seat) == 0) | (np.diff(t) == 0)
+    repeated[start[1:-1] - 1] = False  # from one game to the next
+    if repeated.any():
         raise DataError(
             "MuZero learns games of two players from both players' moves, one at a time and in turn, and in these games one player moves "
             "twice, or both at once. If the other's moves were not recorded, as against fixed opponents and the past, use scenario "

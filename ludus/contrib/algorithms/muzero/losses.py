@@ -15,8 +15,9 @@ from ludus.policies.search.learned import MuZeroNetwork, two_hot
 
 
 class Windows(NamedTuple):
-    """What follows each of n rows of games side by side, K moves far. row int64[n, K + 1]: place of each; the last one of the game where it
-    is over. there bool[n, K + 1]: whether it is a row of the game. over bool[n, K + 1]: whether the game has ended for good by then."""
+    """Windows of K + 1 rows that start at each of n rows of games: row int64[n, K + 1], the last one of the game where
+    it is over; there bool[n, K + 1], whether it is a row of the game; over bool[n, K + 1], whether the game has
+    terminated by then."""
 
     row: NDArray[np.int64]
     there: NDArray[np.bool_]
@@ -24,7 +25,7 @@ class Windows(NamedTuple):
 
     @staticmethod
     def of(start: NDArray[np.int64], terminated: NDArray[np.bool_], moves: int) -> Windows:
-        """Of games that own rows start[g] … start[g + 1] - 1, and end for good or are cut."""
+        """Return the windows of games that own rows start[g] … start[g + 1] - 1, and terminated or were cut."""
         length = np.diff(start)
         end = np.repeat(start[1:], length)[:, None]
         row = np.arange(start[-1])[:, None] + np.arange(moves + 1)
@@ -32,9 +33,9 @@ class Windows(NamedTuple):
         return Windows(np.minimum(row, end - 1), there, ~there & np.repeat(terminated, length)[:, None])
 
 
-class Unrolled(NamedTuple):
-    """A batch of n sequences. x float[n, inputs]; action int64[n, K]; reward float[n, K]; value float[n, K + 1]; policy float[n, K + 1, A];
-    and how much each target counts, float: reward_weight [n, K], value_weight, policy_weight [n, K + 1]."""
+class UnrolledTargets(NamedTuple):
+    """A batch of n sequences: x float[n, inputs]; action int64[n, K]; reward float[n, K]; value float[n, K + 1]; policy
+    float[n, K + 1, A]; and weights of the targets, float: reward_weight [n, K], value_weight, policy_weight [n, K + 1]."""
 
     x: Tensor
     action: Tensor
@@ -46,13 +47,13 @@ class Unrolled(NamedTuple):
     policy_weight: Tensor
 
 
-def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tensor, Tensor]:
-    """(policy, value, reward) losses, each summed over the sequences [n].
+def unrolled_loss(network: MuZeroNetwork, batch: UnrolledTargets) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (policy, value, reward) losses, each summed over the sequences [n].
 
         Σ_k w_k [ℓ^p(π_{t+k}, p^k) , ℓ^v(z_{t+k}, v^k) , ℓ^r(u_{t+k}, r^k)],   w_0 = 1, w_k = 1/K
 
-    (Schrittwieser et al. 2020, equation 1), rewards and values as distributions; half of each gradient goes through the state to the move
-    before (appendix G).
+    (Schrittwieser et al. 2020, equation 1), rewards and values as distributions; half of each gradient flows through
+    the state to the move before (appendix G).
     """
     moves = batch.action.shape[1]
     state = network.represented(batch.x)
@@ -77,7 +78,8 @@ def unrolled_loss(network: MuZeroNetwork, batch: Unrolled) -> tuple[Tensor, Tens
 
 
 def merged(episode: Array, t: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(order of rows by episode and then by step, start of each episode in it): both players' moves of a game as one sequence."""
+    """Return (order of rows by episode and then by step, start of each episode in it): both players' moves of a game as
+    one sequence."""
     order = np.lexsort((t, episode))
-    first_of_orbit = np.flatnonzero(np.diff(episode[order])) + 1
-    return order.astype(np.int64), np.concatenate([[0], first_of_orbit, [len(order)]]).astype(np.int64)
+    starts = np.flatnonzero(np.diff(episode[order])) + 1
+    return order.astype(np.int64), np.concatenate([[0], starts, [len(order)]]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The settings of HAPPO, HATRPO, A2PO and CoPPO."""
+"""Configurations of HAPPO, HATRPO, A2PO and CoPPO."""
 
 from __future__ import annotations
 
@@ -21,50 +21,66 @@ if TYPE_CHECKING:
 Order = Literal["random", "fixed", "greedy", "semi_greedy"]
 
 
-class AgentByAgent(PolicyGradient):
-    """Base of algorithms that update one agent of a team after the other, each from the same rows and told what has become of those before
-    it. An update is a turn for every agent. Defaults are MAPPO's, but for networks: one for each agent."""
+class SequentialUpdateConfig(PolicyGradient):
+    """Base of algorithms that update the agents of a team in turn, each from the same rows and given the updates of
+    those before it. An update is a turn for every agent. Defaults are MAPPO's, except that each agent has a network.
+    See `PolicyGradient` and `Gradient` for the inherited options.
+
+    Attributes:
+        share_weights: False: one network per agent. True: a turn moves all agents, which loses the guarantees of
+            sequential updates.
+        batch: Decisions of single agents per update.
+        epochs: Epochs of each turn, as `minibatches`.
+        order: Order of the turns: "random", "fixed", "greedy" (largest advantages first), or "semi_greedy".
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Kuba et al. 2022")
-    model_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.models:TurnModel"
-    learner_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.learner:TurnLearner"
+    model_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.models:SequentialUpdateModel"
+    learner_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.learner:SequentialUpdateLearner"
     for_teams: ClassVar[bool] = True  # of little use to single agents
 
     activation: Literal["tanh", "relu"] = "relu"
     value_network: Literal["central"] = "central"
     team_rewards: bool = True
-    share_weights: bool = False  # yes: a turn moves all agents at once, and what is guaranteed of turns is lost
-    batch: int = Field(default=3200, ge=1)  # what one update learns from, in batch_unit
+    share_weights: bool = False
+    batch: int = Field(default=3200, ge=1)
     batch_unit: Literal["episodes", "decisions"] = "decisions"
-    epochs: int = Field(default=10, ge=1)  # of each turn, as minibatches
+    epochs: int = Field(default=10, ge=1)
     learning_rate: Scheduled = Schedule(start=7e-4)
     entropy: Scheduled = Schedule(start=0.01)
     gamma: float = Field(default=0.99, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     correction: Literal["none"] = "none"
     value_coefficient: float = Field(default=1.0, ge=0)
-    max_gradient_norm: float = Field(default=10.0, ge=0)  # 0: not clipped
+    max_gradient_norm: float = Field(default=10.0, ge=0)
     normalise_returns: bool = True
-    order: Order = "random"  # of turns
+    order: Order = "random"
 
     @property
     def corrects(self) -> bool:
-        """Whether advantages are corrected for what the agents before have become."""
+        """Return whether advantages are corrected for the updates of the agents before."""
         return False
 
     def clip_at(self, place: int, agents: int) -> float | None:
-        """The clip range of the turn that is the `place`-th of so many; None: the loss has one of its own, or none."""
+        """Return the clip range of a turn by its place in the order, which has `agents` turns; None: the loss has its
+        own, or none."""
         return None
 
 
-class HAPPO(AgentByAgent):
-    """Heterogeneous-agent PPO (Kuba et al. 2022): each agent's clipped surrogate is weighted by the ratios of the agents that were updated
-    before it; see the README beside this file."""
+class HAPPO(SequentialUpdateConfig):
+    """Heterogeneous-agent PPO (Kuba et al. 2022): each agent's clipped surrogate is weighted by the ratios of the
+    agents that were updated before it; see the README beside this file. See `SequentialUpdateConfig` for the inherited
+    options.
+
+    Attributes:
+        clip: Range ε of the ratio in the surrogate; 0.05 to 0.2.
+        target_kl: A turn ends once the estimated KL divergence exceeds 1.5 × this, in nats; None: no limit.
+    """
 
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
 
     clip: float = Field(default=0.2, gt=0)
-    target_kl: float | None = Field(default=None, gt=0)  # of each turn
+    target_kl: float | None = Field(default=None, gt=0)
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         from ludus.contrib.algorithms.sequential.losses import happo_surrogate
@@ -82,22 +98,30 @@ class HAPPO(AgentByAgent):
         return None if self.target_kl is None else 1.5 * self.target_kl
 
 
-class HATRPO(AgentByAgent):
-    """Heterogeneous-agent TRPO (Kuba et al. 2022): each agent takes one natural-gradient step on its surrogate, as far as a limit on the KL
-    divergence and a line search let it; see the README beside this file.
+class HATRPO(SequentialUpdateConfig):
+    """Heterogeneous-agent TRPO (Kuba et al. 2022): each agent takes one natural-gradient step on its surrogate, limited
+    by the KL divergence and a line search; see the README beside this file. `epochs`, `minibatches` and `learning_rate`
+    are of the critics. See `SequentialUpdateConfig` for the inherited options.
 
-    `epochs`, `minibatches` and `learning_rate` are of the critics."""
+    Attributes:
+        max_kl: Limit of the mean KL divergence from the policy before, in nats; 0.005 to 0.02.
+        damping: Added to the diagonal of the Fisher matrix.
+        conjugate_steps: Steps of conjugate gradients.
+        line_search_steps: Tries of the line search.
+        backtrack: Factor from one try to the next.
+        accept: Least share of the gain that the gradient predicts.
+    """
 
     model_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.models:TrustRegionModel"
     learner_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.learner:TrustRegionLearner"
 
     entropy: Scheduled = Schedule(start=0.0)
-    max_kl: float = Field(default=0.01, gt=0)  # nats from the policy before, mean over an agent's rows
-    damping: float = Field(default=0.1, ge=0)  # added to the Fisher matrix's diagonal
+    max_kl: float = Field(default=0.01, gt=0)
+    damping: float = Field(default=0.1, ge=0)
     conjugate_steps: int = Field(default=10, ge=1)
     line_search_steps: int = Field(default=10, ge=1)
-    backtrack: float = Field(default=0.8, gt=0, lt=1)  # from one try of the line search to the next
-    accept: float = Field(default=0.5, ge=0, lt=1)  # least share of the gain that the slope promises
+    backtrack: float = Field(default=0.8, gt=0, lt=1)
+    accept: float = Field(default=0.5, ge=0, lt=1)
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         from ludus.contrib.algorithms.sequential.losses import trust_region_surrogate
@@ -106,21 +130,27 @@ class HATRPO(AgentByAgent):
         return trust_region_surrogate(logp, batch.logp, batch.advantage, batch.others)
 
 
-class A2PO(AgentByAgent):
-    """Agent-by-agent policy optimisation (Wang et al. 2023): before its turn, each agent's advantages are corrected for what the agents
-    before it have become; the clip range grows from the first to the last; see the README beside this file."""
+class A2PO(SequentialUpdateConfig):
+    """Agent-by-agent policy optimisation (Wang et al. 2023): before its turn, each agent's advantages are corrected for
+    the updates of the agents before; the clip range grows from the first to the last; see the README beside this file.
+    See `SequentialUpdateConfig` for the inherited options.
 
-    about: ClassVar[AlgorithmInfo] = replace(AgentByAgent.about, paper="Wang et al. 2023")
+    Attributes:
+        clip: Largest clip range, of the last agent.
+        clip_base: Share of `clip` that does not depend on the place in the order; 0.5 in the paper.
+        correct: Whether advantages are corrected for the agents before.
+        target_kl: A turn ends once the estimated KL divergence exceeds 1.5 × this, in nats; None: no limit.
+    """
+
+    about: ClassVar[AlgorithmInfo] = replace(SequentialUpdateConfig.about, paper="Wang et al. 2023")
     takes_learned_rewards: ClassVar[bool] = False  # critics learn what is corrected, of all that is followed
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
 
     order: Order = "semi_greedy"
     clip: float = Field(default=0.2, gt=0)
-    clip_base: float = Field(
-        default=0.5, ge=0, le=1
-    )  # share of `clip` that does not depend on an agent's place in the order
-    correct: bool = True  # advantages, for the agents before
-    target_kl: float | None = Field(default=None, gt=0)  # of each turn
+    clip_base: float = Field(default=0.5, ge=0, le=1)
+    correct: bool = True
+    target_kl: float | None = Field(default=None, gt=0)
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         from ludus.contrib.algorithms.sequential.losses import joint_surrogate
@@ -151,15 +181,19 @@ class A2PO(AgentByAgent):
 
 
 class CoPPO(MAPPO):
-    """Coordinated PPO (Wu et al. 2021): all agents are updated at once, and how far each goes depends on how far its teammates have gone;
-    see the README beside this file."""
+    """Coordinated PPO (Wu et al. 2021): all agents are updated together, and the step of each depends on those of its
+    teammates; see the README beside this file. See `MAPPO` and `PPO` for the inherited options.
+
+    Attributes:
+        others_clip: Clip range of the product of the teammates' ratios; 0.1 in the paper.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(MAPPO.about, paper="Wu et al. 2021")
     learner_class: ClassVar[str] = "ludus.contrib.algorithms.sequential.learner:CoordinatedLearner"
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction", "others")
 
     correction: Literal["none"] = "none"
-    others_clip: float = Field(default=0.1, gt=0)  # of the product of teammates' ratios
+    others_clip: float = Field(default=0.1, gt=0)
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
         from ludus.contrib.algorithms.sequential.losses import joint_surrogate

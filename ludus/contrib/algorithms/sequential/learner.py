@@ -1,4 +1,4 @@
-"""The learners of teams: turns, one agent after the other; or all agents at once, each told how far the others have gone."""
+"""Learners of teams: turns, one agent after another; or all agents together, each step given the updates of the others."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.returns import normalised
+from ludus.algorithms.common.returns import normalize_advantages
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.learner import OnPolicyLearner, explained
+from ludus.algorithms.on_policy.learner import OnPolicyLearner, explained_variance
 from ludus.backend.device import scalars_to_host, to_device
 from ludus.contrib.algorithms.sequential.losses import compound_ratios, others_of, preceding_advantages
-from ludus.contrib.algorithms.sequential.team_rows import TeamRows, TeamTransitions
+from ludus.contrib.algorithms.sequential.team_rows import TeamRows, TurnExperience
 from ludus.core import seeding
 from ludus.core.types import Metrics
 
 if TYPE_CHECKING:
-    from ludus.contrib.algorithms.sequential.config import AgentByAgent, CoPPO
-    from ludus.contrib.algorithms.sequential.models import TrustRegionModel, TurnModel
+    from ludus.contrib.algorithms.sequential.config import CoPPO, SequentialUpdateConfig
+    from ludus.contrib.algorithms.sequential.models import SequentialUpdateModel, TrustRegionModel
 
 
 class TeamLearner(OnPolicyLearner):
-    """What both kinds share: an update knows whose its rows are."""
+    """Base of both kinds: an update knows the agent of each row."""
 
-    makes_items = TeamTransitions
+    makes_items = TurnExperience
     _team: TeamRows  # of the update that is being made
 
     def on_device_unsupported_reason(self) -> str:
-        """As `SupportsOnDevice.on_device_unsupported_reason`."""
         return "its agents learn by what becomes of each other, which is found in the rows of a table"
 
     def _batch(self, columns: Mapping[str, Any]) -> Batch:
@@ -47,7 +46,7 @@ class TeamLearner(OnPolicyLearner):
 
 @dataclass(slots=True, eq=False)
 class Team:
-    """An update's rows, and what has become of them: log_ratio float64[n], of what each agent did, since the update began."""
+    """An update's rows, and log_ratio float64[n] of each action since the update began."""
 
     batch: Batch
     rows: TeamRows
@@ -60,22 +59,23 @@ class Team:
         return Team(batch, rows, nothing, to_device(rows.step, batch.x.device))
 
     def others(self) -> Tensor:
-        """float32[n]: the product of the ratios of each row's teammates."""
+        """Return the product of the ratios of each row's teammates, float32[n]."""
         return others_of(self.log_ratio, self.step, steps=self.rows.steps)
 
     def trace(self) -> Tensor:
-        """float64[n]: as `preceding_advantages` takes it."""
+        """Return the trace float64[n] that `preceding_advantages` takes."""
         joint = compound_ratios(self.log_ratio, self.step, steps=self.rows.steps)
         return joint.clamp(max=0.0).cumsum(0)[self.step]
 
 
-class TurnLearner(TeamLearner):
-    """Gives every agent a turn in each update: its epochs, from its own rows, whose surrogate is told what became of its teammates."""
+class SequentialUpdateLearner(TeamLearner):
+    """Gives every agent a turn in each update: its epochs, from its own rows, whose surrogate is given the ratios of
+    its teammates."""
 
-    config: AgentByAgent
-    model: TurnModel
+    config: SequentialUpdateConfig
+    model: SequentialUpdateModel
 
-    def __init__(self, config: AgentByAgent, model: TurnModel, context: LearnerContext) -> None:
+    def __init__(self, config: SequentialUpdateConfig, model: SequentialUpdateModel, context: LearnerContext) -> None:
         super().__init__(config, model, context)
         self._agents = max(len(context.env.agents_of(seat)) for seat in context.seats)
         self._place = 0  # of the turn that is being taken
@@ -85,7 +85,8 @@ class TurnLearner(TeamLearner):
         return (self._updates, self._place)
 
     def _weighted(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:
-        """Advantages are normalised when turns come: those of an agent may be corrected until then."""
+        """Return the batch as it is: advantages are normalised in the turns, since those of an agent may be corrected
+        until then."""
         return batch
 
     def _learn(self, batch: Batch, rate: float) -> Metrics:
@@ -99,10 +100,10 @@ class TurnLearner(TeamLearner):
             turns.append(self._turn(agent, team, rate, agents))
         self._place = 0
         means = {name: float(np.mean([each[name] for each in turns])) for name in turns[0]} if turns else {}
-        return {**means, **explained(batch, self.model)}
+        return {**means, **explained_variance(batch, self.model)}
 
     def _next(self, waiting: list[int], team: Team) -> int:
-        """Whose turn it is."""
+        """Return the agent whose turn is next."""
         order = self.config.order
         if order == "fixed" or len(waiting) == 1:
             return waiting[0]
@@ -117,7 +118,7 @@ class TurnLearner(TeamLearner):
         return to_device(rows, self.placement.torch)
 
     def _advantages(self, team: Team) -> Tensor:
-        """float64[n], as they are before the next turn."""
+        """Return the advantages float64[n] before the next turn."""
         advantage, config = team.batch.advantage.double(), self.config
         if not config.corrects:
             return advantage
@@ -129,7 +130,7 @@ class TurnLearner(TeamLearner):
     def _turn(self, agent: int, team: Team, rate: float, agents: int) -> Metrics:
         with self.model.turn(agent):
             batch = self._turn_batch(agent, team, agents)
-            metrics = self._moved(batch, rate)
+            metrics = self._run_turn(batch, rate)
             with torch.no_grad():
                 if not self.model.shared:
                     change = self.model.log_prob(batch).double() - batch.logp.double()
@@ -140,14 +141,14 @@ class TurnLearner(TeamLearner):
         return metrics
 
     def _turn_batch(self, agent: int, team: Team, agents: int) -> Batch:
-        """What an agent learns from in its turn."""
+        """Return the batch that an agent learns from in its turn."""
         config, rows = self.config, self._index(team.rows.rows_of(agent))
         advantage = self._advantages(team)[rows]
         batch = team.batch.part(team.rows.units_of(agent))
         if config.corrects:  # as what is learned of the actor, what its critic learns
             batch = replace(batch, target=(advantage + batch.value.double()).float())
         if config.normalise_advantages:
-            advantage = normalised(advantage)
+            advantage = normalize_advantages(advantage)
         clip = config.clip_at(self._place + 1, agents)
         return replace(
             batch,
@@ -156,16 +157,16 @@ class TurnLearner(TeamLearner):
             clip=None if clip is None else torch.full_like(batch.logp, clip),
         )
 
-    def _moved(self, batch: Batch, rate: float) -> Metrics:
-        return self._descended(batch, rate)
+    def _run_turn(self, batch: Batch, rate: float) -> Metrics:
+        return self._run_epochs(batch, rate)
 
 
-class TrustRegionLearner(TurnLearner):
-    """Turns in which an actor takes one step as far as its trust region lets it; then its critic learns."""
+class TrustRegionLearner(SequentialUpdateLearner):
+    """Turns in which an actor takes one step within its trust region; then its critic learns."""
 
     model: TrustRegionModel
 
-    def _moved(self, batch: Batch, rate: float) -> Metrics:
+    def _run_turn(self, batch: Batch, rate: float) -> Metrics:
         step, entropy = self.model.improve(batch, self._progress)
         before = torch.zeros_like(entropy) if batch.others is None else batch.others.mean()
         gain, divergence, promised, share, others, spread, wrong = scalars_to_host(
@@ -174,7 +175,7 @@ class TrustRegionLearner(TurnLearner):
         if wrong:
             raise self._error("the surrogate or its slope", "in a trust-region step")
         metrics = {"policy_loss": -gain, "kl": divergence, "promised_gain": promised, "step": share}
-        return {**metrics, "entropy": spread, "others": others, **self._descended(batch, rate)}
+        return {**metrics, "entropy": spread, "others": others, **self._run_epochs(batch, rate)}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -182,8 +183,8 @@ class TrustRegionLearner(TurnLearner):
 
 
 class CoordinatedLearner(TeamLearner):
-    """One step moves all agents. What becomes of teammates is looked at before each: minibatches are of whole joint steps; of networks that
-    remember, of a team's whole episodes."""
+    """One step moves all agents. The teammates' ratios are computed before each: minibatches are of whole joint steps;
+    with a memory, of a team's whole episodes."""
 
     config: CoPPO
 
@@ -193,7 +194,7 @@ class CoordinatedLearner(TeamLearner):
             yield 1, self._parts(rows, self._team.lots(self.config.minibatches, rng))
 
     def _parts(self, batch: Batch, lots: Iterable[NDArray[np.int64]]) -> Iterator[Any]:
-        """Each is looked at when its turn has come."""
+        """Yield the prepared lots, each computed when it is reached."""
         for lot in lots:
             part = batch.part(lot)
             keys, step = np.unique(self._team.step[self._team.rows_in(lot)], return_inverse=True)

@@ -1,4 +1,4 @@
-"""What turns move: the network of the agent whose turn it is, by an optimizer of its own."""
+"""Models of sequential updates: the network of the agent whose turn it is moves, by its own optimizer."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import value_loss
-from ludus.algorithms.on_policy.autograd_model import FamilyModel, NetworkOptions
+from ludus.algorithms.on_policy.autograd_model import ActorCriticModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.backend.optimizer import ModuleAdam
 from ludus.contrib.algorithms.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
 from ludus.core.types import State, Weights
 
 if TYPE_CHECKING:
-    from ludus.contrib.algorithms.sequential.config import HATRPO, AgentByAgent
+    from ludus.contrib.algorithms.sequential.config import HATRPO, SequentialUpdateConfig
 
 
-class TurnModel(FamilyModel):
-    """The networks of a team, one of which is moved at a time: during an agent's turn the others stay where they are, momentum included.
-    Where the agents share one network, it is moved in every turn, from the rows of the agent whose turn it is."""
+class SequentialUpdateModel(ActorCriticModel):
+    """The networks of a team, one of which moves at a time: during an agent's turn the others stay, momentum included.
+    Where the agents share one network, it moves in every turn, from the rows of the agent whose turn it is."""
 
-    repeats = False  # a step knows whose turn it is
+    cuda_graph_safe = False  # a step knows whose turn it is
 
-    def __init__(self, config: AgentByAgent, context: LearnerContext, start: Weights | None) -> None:
-        super().__init__(config, context, start, because="agents learn one after the other")
+    def __init__(self, config: SequentialUpdateConfig, context: LearnerContext, start: Weights | None) -> None:
+        super().__init__(config, context, start, no_kernel_reason="agents learn one after the other")
         if len(self._networks) > 1:
             self._adams = [ModuleAdam(self.parameters.part(network)) for network in self._networks]
             self.adam = self._adams[0]
@@ -37,22 +37,22 @@ class TurnModel(FamilyModel):
 
     @property
     def shared(self) -> bool:
-        """Whether a turn moves all agents."""
+        """Return whether a turn moves all agents."""
         return len(self._networks) == 1
 
     @contextmanager
     def turn(self, agent: int) -> Iterator[None]:
-        """While this is open, batches are of this agent's rows, and steps move its network."""
+        """Give a turn to an agent: inside the context batches are of its rows, and steps move its network."""
         place = 0 if self.shared else agent
-        self._asked, self.adam = self._networks[place], self._adams[place]
+        self._active_network, self.adam = self._networks[place], self._adams[place]
         try:
             yield
         finally:
-            self._asked = self.module
+            self._active_network = self.module
 
     # ------------------------------------------------------------------------------------------ state
 
-    def kept(self) -> Any:
+    def snapshot(self) -> Any:
         state = self.parameters.module.state_dict()
         return {name: tensor.clone() for name, tensor in state.items()}, [adam.snapshot() for adam in self._adams]
 
@@ -71,24 +71,25 @@ class TurnModel(FamilyModel):
             adam.load_state_dict(optimizers[str(k)])
 
 
-class TrustRegionModel(TurnModel):
-    """One whose actors take natural-gradient steps (`natural_step`), and whose critics learn by Adam. A central critic shares nothing with
-    its actor."""
+class TrustRegionModel(SequentialUpdateModel):
+    """A model whose actors take natural-gradient steps (`natural_step`), and whose critics learn by Adam. A central
+    critic shares nothing with its actor."""
 
     config: HATRPO
 
-    def _told_of(self, config: NetworkOptions) -> tuple[str, ...]:
+    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
         return ("value_loss",)
 
-    def loss(self, batch: Batch, strengths: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        """The critic's."""
-        config, network = self.config, self._asked
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the critic's loss."""
+        config, network = self.config, self._active_network
         value = network.value_of(batch.x.float(), batch.state).float()
-        worth = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
-        return config.value_coefficient * worth, (worth,)
+        value_term = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+        return config.value_coefficient * value_term, (value_term,)
 
     def improve(self, batch: Batch, progress: float) -> tuple[TrustStep, Tensor]:
-        """The step of the actor whose turn it is, and the entropy (a mean over rows) of its policy before. All rows, on every rank."""
+        """Take the step of the actor whose turn it is, on all rows, on every rank. Return it with the mean entropy of
+        the policy before."""
         config = self.config
         with torch.no_grad():
             old = self._outputs_of(batch)
@@ -115,9 +116,9 @@ class TrustRegionModel(TurnModel):
             return natural_step(measure, self._acting(), region), entropy
 
     def _outputs_of(self, batch: Batch) -> Tensor:
-        return self._asked.unroll(batch.x.float(), batch.memory, batch.start, None)[0].float()
+        return self._active_network.unroll(batch.x.float(), batch.memory, batch.start, None)[0].float()
 
     def _acting(self) -> list[nn.Parameter]:
-        """What the policy plays by, of the network whose turn it is."""
-        named = self._asked.named_parameters()
+        """Return the policy's parameters of the network whose turn it is."""
+        named = self._active_network.named_parameters()
         return [p for name, p in named if not name.startswith(("critic.", "value."))]

@@ -1,6 +1,6 @@
-"""Which rows of an update are whose, and which of them belong together: what a team's agents did at the same time.
+"""Which rows of an update belong to which agent, and which belong together: what a team's agents did at the same time.
 
-Known in memory, wherever the rows are, so that nothing inside an update waits for a device.
+Kept in host memory, wherever the rows are, so that nothing within an update waits for a device.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import rows_in, unpadded
-from ludus.algorithms.on_policy.learner import Transitions
-from ludus.algorithms.on_policy.model import Model, Settings
+from ludus.algorithms.on_policy.learner import ExperienceBuilder
+from ludus.algorithms.on_policy.model import Model, OnPolicyConfig
 from ludus.policies.actor_critic import agents_in, agents_of
 from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Trajectories
@@ -29,14 +29,15 @@ ENDS: Final = "ends_segment"
 _SEATS, _TIMES = 128, 1 << 24
 
 
-class TeamTransitions(Transitions):
-    """Items that say whose they are, and when. Whose: of agents with a network each, as their ids tell networks; else as they sit."""
+class TurnExperience(ExperienceBuilder):
+    """Builds items with their agent and time. With a network per agent, agents are those of the ids in observations;
+    else those of the seats."""
 
-    def __init__(self, config: Settings, model: Model, context: LearnerContext) -> None:
+    def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         super().__init__(config, model, context)
         self._networks, self._places = agents_in(model.spec), context.env.agent_index.astype(np.int16)
 
-    def beside(self, rows: Trajectories) -> ItemColumns:
+    def extra_columns(self, rows: Trajectories) -> ItemColumns:
         length = np.diff(rows.start)
         ends = np.zeros(rows.num_rows, np.bool_)
         ends[rows.start[1:] - 1] = True
@@ -50,9 +51,9 @@ class TeamTransitions(Transitions):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TeamRows:
-    """Of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, t int64[n] its environment step,
-    ends bool[n] at the last row of each segment. team int64[n]: the same for the rows of one team's episode. start int64[S + 1]: of
-    sequences, with a memory."""
+    """Agents and times of n rows: agent int16[n], step int64[n] in 0 … steps - 1 in order of time within an episode, t
+    int64[n] its environment step, ends bool[n] at the last row of each segment. team int64[n]: the same for the rows of
+    one team's episode. start int64[S + 1]: of sequences, with a memory."""
 
     agent: NDArray[np.int16]
     team: NDArray[np.int64]
@@ -64,7 +65,7 @@ class TeamRows:
 
     @staticmethod
     def of(columns: Mapping[str, Any], *, memory: bool) -> TeamRows:
-        """Of items as `TeamTransitions` makes them."""
+        """Return the rows of items as `TurnExperience` builds them."""
         start = None
         if memory:
             names = ("length", AGENT, STEP, ENDS)
@@ -75,27 +76,28 @@ class TeamRows:
 
     @property
     def gaps(self) -> NDArray[np.float64]:
-        """float64[n]: environment steps from each row to the next of its segment; of the last one 0."""
+        """Return the environment steps float64[n] from each row to the next of its segment; 0 for the last one."""
         return np.where(self.ends, 0, np.append(self.t[1:], 0) - self.t).astype(np.float64)
 
     @property
     def longest(self) -> int:
-        """Rows of the longest segment."""
+        """Return the number of rows of the longest segment."""
         return int(np.diff(np.concatenate([[-1], np.flatnonzero(self.ends), [len(self.ends) - 1]])).max(initial=0))
 
     def rows_of(self, agent: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.agent == agent)
 
     def units_of(self, agent: int) -> NDArray[np.int64]:
-        """As `Batch.part` takes them: rows, or sequences."""
+        """Return an agent's units as `Batch.part` takes them: rows, or sequences."""
         return self.rows_of(agent) if self.start is None else np.flatnonzero(self.agent[self.start[:-1]] == agent)
 
     def rows_in(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of some units, in the order of `Batch.part`."""
+        """Return the rows of units, in the order of `Batch.part`."""
         return units if self.start is None else rows_in(self.start, units)[0]
 
     def lots(self, count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Units in so many lots, or as many as can be: what a team did at one time stays together; of sequences, a team's episode."""
+        """Return the units in `count` lots, or as many as possible: rows of one joint step stay together; with
+        sequences, those of a team's episode."""
         keys, of = np.unique(self.step if self.start is None else self.team[self.start[:-1]], return_inverse=True)
         count = min(count, len(keys))
         lot = np.empty(len(keys), np.int64)

@@ -1,8 +1,8 @@
-"""A natural-gradient step as far as a limit on the KL divergence lets it: conjugate gradients, and a line search. (Schulman et al. 2015,
+"""A natural-gradient step limited by the KL divergence: conjugate gradients, and a line search. (Schulman et al. 2015,
 "Trust region policy optimization", section 6 and appendix C.)
 
-Vectors are float64[size], of the parameters one after the other. Off a CPU nothing is read back: what decides is a bool on the device, and
-all tries of the line search are made.
+Vectors are float64[size], of the parameters in order. Off the CPU no number is read back: decisions are bools on the
+device, and all tries of the line search are made.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _SOLVED = 1e-20  # of the squared residual: what is left is rounding
 
 
 def conjugate_gradients(product: Callable[[Tensor], Tensor], b: Tensor, *, steps: int) -> Tensor:
-    """x with `product`(x) ≈ b, of a symmetric positive definite matrix that `product` multiplies by: exact, but for rounding, after as many
-    steps as it has different eigenvalues. (Hestenes and Stiefel 1952.)"""
+    """Return x with `product`(x) ≈ b, of a symmetric positive definite matrix that `product` multiplies by: exact, up
+    to rounding, after as many steps as it has distinct eigenvalues. (Hestenes and Stiefel 1952.)"""
     x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
     square = residual @ residual
     for _ in range(steps):
@@ -35,13 +35,18 @@ def conjugate_gradients(product: Callable[[Tensor], Tensor], b: Tensor, *, steps
 
 
 def flattened(tensors: Sequence[Tensor]) -> Tensor:
-    """float64[size]"""
+    """Return the tensors as one float64[size]."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors]).double()
 
 
-def slope(value: Tensor, parameters: Sequence[nn.Parameter], *, twice: bool = False) -> Tensor:
-    """Gradient float64[size] of a scalar, which can be asked again; 0 for parameters that it does not depend on. twice: what is answered
-    can be differentiated, too."""
+def flat_gradient(value: Tensor, parameters: Sequence[nn.Parameter], *, twice: bool = False) -> Tensor:
+    """Return the gradient float64[size] of a scalar by the parameters; 0 for those that it does not depend on.
+
+    Args:
+        value: The scalar; its graph is retained.
+        parameters: The parameters.
+        twice: Whether the result can be differentiated again.
+    """
     gradients = torch.autograd.grad(
         value, list(parameters), retain_graph=True, create_graph=twice, allow_unused=True, materialize_grads=True
     )
@@ -49,18 +54,18 @@ def slope(value: Tensor, parameters: Sequence[nn.Parameter], *, twice: bool = Fa
 
 
 def curvature(divergence: Tensor, parameters: Sequence[nn.Parameter], *, damping: float) -> Callable[[Tensor], Tensor]:
-    """v -> (F + damping I) v, F being the Hessian of a mean divergence from the policy as it is: the Fisher matrix. (Pearlmutter 1994: the
-    slope of the product of the gradient and v.)"""
-    first = slope(divergence, parameters, twice=True)
+    """Return v -> (F + damping I) v, F being the Hessian of a mean divergence from the present policy: the Fisher
+    matrix. (Pearlmutter 1994: the gradient of the product of the gradient and v.)"""
+    first = flat_gradient(divergence, parameters, twice=True)
 
     def product(v: Tensor) -> Tensor:
-        return slope(first @ v, parameters) + damping * v
+        return flat_gradient(first @ v, parameters) + damping * v
 
     return product
 
 
 class Measured(NamedTuple):
-    """Of a policy, as scalars: the gain that is to be made large, and its mean divergence from the policy before."""
+    """Objective and mean divergence from the policy before, as scalars."""
 
     gain: Tensor
     divergence: Tensor
@@ -68,8 +73,16 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrustRegion:
-    """max_kl: the limit on the mean divergence, in nats. backtrack: from one try to the next; accept: the least share of the gain that the
-    slope promises for it."""
+    """Settings of a step.
+
+    Attributes:
+        max_kl: Limit of the mean divergence, in nats.
+        damping: Added to the diagonal of the Fisher matrix.
+        conjugate_steps: Steps of conjugate gradients.
+        line_search_steps: Tries of the line search.
+        backtrack: Factor from one try to the next.
+        accept: Least share of the predicted gain.
+    """
 
     max_kl: float
     damping: float
@@ -80,8 +93,8 @@ class TrustRegion:
 
 
 class TrustStep(NamedTuple):
-    """What became of a step, as scalars: gain and divergence of the policy after it, the gain that the slope promised for the whole step,
-    the share of that step which was made (0: no try was good enough), and a bool: the gain or its slope is no number."""
+    """Result of a step, as scalars: gain and divergence of the new policy, the predicted gain of the whole step, the
+    share of the step that was taken (0: no try was accepted), and a bool: the gain or its gradient is not finite."""
 
     gain: Tensor
     divergence: Tensor
@@ -91,10 +104,16 @@ class TrustStep(NamedTuple):
 
 
 def natural_step(measure: Callable[[], Measured], parameters: Sequence[nn.Parameter], region: TrustRegion) -> TrustStep:
-    """Moves the parameters up the gain that `measure` finds of them, by the largest step of the line search that keeps within `max_kl` and
-    gains enough; where none does, they stay."""
+    """Move the parameters along the natural gradient of the gain, by the largest step of the line search within
+    `max_kl` that gains enough; they stay if there is none.
+
+    Args:
+        measure: Returns gain and divergence of the present parameters.
+        parameters: The parameters.
+        region: Settings.
+    """
     before = measure()
-    gradient = slope(before.gain, parameters)
+    gradient = flat_gradient(before.gain, parameters)
     product = curvature(before.divergence, parameters, damping=region.damping)
     direction = conjugate_gradients(product, gradient, steps=region.conjugate_steps)
     halved = 0.5 * direction @ product(direction)

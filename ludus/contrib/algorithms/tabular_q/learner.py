@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.algorithms.common.base import TRANSITIONS, LearnerContext
-from ludus.algorithms.common.returns import follow, n_step
+from ludus.algorithms.common.returns import gather_next, n_step
 from ludus.algorithms.common.schedule import Budget
 from ludus.core.arrays import kernel
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import Metrics, State, Weights
 from ludus.policies.categorical import epsilon_mix, one_hot_best
 from ludus.policies.registry import build_policy
-from ludus.policies.specs import covered
+from ludus.policies.specs import information_state_ids
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 
@@ -27,7 +27,8 @@ _PREFERENCE = 1e-6  # how much a warm start's actions are preferred while nothin
 
 
 class TabularQLearner:
-    """Sweeps over each rollout once, last decision first, so that what an episode earned reaches its first decision at once."""
+    """Sweeps over each rollout once, last decision first, so that an episode's return reaches its first decision in one
+    sweep."""
 
     def __init__(self, config: TabularQ, context: LearnerContext, start: Weights | None = None) -> None:
         if context.ranks.size > 1:
@@ -38,7 +39,7 @@ class TabularQLearner:
         self.config = config
         self.spec = config.policy(context.env, context.seats)
         assert context.env.enumeration is not None
-        ids = covered(context.env.enumeration, context.seats)
+        ids = information_state_ids(context.env.enumeration, context.seats)
         self._mask = np.ascontiguousarray(context.env.enumeration.mask[ids])
         self._base = ids.start
         self._q = np.zeros(self._mask.shape)
@@ -48,15 +49,15 @@ class TabularQLearner:
         self._budget = Budget.of(config.collect(), context)
         self._updates = 0
         self._waiting = 0
-        self._blind = 0
+        self._unknown_bootstraps = 0
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
-        """One-step transitions; `next` is an id, or -1 where nothing follows or it has no id."""
+        """Return one-step transitions; `next` is an id, or -1 where nothing follows or the id is unknown."""
         rows = trajectories
-        reward, discount, following = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, 1)
-        after = follow(rows.observation, rows.bootstrap_observation, following)
+        reward, discount, next_index = n_step(rows.start, rows.reward, rows.tail, self.config.gamma, 1)
+        after = gather_next(rows.observation, rows.bootstrap_observation, next_index)
         after = np.where(discount > 0.0, after, -1)
-        self._blind += int(np.count_nonzero((discount > 0.0) & (after < 0)))
+        self._unknown_bootstraps += int(np.count_nonzero((discount > 0.0) & (after < 0)))
         columns = {
             "observation": rows.observation,
             "action": rows.action,
@@ -73,7 +74,7 @@ class TabularQLearner:
         return [(TRANSITIONS, 0)] if self._waiting else []
 
     def update(self, batch: Sample) -> Metrics:
-        """One sweep. Raises TrainingError if a reward is not finite, before anything is changed."""
+        """Run one sweep. Raise TrainingError if a reward is not finite, before anything is changed."""
         columns = batch.columns
         if not np.isfinite(columns["reward"]).all():
             raise TrainingError(
@@ -102,7 +103,7 @@ class TabularQLearner:
             "epsilon": self._epsilon,
             "learning_rate": rate,
             "visited": float(np.count_nonzero(self._visits)) / max(1, int(np.count_nonzero(self._mask))),
-            "tails_without_value": float(self._blind),
+            "tails_without_value": float(self._unknown_bootstraps),
         }
 
     @property
@@ -110,7 +111,7 @@ class TabularQLearner:
         return min(1.0, self.config.epsilon.at(self._budget.progress))
 
     def weights(self) -> Weights:
-        """Epsilon-greedy probabilities; among unvisited actions of equal value the first."""
+        """Return epsilon-greedy probabilities; among unvisited actions of equal value the first is the best."""
         epsilon = min(self._epsilon, 1.0 - _LEAST_GREED)
         return {"probs": epsilon_mix(one_hot_best(self._q, self._mask), self._mask, epsilon)}
 
@@ -121,18 +122,21 @@ class TabularQLearner:
             "budget": self._budget.state_dict(),
             "updates": self._updates,
             "waiting": self._waiting,
-            "blind": self._blind,
+            "blind": self._unknown_bootstraps,
         }
 
     def load_state_dict(self, state: State) -> None:
         self._q[:], self._visits[:] = state["q"], state["visits"]
         self._budget.load_state_dict(state["budget"])
-        self._updates, self._waiting, self._blind = (int(state[key]) for key in ("updates", "waiting", "blind"))
+        self._updates, self._waiting, self._unknown_bootstraps = (
+            int(state[key]) for key in ("updates", "waiting", "blind")
+        )
 
 
 @kernel
 def _sweep(q, visits, mask, state, action, reward, discount, after, rate, power):  # type: ignore[no-untyped-def]
-    """Q(s, a) += α (r + γ max_b Q(s', b) - Q(s, a)) for all rows, last first; the mean |error|. α = rate / visits^power, at most 1."""
+    """Update Q(s, a) += α (r + γ max_b Q(s', b) - Q(s, a)) for all rows, last first. Return the mean |error|. α = rate
+    / visits^power, at most 1."""
     total = 0.0
     for k in range(len(state) - 1, -1, -1):
         target = reward[k]
