@@ -226,10 +226,10 @@ def sweep(folder: Path, **changes: object) -> Experiment:
 @pytest.mark.slow
 def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_sweep, study_of
 
     made = sweep(tmp_path / "s {x}?%20#ü", pruner={"kind": "none"})
-    found = resume_experiment(made, observer=Watcher(), stop=StopRequest(), parallel=2)
+    found = resume_sweep(made, observer=Watcher(), stop=StopRequest(), parallel=2)
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
     assert (made.folder / "study.db").exists()
     xs = [trial.params["x"] for trial in study.trials]
@@ -237,23 +237,23 @@ def test_a_sweep_tells_its_study_and_can_be_extended(tmp_path: Path) -> None:
     assert [trial.value for trial in study.trials] == [abs(x) for x in xs]
     assert study.trials[0].intermediate_values == {1: 2 + abs(xs[0]), 2: abs(xs[0])}
 
-    resume_experiment(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
+    resume_sweep(made, ["trials=6"], observer=(again := Watcher()), stop=StopRequest(), parallel=1)
     assert again.told == ["trial-5 begins", "trial-5 finished"]
     assert len({trial.params["x"] for trial in study.get_trials()}) == 6
     with pytest.raises(ConfigError, match="only trials=N can be changed"):
-        resume_experiment(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
+        resume_sweep(made, ["sampler.seed=1"], observer=again, stop=StopRequest())
 
 
 @pytest.mark.slow
 def test_a_sweep_ends_where_no_trial_knows_what_it_seeks(tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_sweep, study_of
 
     made = sweep(tmp_path / "s", metric="win_rate")
     with pytest.raises(
         RunError, match="trial-0 has come to its end, and win_rate is not known of it; it has nash_conv"
     ):
-        resume_experiment(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+        resume_sweep(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
     assert watcher.told == ["trial-0 begins", "trial-0 finished"]
     study = study_of(made.folder, load_sweep(made.folder / "sweep.yaml"))
     assert [trial.state for trial in study.trials] == [optuna.trial.TrialState.FAIL]
@@ -264,7 +264,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     """Two trials of x = 0 come to their end; then one of x = 3 is worse than they were after a generation, two die, of which one had not
     begun, and two have errors."""
     optuna = pytest.importorskip("optuna")
-    from ludus.apps.experiments.sweep import load_sweep, resume_experiment, study_of
+    from ludus.apps.experiments.sweep import load_sweep, resume_sweep, study_of
 
     options = {
         "x": {"choices": [0.0, 3.0]},
@@ -275,7 +275,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     ends = ("done", "done", "waits", "killed", "stillborn", "breaks", "broken")
     for x, end in zip((0.0, 0.0, 3.0, 3.0, 3.0, 0.0, 0.0), ends, strict=True):
         study.enqueue_trial({"x": x, "end": end})
-    found = resume_experiment(made, observer=Watcher(), stop=StopRequest(), parallel=1)
+    found = resume_sweep(made, observer=Watcher(), stop=StopRequest(), parallel=1)
     assert standings(found)["trial-2"] == ("stopped", "pruned: nash_conv 5 at step 1")
     assert standings(found)["trial-3"] == ("interrupted", "its process was killed by SIGKILL")
     assert standings(found)["trial-4"] == ("failed", "its process was killed by SIGKILL")
@@ -284,7 +284,7 @@ def test_a_pruned_trial_is_stopped_and_a_killed_one_goes_on(tmp_path: Path) -> N
     expected = [states.PRUNED, states.RUNNING, states.RUNNING, states.FAIL, states.FAIL]
     assert [t.state for t in study.get_trials()[2:]] == expected
     assert [s.name for s in found.standings() if s.is_left] == ["trial-3", "trial-4"]
-    resume_experiment(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
+    resume_sweep(made, observer=(watcher := Watcher()), stop=StopRequest(), parallel=1)
     assert watcher.told == [f"trial-{k} {what}" for k in (3, 4) for what in ("begins", "finished")]
     assert [(t.state, t.value) for t in study.get_trials()[3:5]] == [(states.COMPLETE, 3.0)] * 2
 
