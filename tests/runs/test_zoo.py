@@ -109,8 +109,8 @@ def test_every_name_of_a_policy_can_be_pushed(what: str, tmp_path: Path) -> None
     """Kuhn poker, exact: what the entry comes to is what was named, and answers as that does in every information state."""
     entry = ludus.push(f"exact{what}", tmp_path / "zoo", name="entry")
     before, after = open_run("exact"), open_run(entry.folder)
-    named = zoo.shares_of(parse_policy_name(f"exact{what}", find_run, open_run), before)
-    pushed = zoo.shares_of(parse_policy_name(str(entry.folder), find_run, open_run), after)
+    named = zoo.policy_probabilities(parse_policy_name(f"exact{what}", find_run, open_run), before)
+    pushed = zoo.policy_probabilities(parse_policy_name(str(entry.folder), find_run, open_run), after)
     assert pushed == [list(some) for some in named]
     made = before.env.make(num_envs=1)
     tree = made.spec.enumeration
