@@ -362,7 +362,10 @@ def kuhn(path: Path, *, episodes: int, name: str = "kuhn_poker") -> tuple[Record
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "episodes", "error"), [("kuhn_poker", 20_000, 0.02), ("leduc_poker", 20_000, 0.08)])
+@pytest.mark.parametrize(
+    ("name", "episodes", "error"),
+    [("kuhn_poker", 20_000, 0.02), pytest.param("leduc_poker", 20_000, 0.08, marks=pytest.mark.long)],
+)
 def test_a_clone_plays_as_who_was_recorded(tmp_path: Path, name: str, episodes: int, error: float) -> None:
     """Its action probabilities are theirs: by the mean over the decisions of a game, of the distance in total variation."""
     recorded, spec, players = kuhn(tmp_path / "a.parquet", episodes=episodes, name=name)

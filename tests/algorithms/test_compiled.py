@@ -39,8 +39,10 @@ SAME = {
 }
 """Cases of functions that are compiled for others."""
 REASONS = {name: reason for reason, names in UNCOMPILED.items() for name in names}
-LONG = REASONS.keys() - {names[0] for names in UNCOMPILED.values()}
-"""Cases for whose reason another one stands."""
+LONG = REASONS.keys() - {names[0] for names in UNCOMPILED.values()} | {
+    name for name in CASES.keys() - REASONS.keys() if "," in name and name.partition(",")[0] in CASES
+}
+"""Cases for whose reason, or whose algorithm, another one stands."""
 
 
 def marks(name):

@@ -314,7 +314,7 @@ def played(policy, n=4000):
     return float((first != second).mean()), float(first.mean())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
     """With a price on entropy the first agent plays both actions, and the second the other one. Agents who act by themselves either agree
     on who does what, or meet: whoever plays 1 with p and q differs with p + q - 2pq, at most 0.8 where the first has p = 1/5."""

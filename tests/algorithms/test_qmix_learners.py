@@ -237,7 +237,7 @@ TWO_STEP = {
     [
         (QMIX(**TWO_STEP), 8.0),
         (VDN(**TWO_STEP), 7.0),
-        (QMIX(**TWO_STEP, core="gru", memory=16, length=2, period=2), 8.0),
+        pytest.param(QMIX(**TWO_STEP, core="gru", memory=16, length=2, period=2), 8.0, marks=pytest.mark.long),
     ],
     ids=["qmix", "vdn", "qmix-gru"],
 )

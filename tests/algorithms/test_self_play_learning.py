@@ -23,7 +23,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("mmd", marks=pytest.mark.long), "rnad"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) for name in CASES])
 def test_exploitability_falls_on_leduc(name, tmp_path):
     """From 2.37, the uniform policy's, within 200,000 episodes."""
     algorithm, most = CASES[name]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ludus.runs.runner import run
+from ludus.runs.scenario_files import load_scenario
 from ludus.storage import live_files
 
 pytestmark = pytest.mark.slow
@@ -99,9 +101,7 @@ def test_run_of_processes_is_stopped_killed_and_resumed(tmp_path: Path) -> None:
     last = start(tmp_path, "resume", "a", "--workers", "3")
     said = last.communicate(timeout=120)[0]
     assert last.returncode == 0, said
-    whole = start(tmp_path, "train", "my.yaml", "--name", "whole")
-    assert whole.wait(120) == 0
-    whole.communicate()
-    assert weights(run_dir) == weights(tmp_path / "runs" / "whole")
+    run(load_scenario(str(tmp_path / "my.yaml")), run_dir=tmp_path / "whole", report=False)
+    assert weights(run_dir) == weights(tmp_path / "whole")
     assert len(weights(run_dir)) == 4
     assert set(os.listdir("/dev/shm")) <= shm

@@ -44,6 +44,7 @@ def made(id: str, num_envs: int = 2, **options: Any) -> JaxVectorEnv:
     return env
 
 
+@pytest.mark.long
 def test_spread_is_shaped_as_mpe2s() -> None:
     env, other = made(SPREAD, teams="one", max_steps=2), make_env("mpe2/simple_spread_v3", num_envs=2, teams="one")
     ours, theirs = env.spec.agents[0], other.spec.agents[0]

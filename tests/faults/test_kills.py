@@ -43,8 +43,8 @@ WORDS = {
     "fork-server": r"rollout worker [01] died before it had answered \(its process ended with the fork server, which was killed\)",
 }
 """What the user is told, as patterns: of two workers killed at once either is seen first."""
-LONG = {"gcs", "shard", "async-node-large", "process-server", "fork-server"}
-"""Long tests. That Ray itself dies, `raylet` shows, too; that a run ends with a part and is resumed, `process-rank`; that servers are
+LONG = {"gcs", "shard", "async-node-large", "process-rank", "process-server", "fork-server"}
+"""Long tests. That Ray itself dies, `raylet` shows, too; that ranks end each other, test_process_group; that servers are
 killed, test_servers_and_workers_are_killed; that all workers are, `processes`."""
 HERE = {"gcs", "process-rank"}
 """What ends, and is gone on with in one process rather than on Ray."""

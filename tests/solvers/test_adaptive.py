@@ -392,7 +392,7 @@ def test_a_ranking_is_decided_with_fewer_units_than_everybody_against_everybody(
     assert game.played == view.count[pairs].sum() < 0.25 * 28 * view.count[pairs].max()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bounds_hold_at_the_end_of_adaptive_sampling():
     """All payoffs at once, looked at whenever a step ends, in 100 evaluations; more than 15 misses would have a probability of 4e-5."""
     missed = 0

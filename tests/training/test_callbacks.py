@@ -174,7 +174,7 @@ def test_iterations_without_an_update_are_not_told(tmp_path: Path, told: list[tu
     assert all(call[4]["decisions"] >= 100 and call[3] for call in updates)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_calls_with_workers_elsewhere(tmp_path: Path, told: list[tuple[Any, ...]]) -> None:
     run(ppo(), run_dir=tmp_path / "here" / "run", report=False)
     here = list(told)
