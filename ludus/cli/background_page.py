@@ -28,7 +28,7 @@ _PATIENCE = 5.0  # seconds that it may take to end
 
 
 class BackgroundPage(NullObserver):
-    """Begins with the run, as one of its observers."""
+    """The page of a run, started with it as one of its observers."""
 
     def __init__(self, observer: Observer) -> None:
         """observer: is told the address."""

@@ -1,4 +1,4 @@
-"""What a command is, and how its line is read."""
+"""Commands, and the parsing of their arguments."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class _QuitSession(Exception):
 
 
 class Session:
-    """What is typed, and what is shown for it."""
+    """Interactive session: commands and their output."""
 
     def __init__(self, debugger: EpisodeDebugger, *, overwrite: bool = False) -> None:
         """overwrite: whether files that are there may be replaced."""

@@ -1,4 +1,4 @@
-"""What `ludus evaluate` prints."""
+"""Output of `ludus evaluate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `train --seeds`, `resume` and `sweep` have in common: an experiment that is watched and can be stopped, and what it came to."""
+"""Common part of `train --seeds`, `resume` and `sweep`: an experiment that is watched and can be stopped, and its results."""
 
 from __future__ import annotations
 

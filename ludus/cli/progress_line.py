@@ -1,4 +1,4 @@
-"""How far a command is, on standard error."""
+"""Progress of a command, on standard error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProgressLine:
 
 
 class EpisodesProgress(ProgressLine):
-    """Of so many episodes; with the time left, once it can be told."""
+    """Progress of a number of episodes, with the time left once it can be estimated."""
 
     def __init__(self) -> None:
         super().__init__(quiet=1.0, live=True)

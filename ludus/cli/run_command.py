@@ -1,4 +1,4 @@
-"""What `train` and `resume` have in common: a run that is watched and can be stopped, and what they say in the end."""
+"""Common part of `train` and `resume`: a run that is watched and can be stopped, and its results."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _captured(folder: Path) -> tuple[str, bool]:
 
 
 class _Screen(io.StringIO):
-    """What is written here is laid out as for a terminal, or as for a pipe."""
+    """Output buffer that is laid out as for a terminal, or as for a pipe."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()

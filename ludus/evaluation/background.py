@@ -28,8 +28,8 @@ _HEARD = 0.2  # seconds of waiting between two times that a stop is looked for
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of a version of the policy that a task trains, against the task's opponents: mean return of `episodes` episodes, and its standard
-    error."""
+    """Score of a version of the policy that a task trains, against the task's opponents: mean return of `episodes` episodes, and its
+    standard error."""
 
     task: str
     version: int

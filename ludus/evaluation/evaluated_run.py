@@ -1,4 +1,4 @@
-"""Where every evaluation of a stored run begins: the run, and what plays its policies. Nothing is written."""
+"""Common start of all evaluations of a stored run: the run, and a runner of its policies. Nothing is written."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class MatchRunner:
 
 @dataclass(slots=True, eq=False)
 class _Table:
-    """Where one match at a time is played, if any is."""
+    """A runner and the match that it plays, if any."""
 
     player: MatchRunner
     profile: MatchProfile | None = None

@@ -348,7 +348,7 @@ _CROSSED = 64
 
 
 class NamedPlayers:
-    """Who plays a run's game, by name: policies of the run, of other runs of the game, and files.
+    """Players of a run's game, by name: policies of the run, of other runs of the game, and files.
 
     Each name stands for a player's policies; `mixture` puts one name per player together, and `policy` finds what it is made of.
     """

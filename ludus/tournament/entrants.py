@@ -1,4 +1,4 @@
-"""Who takes part in a tournament, by what a user writes: policies as `ludus.evaluation.policies` says, and bots.
+"""Entrants of a tournament, by the names that a user writes: policies as `ludus.evaluation.policies` says, and bots.
 
 bot:random, bot:mcts,simulations=100, bot:NAME,key=value…
 module:Class,key=value…   a bot of the user's own (see `ludus.policies.bots`), or a Policy
@@ -43,7 +43,7 @@ from ludus.tournament.meetings import Pairing, list_pairings
 
 @dataclass(frozen=True, slots=True)
 class EntrantPlayer:
-    """Who sits in a seat: a policy in one of its modes. A bot is a `BotPolicy`."""
+    """The occupant of a seat: a policy in one of its modes. A bot is a `BotPolicy`."""
 
     name: str
     policy: Policy
@@ -52,7 +52,7 @@ class EntrantPlayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntrantSeat:
-    """Who an entrant sends to play one player: one of `players`, drawn per episode with these probabilities."""
+    """The choice of an entrant for one player: one of `players`, drawn per episode with these probabilities."""
 
     players: tuple[EntrantPlayer, ...]
     probs: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Who meets whom, in which seats. Pure functions of names."""
+"""Pairings of entrants and their seatings. Pure functions of names."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from ludus.tournament.meetings import Chunk, split_chunk
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a process plays: the game, in `num_envs` environments, with these policies and bots."""
+    """Setup of a process: the game, in `num_envs` environments, with these policies and bots."""
 
     settings: Environment
     num_envs: int

@@ -1,4 +1,4 @@
-"""Which of those who meet earns more: how far that is decided, and which meetings go on until it is.
+"""Decisions about the ranking of entrants: how far it is decided, and which pairings continue until it is.
 
 The order of two entrants is that of their mean returns, over all seats, in the meetings in which both sit; in games of one player, where
 nobody meets anybody, that of their mean returns. It is decided once their intervals no longer overlap. All intervals hold at once and at
@@ -52,7 +52,7 @@ class RankingDecisions:
 
 
 class Rounds:
-    """What is to be played so that the orders get decided: every meeting `FIRST` deals, then, round by round, a quarter more in those that
+    """Rounds of play until the ranking is decided: every pairing `FIRST` deals, then, round by round, a quarter more in those that
     have an undecided order; those with the fewest deals first. In a round that the budget cuts short all get equally many.
 
     What a round brings depends on the results of those before alone, and no piece goes beyond a round. So a tournament that was killed

@@ -180,7 +180,7 @@ def _warned(sentence: str) -> None:
 
 
 class _Play:
-    """Plays pieces and stores what they bring. What plays is made once, when it is needed first."""
+    """Player of chunks, which it stores. Rollouts start once, when they are first needed."""
 
     def __init__(self, field: TournamentField, options: Options, store: TournamentStore, tell: Tell | None) -> None:
         self._field, self._options, self._store = field, options, store

@@ -1,4 +1,4 @@
-"""What the stored results of a tournament say: means with intervals, the cross-table, ratings."""
+"""Report of the stored results of a tournament: means with intervals, the cross-table, ratings."""
 
 from __future__ import annotations
 

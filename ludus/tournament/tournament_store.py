@@ -47,7 +47,7 @@ PRAGMA user_version = {VERSION};
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayedChunk:
-    """What a piece brought. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
+    """Results of a chunk. mean, m2: float64[entrants of the meeting], over deals, of an entrant's return averaged over its seats.
     matches: of each order of seats, see `match_of_seating`."""
 
     pairing: str

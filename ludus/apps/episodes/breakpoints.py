@@ -72,8 +72,8 @@ class StepScope:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What can be asked of an episode. observation: how many numbers the largest one has; action: the largest action. columns: names of
-    the numbers of observations, where there are some. statistics: [S] names."""
+    """Facts of an episode that conditions can use. observation: how many numbers the largest one has; action: the largest action. columns:
+    names of the numbers of observations, where there are some. statistics: [S] names."""
 
     players: int
     observation: int
@@ -152,7 +152,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 
 
 class _Builder:
-    """Of functions, from the nodes of one condition."""
+    """Builder of functions from the nodes of one condition."""
 
     def __init__(self, text: str, known: Known) -> None:
         self.of_decisions = False

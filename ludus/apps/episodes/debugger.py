@@ -64,7 +64,7 @@ class Decisions:
 
     agent: int32[n], index within the player. mask: bool[n, A] legal actions; None: all are. action [n, …]. logp float32[n], of what was
     chosen; NaN of a bot's. memory: float32[n, M] that the answers started from; None without. reward: float32[n], paid from the decision to
-    the agent's next one; NaN until that is known. kept: of the observations.
+    the agent's next one; NaN until that is known. stored: the observations.
     """
 
     agent: NDArray[np.int32]
@@ -103,9 +103,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What a policy says of n decisions. probs: float64[n, A] of the actions, as it plays; NaN of those that are too rare to be seen; None
-    where actions are vectors, and of bots. explored: the same, as it would play in the mode "explore"; None where it does play so. value:
-    float32[n], action_values: float32[n, A], in the units that the learner scaled rewards to; None where the policy has none."""
+    """A policy's evaluation of n decisions. probs: float64[n, A] of the actions, as it plays; NaN of those that are too rare to be seen;
+    None where actions are vectors, and of bots. explored: the same, as it would play in the mode "explore"; None where it does play so.
+    value: float32[n], action_values: float32[n, A], in the units that the learner scaled rewards to; None where the policy has none."""
 
     probs: NDArray[np.float64] | None = None
     explored: NDArray[np.float64] | None = None

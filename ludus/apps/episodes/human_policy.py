@@ -14,7 +14,7 @@ KIND = "person"
 
 
 class HumanPolicy:
-    """Plays what it was told to: `answer` before each of its decisions."""
+    """A policy whose actions come from a person: `answer` before each of its decisions."""
 
     modes: ClassVar[tuple[str, ...]] = ("explore", "greedy")
     noise_width = 1

@@ -1,4 +1,4 @@
-"""What an environment shows while it is played.
+"""Recordings of what an environment renders while it is played.
 
 The rollout worker plays a `RecordingVectorEnv` of one environment, as in an evaluation. It keeps a picture of every state, or the moves
 from which OpenSpiel's episodes are replayed.
@@ -102,7 +102,7 @@ class Recording:
 
 
 class _RecordingFull(Exception):
-    """As much as was wanted, or as can be kept; the message says so."""
+    """Raised when the recording is as long as wanted or possible; the message gives the reason."""
 
 
 class RecordingVectorEnv(Wrapper):

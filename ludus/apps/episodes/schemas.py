@@ -1,4 +1,4 @@
-"""What a page is told of a game: boards, frames (one position as one viewer may see it) and replays, as records and as JSON.
+"""Records of a game for the page: boards, frames (one position as one viewer may see it) and replays, as records and as JSON.
 
 position of a game --boards.py--> Board --views.py--> Frame --> a table's page, or with all other positions a Replay
 """
@@ -65,7 +65,7 @@ class Chips:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSeat:
-    """What lies before one player. note: "folded", say; ""."""
+    """Cards before one player. note: "folded", say; ""."""
 
     player: int
     name: str
@@ -135,7 +135,7 @@ class Legal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Who did what."""
+    """A move of an agent."""
 
     player: int
     agent: int
@@ -154,7 +154,7 @@ class KnownMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """What others would do at a person's decision. policy: whose probabilities and values stand at the decision. meta: [per legal action]
+    """Advice of policies for a person's decision. policy: whose probabilities and values stand at the decision. meta: [per legal action]
     how often the meta-strategy would do it; None where that is not known. how: how it was computed, a sentence."""
 
     policy: str
@@ -235,7 +235,7 @@ class ReplaySeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStatistics:
-    """What an episode counted of each player: values [P][S] by `names`."""
+    """Statistics of an episode for each player: values [P][S] by `names`."""
 
     names: Sequence[str]
     values: Sequence[Sequence[float]]

@@ -332,7 +332,7 @@ class _Process:
 
 
 class RunInChild:
-    """Begins a run, or goes on with it."""
+    """Starts or resumes a run in a process of its own."""
 
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
         """Return why the run ended, where its folder does not say so: an error. Whatever is said goes to the file `log`."""

@@ -47,7 +47,7 @@ Viewer: TypeAlias = int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatRequest:
-    """Who is to sit somewhere. who: "person", or a name of a policy or bot. name: the person's."""
+    """Request for a seat. who: "person", or a name of a policy or bot. name: the person's."""
 
     who: str
     name: str = ""
@@ -55,7 +55,7 @@ class SeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRequest:
-    """What a person wants an agent to do. action: a number, or the numbers of a vector."""
+    """A person's move for an agent. action: a number, or the numbers of a vector."""
 
     player: int
     agent: int
@@ -123,7 +123,7 @@ class FinishedGame:
 
 
 class SavedReplay(NamedTuple):
-    """What became of a finished game. replay: its id; "" where none is kept. note: what could not be kept, and why; ""."""
+    """Result of saving a finished game. replay: its id; "" where none is kept. note: what could not be kept, and why; ""."""
 
     replay: str = ""
     note: str = ""

@@ -1,4 +1,4 @@
-"""What a person's decision looks like to a policy, and what the meta-strategy would answer there.
+"""Hints: policies' evaluation of a person's decision, and what the meta-strategy would do there.
 
 The meta-strategy mixes policies at the start of a game. What it plays at a decision is the mixture of its members' answers, each weighted
 by its probability times how likely it would have made the decisions so far (Bayes's rule); the weights of before the game where that cannot

@@ -35,7 +35,7 @@ CREATE INDEX seats_of_people ON seats (name) WHERE person = 1;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedSeat:
-    """Who sat there. name: a person's, or a policy's in its run."""
+    """Occupant of a seat. name: a person's, or a policy's in its run."""
 
     person: bool
     name: str

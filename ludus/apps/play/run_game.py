@@ -55,8 +55,8 @@ class PlayerSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seats:
-    """Who can sit where. defaults: [P] who plays if nobody says otherwise. human: whether a person can play it here. keys: of a keyboard
-    (`KeyboardEvent.key`) to actions; None where there are none."""
+    """Possible occupants of the seats. defaults: [P] those that play by default. human: whether a person can play it here. keys: of a
+    keyboard (`KeyboardEvent.key`) to actions; None where there are none."""
 
     players: Sequence[PlayerSeat]
     members: Sequence[Member]

@@ -1,4 +1,4 @@
-"""What people have come to in their games: results of each, and ratings by OpenSkill's Plackett-Luce (Weng and Lin 2011)."""
+"""Standings of people: results of each, and ratings by OpenSkill's Plackett-Luce (Weng and Lin 2011)."""
 
 from __future__ import annotations
 

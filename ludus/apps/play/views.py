@@ -1,4 +1,4 @@
-"""How an episode looks: position by position, to somebody who sees all of it, or to one seat, which sees what it may know.
+"""Views of an episode: position by position, to somebody who sees all of it, or to one seat, which sees what it may know.
 
 What a seat is shown of a game that hides something comes from the game's own words for that player; of pictures, which show everything,
 only those of games that hide nothing, and of other games the seat's observation. When the game is over, everybody sees all.

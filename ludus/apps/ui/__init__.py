@@ -1,1 +1,1 @@
-"""What people look at: progress, report, TensorBoard."""
+"""The web page and the report of runs."""

@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What runs are compared by. of: its values after each generation, NaN where it is not known."""
+    """A measure by which runs are compared. of: its values after each generation, NaN where it is not known."""
 
     name: str
     title: str

@@ -58,7 +58,7 @@ _IN_ADDRESS = " !$&'()*+,-./:;=?@[]^_`{|}~"  # that a data: address may hold as 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a file shows. title: of the file. panels: JSON by name, as the page asks for it ("overview", "events?limit=500"; the keys of a
+    """Content of a file. title: of the file. panels: JSON by name, as the page asks for it ("overview", "events?limit=500"; the keys of a
     query sorted)."""
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Which policies earn alike: clusters of rows of the payoff table."""
+"""Clusters of policies that earn alike: clusters of rows of the payoff table."""
 
 from __future__ import annotations
 

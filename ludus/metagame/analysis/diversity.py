@@ -1,4 +1,4 @@
-"""How different the policies of a population are, in one number."""
+"""Diversity of a population in one number."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ludus.metagame.population.payoffs import Payoffs
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a policy came from: the task and generation that made it, and what its training started from.
+    """Origin of a policy: the task and generation that made it, and what its training started from.
 
     parent: the policy whose weights it started from, if any. start: "random", "policy" (`parent` says which), or the path of a file.
     """
@@ -86,8 +86,8 @@ def populations_of(env: EnvSpec, *, share: bool = True) -> tuple[int, ...]:
 
 @runtime_checkable
 class Recorder(Protocol):
-    """What the run's database implements. Each call comes once per new fact (repeats are filtered out before), in the order in which
-    the facts became known; the policy's weights are durable before `policy_added` is called."""
+    """Receiver of new facts, implemented by the run's database. Each call comes once per new fact (repeats are filtered out before), in
+    the order in which the facts became known; the policy's weights are durable before `policy_added` is called."""
 
     def policy_added(self, record: PolicyRecord) -> None:
         """A new member."""

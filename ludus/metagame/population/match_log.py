@@ -196,8 +196,8 @@ _MOST_UNITS = 2**53  # counted exactly, as an integer and as a float
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """What is true of every result of a table: utility_range [P] (least, largest), population [P], zero_sum as in `EnvSpec`. total: what
-    the payoffs of a profile sum to, where that is known before any result."""
+    """Facts that hold for every result of a table: utility_range [P] (least, largest), population [P], zero_sum as in `EnvSpec`. total:
+    what the payoffs of a profile sum to, where that is known before any result."""
 
     utility_range: tuple[tuple[float, float], ...]
     population: tuple[int, ...]

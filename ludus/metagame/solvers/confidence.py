@@ -1,4 +1,4 @@
-"""What is known of payoffs that were sampled: confidence sequences of means, and intervals of a whole table at once."""
+"""Bounds of sampled payoffs: confidence sequences of means, and intervals of a whole table at once."""
 
 from __future__ import annotations
 

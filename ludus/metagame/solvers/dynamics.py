@@ -1,4 +1,4 @@
-"""What the compiled n-player dynamics on normal-form games share: the layout of payoffs, and products with mixed strategies.
+"""Shared functions of the compiled n-player dynamics on normal-form games: the layout of payoffs, and products with mixed strategies.
 
 Layout: `tables` float64[P, N] holds each player's payoff tensor with the others' axes first, in player order, and its own last,
 raveled (N = n_0 ⋯ n_{P-1}); mixed strategies are float64[P, max n_p], padded with zeros; `sizes` int64[P]. With the own axis last a

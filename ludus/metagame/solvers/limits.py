@@ -1,4 +1,4 @@
-"""What a solver owes to whoever waits for it: memory that is counted before it is taken, a look at who wants it to stop, and an answer that
+"""Duties of a solver towards its caller: memory that is counted before it is taken, a look at who wants it to stop, and an answer that
 is given although it misses a tolerance.
 
     require_memory(bytes, …)      before arrays are made

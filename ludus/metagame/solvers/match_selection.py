@@ -1,4 +1,4 @@
-"""Which matches to play next: those that find out most about a meta-game, until it is known well enough."""
+"""Selection of the matches to play next: those that find out most about a meta-game, until it is known well enough."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CellSelection:
 
 
 class Goal(Protocol):
-    """What the matches are for."""
+    """Purpose of the matches."""
 
     def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> NDArray[np.float64]:
         """Return float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down);
@@ -358,8 +358,8 @@ def overlapping(low: NDArray[np.float64], high: NDArray[np.float64], *, axis: in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """Of one player, for each policy against the others' mixture: gain, width float64[n_p]. seen: int64[m], the others' profiles that are
-    looked at; count float64[n_p, m], and by `wanted` of widths float64[n_p] the counts that bring them about."""
+    """One player: for each policy against the others' mixture: gain, width float64[n_p]. profiles: int64[m], the others' profiles that are
+    looked at; count float64[n_p, m], and by `required` of widths float64[n_p] the counts that bring them about."""
 
     gain: Array
     width: Array
@@ -444,17 +444,17 @@ LOOKS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingStanding:
-    """What is known after a step. most: what the solution's NashConv can be, with the stated confidence at all steps together; NaN where no
-    tolerance is asked for (`nash_conv_bounds` says it at any time). These matches steered: figures that are published come from fresh
-    ones."""
+    """State of the knowledge after a step. most: what the solution's NashConv can be, with the stated confidence at all steps together;
+    NaN where no tolerance is asked for (`nash_conv_bounds` says it at any time). These matches steered: figures that are published come
+    from fresh ones."""
 
     solution: MetaSolution
     most: float
 
 
 class AdaptiveEvaluation:
-    """Says what to play in order to solve one meta-game, step by step. It ends when NashConv is at most `tolerance` with `confidence`, the
-    budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
+    """Selects what to play in order to solve one meta-game, step by step. It ends when NashConv is at most `tolerance` with `confidence`,
+    the budget is spent, or no match matters any more; `reason` then says which, and `standing.solution` is the meta-strategy.
 
     In units of mirrored blocks: batches of `growth` times what was ordered so far, at least `batch` (or one of `LOOKS` parts of the budget,
     if that is less), at most what `budget` leaves, each cell in portions of `portion`. At first every policy is played in `start` random

@@ -78,7 +78,7 @@ class _Point:
 
 @dataclass(slots=True, eq=False)
 class _Residuals:
-    """What is left of the equations for x, for the rows and for the sum."""
+    """Residuals of the equations for x, for the rows and for the sum."""
 
     dual: Vector
     rows: Vector

@@ -1,1 +1,1 @@
-"""What a page shows of a run, computed from its database alone."""
+"""Panels of a run's page, computed from its database only."""

@@ -1,4 +1,4 @@
-"""What figures have in common: numbers that JSON can hold, packed matrices, and the questions that a panel understands."""
+"""Shared parts of the panels: numbers that JSON can hold, packed matrices, and the questions that a panel understands."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Of one population. method: how, and what to see, in a sentence. explained: shares of what payoffs differ by, in [0, 1], that strength
-    and the circle make up (two players of zero-sum games), or the two axes (others); None where nothing is known."""
+    """Embedding of one population. method: how, and what to see, in a sentence. explained: shares of what payoffs differ by, in [0, 1],
+    that strength and the circle make up (two players of zero-sum games), or the two axes (others); None where nothing is known."""
 
     population: int
     players: list[int]

@@ -1,4 +1,4 @@
-"""How policies learned: the curves of training tasks, and where the time of a run goes."""
+"""Learning curves of training tasks, and the shares of a run's time."""
 
 from __future__ import annotations
 

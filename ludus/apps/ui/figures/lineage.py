@@ -1,4 +1,4 @@
-"""Where policies come from, whom they met, and all that is known of one."""
+"""Lineage of policies, their opponents, and all facts about one policy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Opponent:
-    """Who sat in a seat while a policy was trained, and how often."""
+    """An opponent in a seat while a policy was trained, and its probability."""
 
     player: int
     population: int
@@ -183,7 +183,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What its matches counted: mean per episode, by name."""
+    """Statistics of its matches: mean per episode, by name."""
 
     names: list[str]
     episodes: int
@@ -193,7 +193,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What rebuilds it around its weights."""
+    """Specification that rebuilds a policy around its weights."""
 
     kind: str
     config: dict[str, Any]

@@ -1,4 +1,4 @@
-"""How far a run has come: its summary, NashConv, meta-strategies, events, and where its time goes."""
+"""Progress of a run: its summary, NashConv, meta-strategies, events, and where its time goes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RECENT = 10  # generations that the time left is judged by
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What holds from the start, as `RunInfo`, but for where it lies."""
+    """Facts that hold from the start, as in `RunInfo`, without its directory."""
 
     name: str
     scenario: str
@@ -45,7 +45,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """How the last session ended, as `RunSummary`. places: who learned where, a line each."""
+    """End of the last session, as in `RunSummary`. places: devices of the learners, a line each."""
 
     generations: int
     seconds: float
@@ -355,7 +355,7 @@ def _note(event: Event) -> EventNote:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """As `Event`."""
+    """A line of the log; see `Event`."""
 
     seq: int
     time: float
@@ -447,7 +447,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class LastStrategy:
-    """Of the last generation: who is played at all, likeliest first."""
+    """Support of the last generation's strategy, likeliest first."""
 
     player: int
     policies: list[str]
@@ -456,7 +456,8 @@ class LastStrategy:
 
 @dataclass(frozen=True, slots=True)
 class JointStrategy:
-    """Of the last generation, where the solver correlates the players: profiles, likeliest first, [k][P] policies, and their probability.
+    """Joint strategy of the last generation, where the solver correlates the players: profiles, likeliest first, [k][P] policies, and
+    their probability.
     count: how many have one above 0; rest: what those have together that are not listed. rows, columns, shares: of two players, the
     policies that are played at all, oldest first, and float [rows][columns] the probability of each pair; empty for other numbers of
     players, and for more policies than `MAX_PAIRED`."""

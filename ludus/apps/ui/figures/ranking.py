@@ -1,4 +1,4 @@
-"""Who is strongest, and how different a population's policies are."""
+"""Ranking of policies, and diversity of populations."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class CountedRow:
 
 @dataclass(frozen=True, slots=True)
 class CountedTable:
-    """What the matches of a population's policies counted, by name."""
+    """Statistics of the matches of a population's policies, by name."""
 
     population: int
     players: list[int]

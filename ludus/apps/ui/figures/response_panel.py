@@ -1,4 +1,4 @@
-"""Who would answer whom: the response graph of α-Rank, its sinks and cycles, and policies that nobody needs.
+"""The response graph of α-Rank, its sinks and cycles, and dominated policies.
 
 Vertices are profiles of pure policies; from each an edge leads to those in which one player has done something that pays it as well or
 better (Omidshafiei et al. 2019, "α-Rank: multi-agent evaluation by evolution", on Markov-Conley chains). Where both players draw from one

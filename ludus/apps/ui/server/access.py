@@ -1,4 +1,4 @@
-"""Who may do what: tokens, the cookie, host names, origins, and limits. All of it stands before the first route.
+"""Access control: tokens, the cookie, host names, origins, and limits. All of it stands before the first route.
 
 request --> Gate: host? origin? rate? cookie? header, size --> route (with `rights`)
 """
@@ -50,7 +50,7 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 
 
 class AccessDenied(Exception):
-    """What the gate answers instead of a route. A value, never shown as an error."""
+    """Response of the middleware instead of a route. A value, never shown as an error."""
 
     def __init__(self, status: int, sentence: str, *, wait: float = 0.0) -> None:
         super().__init__(sentence)
@@ -62,7 +62,7 @@ class AccessDenied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """What lets people in who have no token; kept as scrypt's digest (RFC 7914; 16 MiB and some 50 ms for a guess)."""
+    """Password for people without a token; stored as scrypt's digest (RFC 7914; 16 MiB and some 50 ms for a guess)."""
 
     salt: bytes = field(repr=False)
     digest: bytes = field(repr=False)
@@ -168,8 +168,8 @@ def host_of(header: str) -> str:
 
 @dataclass(slots=True)
 class Access:
-    """What the gate goes by. granted: the sets of rights that this server gives at all. port: of the address, for the cookie's name, as
-    browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind
+    """Settings of the middleware. granted: the sets of rights that this server gives at all. port: of the address, for the cookie's name,
+    as browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind
     which many may watch: a hundred of them ask for all that a page shows some 1,000 times a second."""
 
     tokens: Tokens = field(default_factory=Tokens)

@@ -59,7 +59,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a browser finds a server. host: a name or number, of this machine where the server listens at all of its addresses."""
+    """Address of a server. host: a name or number, of this machine where the server listens at all of its addresses."""
 
     host: str
     port: int

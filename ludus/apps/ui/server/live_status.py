@@ -1,4 +1,4 @@
-"""What a run's driver says of itself, as the page shows it."""
+"""Status of a run's driver, as the page shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of games share: runs that are open to be played, tables, replays that were just made, people's results.
+"""Shared state of the routes of games: runs that are open to be played, tables, replays that were just made, people's results.
 
 Nothing of it loads a policy, or PyTorch, before somebody asks for a game; then it is done in the threads of `State.play`.
 """

@@ -35,7 +35,7 @@ class _Body(BaseModel):
 
 
 class SeatRequestBody(_Body):
-    """Who is to sit somewhere."""
+    """Request for a seat."""
 
     who: Annotated[str, Field(max_length=200)]
     name: Annotated[str, Field(max_length=40)] = ""
@@ -60,7 +60,7 @@ class TableRequestBody(_Body):
 
 
 class AgentMoveBody(_Body):
-    """What one agent is to do: the number of an action, or the numbers of a vector."""
+    """Move of one agent: the number of an action, or the numbers of a vector."""
 
     player: Annotated[StrictInt, Field(ge=0, lt=2**31)]
     agent: Annotated[StrictInt, Field(ge=0, lt=2**31)] = 0

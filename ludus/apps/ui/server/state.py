@@ -1,4 +1,4 @@
-"""What the routes of one server share."""
+"""Shared state of the routes of one server."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Merge = Callable[[Any, Any], Any]
 
 
 class StreamCount:
-    """How many are open, of how many may be."""
+    """Number of open streams, and its limit."""
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
         self.most, self.open = most, 0

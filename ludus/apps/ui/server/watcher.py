@@ -50,8 +50,8 @@ _LOG = logging.getLogger("uvicorn.error")  # which a server's terminal shows
 
 @dataclass(slots=True, eq=False)
 class WatchedRun:
-    """What was last seen of a run. counts: of each panel, how often it has changed. memory: of what was read for panels. asked_before:
-    whether its page has been opened. looked, asked: on the monotonic clock."""
+    """Last observed state of a run. counts: of each panel, the number of its changes. memory: of what was read for panels. page_opened:
+    whether its page has been opened. checked_at, requested_at: on the monotonic clock."""
 
     run: KnownRun
     database: Stamp | None = None
@@ -76,7 +76,8 @@ class UnreadableRun:
 
 @dataclass(frozen=True, slots=True)
 class RunUpdate:
-    """What a look found. panels: that changed. status: whether the driver's word did. gone: whether the run is not there any more."""
+    """Changes of a run since the last look. panels: that changed. status: whether the driver's word did. gone: whether the run is not
+    there any more."""
 
     panels: frozenset[str] = frozenset()
     status: bool = False
@@ -84,7 +85,7 @@ class RunUpdate:
 
 
 class Watcher:
-    """Lives in the event loop's thread; what opens files runs in a thread of its own."""
+    """Watches runs from the event loop's thread; what opens files runs in a thread of its own."""
 
     def __init__(
         self, runs: KnownRuns, count: StreamCount | None = None, *, clock: Callable[[], float] = time.monotonic

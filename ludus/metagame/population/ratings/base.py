@@ -1,4 +1,4 @@
-"""What a rating answers, and how one is made from the match log and the payoffs.
+"""The result of a rating, and how it is made from the match log and the payoffs.
 
 In games with cycles no single number orders policies; `nash_average`, `alpha_rank` and `worst_opponent` say more there than Elo does.
 """

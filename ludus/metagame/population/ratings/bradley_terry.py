@@ -63,8 +63,8 @@ class LikelihoodCurve:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """Of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there are draws
-    that are to be modelled (`davidson`)."""
+    """Likelihood of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there
+    are draws that are to be modelled (`davidson`)."""
 
     pairs: PairCounts
     prior: float
