@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.lines import Lines
 from benchmarks.peers.replaying import BATCH, EXPONENT, INSERT, SIZES, TOTAL, Columns
+from ludus.contrib.ray.ray_runtime import RayRuntime
 from ludus.replay.base import TableSpec
 from ludus.replay.sharded import RemoteItemColumns, ShardedTable, spawn_shards
-from ludus.runtime.ray_runtime import RayRuntime
 
 SHARDS = (1, 2, 4)
 KINDS = ("ring", "prioritised")

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_env import ACTIONS, INPUTS, Still
+from ludus.contrib.ray.ray_runtime import RayRuntime
 from ludus.core.types import CPU, DeviceChoice, Mixture, OpponentFactor, PolicyRef
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.base import Policy
@@ -31,7 +32,6 @@ from ludus.policies.specs import mlp_spec
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.server import SharedInference
 from ludus.rollout.manager import RolloutManager
-from ludus.runtime.ray_runtime import RayRuntime
 
 SLOTS, REPEATS = 8, 3
 NETWORKS = (64, 512, 2048)

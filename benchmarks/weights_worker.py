@@ -63,7 +63,7 @@ def arrived() -> dict[str, int]:
 
 def measure(address: str, *, versions: int, seed: int) -> None:
     """On a cluster that is there."""
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     runtime = RayRuntime(address=address)
     begun = perf_counter()

@@ -192,7 +192,7 @@ def cartpole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shared_ray() -> Iterator[None]:
     """Holds a local Ray open, which all runs and runtimes of the module then share. For tests that do not end it."""
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     runtime = RayRuntime()
     yield

@@ -33,12 +33,10 @@ POLICIES: Final = Registry(
         "bot": "ludus.policies.bots:BotPolicy",
         "choice": "ludus.policies.registry:ChoicePolicy",
         "conditioned": "ludus.policies.registry:ConditionedPolicy",
-        "muzero": "ludus.policies.search.learned:MuZeroPolicy",
         "nfsp": "ludus.policies.registry:NFSPPolicy",
         "random": "ludus.policies.random:RandomPolicy",
         "searching": "ludus.policies.search.policy:SearchingPolicy",
         "tabular": "ludus.policies.tabular:TabularPolicy",
-        "team_transformer": "ludus.policies.team_transformer:TeamTransformerPolicy",
         "torch": "ludus.policies.torch_module:TorchPolicy",
     },
 )

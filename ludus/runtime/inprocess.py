@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ludus.core.errors import PartDied, RunError
 from ludus.core.parts import resolve_name
+from ludus.core.plugins import Registry
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
@@ -22,11 +23,15 @@ from ludus.runtime.base import (
     restart_message,
 )
 
-RUNTIMES: Mapping[str, str] = {
-    "inprocess": "ludus.runtime.inprocess:InProcess",
-    "processes": "ludus.runtime.processes:ProcessRuntime",
-    "ray": "ludus.runtime.ray_runtime:RayRuntime",
-}
+RUNTIMES: Final = Registry(
+    "runtime",
+    "ludus.runtimes",
+    {
+        "inprocess": "ludus.runtime.inprocess:InProcess",
+        "processes": "ludus.runtime.processes:ProcessRuntime",
+    },
+)
+"""By name. Ray's, which lies in `ludus.contrib`, and those of other distributions are added by entry points."""
 
 
 def build_runtime(name: str, **options: Any) -> Runtime:

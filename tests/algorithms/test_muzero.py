@@ -10,11 +10,11 @@ from alphazero_games import played, spec
 from ludus.algorithms.common.base import LearnerContext
 from ludus.contrib.algorithms.muzero.config import MuZero
 from ludus.contrib.algorithms.muzero.losses import UnrolledTargets, Windows, merged, unrolled_loss
+from ludus.contrib.algorithms.muzero.policy import make_muzero, scalar, two_hot
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import SegmentEnd
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
-from ludus.policies.search.learned import make_muzero, scalar, two_hot
 from ludus.runs.runner import run
 from ludus.runs.scenario_check import check
 from ludus.runs.scenario_files import load_scenario

@@ -37,6 +37,7 @@ from ludus.runs.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenar
 from ludus.runs.scenario_files import list_presets, load_scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runs.scenario_runtime import RuntimeChoice
+from ludus.runtime.inprocess import RUNTIMES
 from ludus.schedulers.league import LEAGUE_RULES
 from ludus.schedulers.pbt import TUNING_RULES
 from ludus.schedulers.psro import WarmStart
@@ -49,7 +50,7 @@ from ludus.training.callbacks import Callback
 from ludus.training.stopping import STOPPERS
 
 OWN = "module:Class"
-GROUPS = [table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES)]
+GROUPS = [table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RUNTIMES)]
 """Of entry points."""
 
 

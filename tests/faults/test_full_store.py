@@ -44,8 +44,8 @@ def test_one_process_has_nothing_to_spill() -> None:
 
 @pytest.mark.slow
 def test_a_store_that_is_full() -> None:
-    from ludus.runtime import ray_session
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray import ray_session
+    from ludus.contrib.ray.ray_runtime import RayRuntime
     from ludus.testing.runtime import CounterActor
 
     runtime = RayRuntime(object_store=80 * MB)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ludus.contrib.algorithms.muzero.policy import make_muzero
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.envs.rules import InARow
@@ -12,7 +13,6 @@ from ludus.policies.file import save_policy
 from ludus.policies.registry import build_policy
 from ludus.policies.search import policy as search_policy
 from ludus.policies.search import tree as trees
-from ludus.policies.search.learned import make_muzero
 from ludus.policies.search.policy import KnownModel
 from ludus.policies.search.search import Expanded, RootNoise, SearchSettings, halving, search
 from ludus.policies.specs import joined, mlp_spec, muzero_spec, searching_spec, tabulates

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ludus.algorithms.common.losses import distribution_of
 from ludus.backend.device import DeviceChoice, UpdateCost, resolve_placement
+from ludus.contrib.algorithms.mat.team_transformer import Sequences, make_team_transformer, starts_of
 from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import arrays_of
 from ludus.policies.base import JointPolicy, Teams
@@ -18,7 +19,6 @@ from ludus.policies.file import load_policy, save_policy
 from ludus.policies.heads import head_of
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import team_transformer_spec
-from ludus.policies.team_transformer import Sequences, make_team_transformer, starts_of
 from ludus.testing.policy import check_policy
 
 ACTIONS = {

@@ -76,7 +76,7 @@ def cluster(monkeypatch):
     """Two nodes on this machine, each with an object store of its own. They ask for a token, as the cluster page has it."""
     from ray.cluster_utils import Cluster
 
-    from ludus.runtime import ray_session
+    from ludus.contrib.ray import ray_session
 
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a1" * 32)
@@ -120,7 +120,7 @@ class Stores:
 
 @pytest.mark.long  # sixteen processes
 def test_weights_reach_each_node_once_a_version(cluster):
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     runtime = RayRuntime(address=cluster.address)
     spec = MAKE(num_envs=1).spec
@@ -159,7 +159,7 @@ class Sink:
 @pytest.mark.long
 def test_trajectories_that_are_lost_with_a_node_are_played_again(cluster):
     """Workers have answered that they are done, and nobody has taken what they left: too much to come with the answer."""
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     learner, rival = (PolicyRef(0, "me", 1), heavy(0)), (PolicyRef(1, "rival", 1), heavy(0))
     order = request(learner[0], rival[0], 20_000)

@@ -5,8 +5,8 @@ import sys
 
 
 def main(end):
-    from ludus.runtime import ray_session
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray import ray_session
+    from ludus.contrib.ray.ray_runtime import RayRuntime
     from ludus.testing.runtime import CounterActor
 
     made = ray_session._short_folder

@@ -23,7 +23,7 @@ class Part:
 
 def test_each_part_sees_the_cards_that_it_is_given() -> None:
     """To torch the first of these is cuda:0. Halves share one; who asks for none sees none, and computes on the CPU."""
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     runtime = RayRuntime(gpus=2)
     try:

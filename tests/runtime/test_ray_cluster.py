@@ -59,7 +59,7 @@ def insist(runtime, part, method, *args):
 
 
 def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     runtime = RayRuntime(address=cluster.address)
     with pytest.raises(RunError, match=f"is connected to Ray at {cluster.address}, not at"):
@@ -114,8 +114,8 @@ def test_parts_on_two_nodes_one_of_which_is_lost(cluster):
 def test_answers_that_are_lost_with_their_node(cluster, monkeypatch):
     """Large ones: small ones come with the word that a call is done. The first part on that node, which only it had room for, is never
     asked for again: the others are not given up for want of its room, however short they may wait for it."""
-    from ludus.runtime import ray_runtime
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray import ray_runtime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     monkeypatch.setattr(ray_runtime, "ROOM", 0.0)
     monkeypatch.setattr(ray_runtime, "_LOOK", 0.05)
@@ -147,7 +147,7 @@ def test_answers_that_are_lost_with_their_node(cluster, monkeypatch):
 
 
 def test_no_cluster_at_an_address():
-    from ludus.runtime.ray_runtime import RayRuntime
+    from ludus.contrib.ray.ray_runtime import RayRuntime
 
     with pytest.raises(RunError, match=r"no Ray could be joined at '127\.0\.0\.1:9'.*refused"):
         RayRuntime(address="127.0.0.1:9")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.runtime.ray_janitor import session_processes
-from ludus.runtime.ray_runtime import RayRuntime
+from ludus.contrib.ray.ray_janitor import session_processes
+from ludus.contrib.ray.ray_runtime import RayRuntime
 
 pytestmark = pytest.mark.slow
 

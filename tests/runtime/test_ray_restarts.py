@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from ludus.contrib.ray.ray_parts import RayPart
+from ludus.contrib.ray.ray_runtime import RayRuntime
 from ludus.core.errors import PartDied
-from ludus.runtime.ray_parts import RayPart
-from ludus.runtime.ray_runtime import RayRuntime
 
 
 class Dry(RayRuntime):

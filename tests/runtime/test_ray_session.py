@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ludus.runtime import ray_session
+from ludus.contrib.ray import ray_session
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from ludus.runtime import ray_session
+from ludus.contrib.ray import ray_session
 
 
 def test_a_sigterm_while_ray_starts_is_not_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from ludus.algorithms.on_policy.learner import ExperienceBuilder, OnPolicyLearne
 from ludus.algorithms.on_policy.model import Floats, Model, OnPolicyConfig
 from ludus.backend.device import to_numpy
 from ludus.backend.mlp import Layout
+from ludus.contrib.algorithms.mat.team_transformer import Sequences, TeamTransformer, make_team_transformer
 from ludus.core.types import Array, SegmentEnd
-from ludus.policies.team_transformer import Sequences, TeamTransformer, make_team_transformer
 from ludus.replay.base import ItemColumns
 from ludus.replay.table import rows_of
 from ludus.replay.trajectories import Trajectories

@@ -17,12 +17,12 @@ from ludus.algorithms.common.returns import lambda_returns, n_step
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
 from ludus.backend.network import multiplications
 from ludus.contrib.algorithms.muzero.losses import UnrolledTargets, Windows, merged, unrolled_loss
+from ludus.contrib.algorithms.muzero.policy import MuZeroNetwork, make_muzero
 from ludus.core import seeding
 from ludus.core.errors import DataError
 from ludus.core.types import Array, Metrics, SegmentEnd, Weights
 from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.registry import build_policy
-from ludus.policies.search.learned import MuZeroNetwork, make_muzero
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.trajectories import Trajectories
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.dqn.losses import cross_entropy
+from ludus.contrib.algorithms.muzero.policy import MuZeroNetwork, two_hot
 from ludus.core.types import Array
-from ludus.policies.search.learned import MuZeroNetwork, two_hot
 
 
 class Windows(NamedTuple):

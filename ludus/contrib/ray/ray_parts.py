@@ -16,10 +16,10 @@ from ray import exceptions as ray_exceptions
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ludus.contrib.ray.ray_host import Host, loading_error
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import CLOSED, PartState, Runtime, part_kind, part_state
 from ludus.runtime.exceptions import PackedException, RemoteTraceback, unpack
-from ludus.runtime.ray_host import Host, loading_error
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ray's exceptions, turned into those that a part raised or that `Runtime.get` promises.

@@ -10,6 +10,23 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
+from ludus.contrib.ray.ray_parts import (
+    ROOM,
+    UNSENT,
+    RayAnswer,
+    RayIncarnation,
+    RayPart,
+    RayPeer,
+    actor_options,
+    amounts,
+    describe_resources,
+    has_room,
+    is_death,
+    is_lost,
+    reason,
+    translate,
+)
+from ludus.contrib.ray.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
@@ -28,23 +45,6 @@ from ludus.runtime.base import (
     restart_message,
 )
 from ludus.runtime.exceptions import RemoteTraceback
-from ludus.runtime.ray_parts import (
-    ROOM,
-    UNSENT,
-    RayAnswer,
-    RayIncarnation,
-    RayPart,
-    RayPeer,
-    actor_options,
-    amounts,
-    describe_resources,
-    has_room,
-    is_death,
-    is_lost,
-    reason,
-    translate,
-)
-from ludus.runtime.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
 
 _LOOK = 2.0  # seconds between two looks at the room for parts
 _HEARTBEAT_SECONDS = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for

@@ -24,9 +24,9 @@ from typing import Any
 import ray
 from ray._private.internal_api import get_memory_info_reply
 
+from ludus.contrib.ray import ray_janitor
 from ludus.core.errors import RunError
 from ludus.core.machine import signals_handled
-from ludus.runtime import ray_janitor
 from ludus.runtime.exceptions import THREADS
 
 CPUS = 1000

@@ -1,0 +1,1 @@
+"""Ray, as a runtime: parts of a run as actors, on one machine or on many."""
