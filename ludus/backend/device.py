@@ -1,7 +1,7 @@
 """Where networks compute: on which device, in which precision, and by which of two roads.
 
 *written*: passes that are written out, and kernels for few rows on a CPU. *torch*: the module itself, by autograd, on any device. What a
-scenario asks for is a `DeviceChoice`; `placed` is the one function that decides, and says why.
+scenario asks for is a `DeviceChoice`; `resolve_placement` is the one function that decides, and says why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ludus evaluate"""
+"""ludus evaluate; `evaluation_output.py` has what it prints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ludus.backend.device import parse_device
 from ludus.cli.command import Command, add_device, add_rating, positive_number, whole_number
-from ludus.cli.evaluations import (
+from ludus.cli.evaluation_output import (
     show_against,
     show_exploiters,
     show_matches,
@@ -231,7 +231,7 @@ class _Progress(ProgressLine):
 
 COMMAND = Command(
     name="evaluate",
-    summary="Play a run's policies against each other: returns with confidence intervals, exploitability, ratings.",
+    summary="Play a run's policies against each other: payoffs with confidence intervals, exploitability, ratings.",
     examples=(
         ("ludus evaluate leduc-20261120-120000", "the meta-strategies and the newest policies"),
         ("ludus evaluate try1@12", "the meta-strategies after generation 12"),

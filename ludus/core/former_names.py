@@ -65,7 +65,7 @@ _RENAMED: Final = {
         ("envs.wrappers", "teams=player_groups resident=device_joint_state"),
         ("evaluation", "population=population_exploitability ratings=run_ratings"),
         ("metagame.population", "matches=match_log"),
-        ("metagame.population.ratings", "results=win_counts"),
+        ("metagame.population.ratings", "results=win_counts elo=online_elo"),
         ("metagame.solvers", "games=normal_form"),
         ("rollout", "bots=bot_players in_place=ondevice"),
         ("runs", "stored_run=resumable_run player_names=numbered_players defaults=scenario_defaults"),

@@ -22,8 +22,8 @@ PARTS: Mapping[str, str] = {
 
 
 class Timings:
-    """Adds up seconds by part and counts by name. `take` gives what came since the last `take`, and `stretch` what came
-    since the last `stretch`."""
+    """Adds up seconds by part and counts by name. `pop_metrics` gives what came since its last call, and
+    `seconds_since_last` the seconds since its own last call."""
 
     def __init__(self) -> None:
         self._seconds = dict.fromkeys(PARTS, 0.0)

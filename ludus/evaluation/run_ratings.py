@@ -34,7 +34,7 @@ RATINGS: Final[dict[str, str]] = {
     "elo": "ludus.metagame.population.ratings.bradley_terry:Elo",
     "mean_payoff": "ludus.evaluation.run_ratings:MeanPayoff",
     "nash_average": "ludus.evaluation.run_ratings:NashAverage",
-    "online_elo": "ludus.metagame.population.ratings.elo:OnlineElo",
+    "online_elo": "ludus.metagame.population.ratings.online_elo:OnlineElo",
     "openskill": "ludus.metagame.population.ratings.open_skill:OpenSkill",
     "worst_opponent": "ludus.evaluation.run_ratings:WorstOpponent",
 }

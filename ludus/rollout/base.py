@@ -189,7 +189,7 @@ class EpisodeSums:
         low: Least return.
         high: Greatest return.
         length: Mean length.
-        won: Share that it won (`ludus.metagame.population.match_log.won`).
+        won: Share that it won (`ludus.metagame.population.match_log.win_rate`).
     """
 
     count: int

@@ -206,7 +206,7 @@ def diversified_opponents(
     answer = rule.opponents(target, payoffs, populations)
     if answer is not None and not isinstance(answer, AdaptiveMixture):
         raise ScenarioError(
-            f"diversity {qualified_name(rule)} answered {short_repr(answer)} for opponents; expected an Adaptive of "
+            f"diversity {qualified_name(rule)} answered {short_repr(answer)} for opponents; expected an AdaptiveMixture of "
             f"ludus.core.types, or None."
         )
     return answer

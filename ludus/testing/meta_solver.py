@@ -135,7 +135,7 @@ def _solve(solver: MetaSolver, payoffs: Payoffs, *, seed: int, warm: Any = None)
 
 def _check_solution(name: str, game: _Game, solution: MetaSolution) -> None:
     assert isinstance(solution, MetaSolution), (
-        f"{name}.solve answers {type(solution).__name__} for {game.name}; expected a Solution."
+        f"{name}.solve answers {type(solution).__name__} for {game.name}; expected a MetaSolution."
     )
     num_missing = (solution.marginals is None) + (solution.joint is None)
     assert num_missing == 1, (

@@ -31,7 +31,7 @@ from ludus.tournament.run import Options, computable, exact_tournament, run_tour
 @dataclass(frozen=True, slots=True, eq=False)
 class Performance:
     """value: what the mixture over `first` earns against the one over `second`, if both are at their best. variance: of it, to first order,
-    from the noise of the cells that they play. spread: the sum of variance² over degrees of freedom, for `ratings.half_width`. first,
+    from the noise of the cells that they play. spread: the sum of variance² over degrees of freedom, for `half_width`. first,
     second: places of the policies. mixtures: float64[first], float64[second]."""
 
     value: float

@@ -123,7 +123,7 @@ def run_tournament(
     raters: Mapping[str, Rater] | None = None,
     camps: Mapping[str, int] | None = None,
 ) -> TournamentReport:
-    """As `play_tournament`, with entrants and ratings that were read. camps: as `meetings_of` takes them."""
+    """As `play_tournament`, with entrants and ratings that were read. camps: as `list_pairings` takes them."""
     _check(options)
     pairings = field.pairings(camps)
     facts = {e.name: (e.sha256, e.detail) for e in field.entrants}
@@ -405,7 +405,7 @@ def exact_tournament(
     camps: Mapping[str, int] | None = None,
     device: str = "auto",
 ) -> TournamentReport:
-    """Return expected returns of all meetings. raters: as `report_of` takes them. camps: as `meetings_of` does. device: as `tree_on` does.
+    """Return expected returns of all meetings. raters: as `report_of` takes them. camps: as `list_pairings` does. device: as `tree_on` does.
 
     Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
     raters raise.

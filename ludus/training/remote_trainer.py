@@ -302,11 +302,11 @@ class _RankParts:
         return [self.runtime.call(rank, method, *args) for rank in self.handles]
 
     def answers(self, method: str, *args: Any) -> list[Any]:
-        """Return what every rank answers. Raises as `gathered`."""
+        """Return what every rank answers. Raises as `gather`."""
         return self.gather(self.call(method, *args))
 
     def first(self, method: str, *args: Any) -> Any:
-        """Return what rank 0 answers, which alone is asked. Raises as `gathered`."""
+        """Return what rank 0 answers, which alone is asked. Raises as `gather`."""
         return self.gather([self.runtime.call(self.handles[0], method, *args)])[0]
 
     def gather(self, answers: Sequence[Ref]) -> list[Any]:

@@ -134,7 +134,7 @@ class Trainer:
 
     @property
     def place(self) -> str:
-        """Where it learns; see `where`."""
+        """Where it learns; see `describe_device`."""
         return describe_device(self._learner)
 
     def policy(self, version: int) -> Policy:

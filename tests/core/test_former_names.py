@@ -22,7 +22,7 @@ from ludus.core.parts import build_part, resolve_name
         ("ludus.learners.sequential.options:HAPPO", "ludus.contrib.algorithms.sequential.config:HAPPO"),
         ("ludus.learners.options:ReplayOptions", "ludus.algorithms.common.config:ReplayOptions"),
         ("ludus.solvers.nash:Nash", "ludus.metagame.solvers.nash:Nash"),
-        ("ludus.population.ratings.elo:Elo", "ludus.metagame.population.ratings.elo:Elo"),
+        ("ludus.population.ratings.elo:OnlineElo", "ludus.metagame.population.ratings.online_elo:OnlineElo"),
         ("ludus.driver.scenario_kinds:PSRO", "ludus.runs.scenario_kinds:PSRO"),
         ("ludus.policies.football:FootballScript", "ludus.contrib.football.bots:FootballScript"),
         ("ludus.envs.adapters.vmas:VMASVectorEnv", "ludus.contrib.envs.vmas:VMASVectorEnv"),

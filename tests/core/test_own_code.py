@@ -135,7 +135,7 @@ def _answer(*marginals: Any, **more: Any) -> MetaSolution:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "answered None; expected a Solution"),
+        (None, "answered None; expected a MetaSolution"),
         (_answer(np.ones(1), 2 * THIRD), "for player 1 .*, which sums to 2.0; expected 1"),
         (_answer(np.ones(1), np.array([1.5, -0.5, 0.0])), "for player 1 .*expected finite numbers >= 0"),
         (_answer(np.array([np.nan]), THIRD), "for player 0 .*expected finite numbers >= 0"),

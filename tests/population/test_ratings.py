@@ -14,7 +14,7 @@ from ludus.core.errors import ConfigError, DataError, UnknownName
 from ludus.evaluation.run_ratings import RATINGS, rate, rater
 from ludus.metagame.population.ratings.base import Rater
 from ludus.metagame.population.ratings.bradley_terry import POINTS, BradleyTerry, Elo, Likelihood, covariance, maximize
-from ludus.metagame.population.ratings.elo import OnlineElo
+from ludus.metagame.population.ratings.online_elo import OnlineElo
 from ludus.metagame.population.ratings.win_counts import PairCounts, count_pairs, pairwise_results
 
 

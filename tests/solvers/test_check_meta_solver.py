@@ -92,7 +92,7 @@ BROKEN = {
     "one player": (lambda p, w, r, s: changed(s, marginals=s and s.marginals[:1]), "gives 1 marginals"),
     "nothing": (lambda p, w, r, s: changed(s, marginals=None), "gives 0 of marginals and joint"),
     "both": (lambda p, w, r, s: changed(s, joint=s and np.outer(*s.marginals)), "gives 2 of marginals and joint"),
-    "tuple": (lambda p, w, r, s: s and s.marginals, "expected a Solution"),
+    "tuple": (lambda p, w, r, s: s and s.marginals, "expected a MetaSolution"),
     "negative gap": (lambda p, w, r, s: changed(s, gap=-1.0), "gives the gap -1.0"),
     "false gap": (
         lambda p, w, r, s: s and MetaSolution(tuple(np.eye(len(m))[0] for m in s.marginals), 0.0),

@@ -53,7 +53,7 @@ def solve(solver: MetaSolver, payoffs: Payoffs, *, warm: Any = None, rng: np.ran
 def solution_error(solution: Any, payoffs: Payoffs) -> str:
     """Return what keeps it from being a solution over the policies there are, as the end of a sentence; "" if nothing does."""
     if not isinstance(solution, MetaSolution):
-        return f"{short_repr(solution)}; expected a Solution of ludus.metagame.solvers.base"
+        return f"{short_repr(solution)}; expected a MetaSolution of ludus.core.types"
     marginals, joint = solution.marginals, solution.joint
     if (marginals is None) == (joint is None):
         return f"{'neither' if joint is None else 'both'} of marginals and joint; expected one of them"

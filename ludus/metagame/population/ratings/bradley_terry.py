@@ -1,4 +1,5 @@
-"""Ratings of greatest likelihood: Elo, and Bradley–Terry with draws and intervals."""
+"""Ratings of greatest likelihood: `elo`, and `bradley_terry` with draws and intervals. `online_elo`, match by match, is in
+`online_elo.py`; the names are in `RATINGS` of `ludus.evaluation.run_ratings`."""
 
 from __future__ import annotations
 

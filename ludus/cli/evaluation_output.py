@@ -1,4 +1,4 @@
-"""Output of `ludus evaluate`."""
+"""Tables and facts that `ludus evaluate` prints; `evaluate.py` has its options."""
 
 from __future__ import annotations
 

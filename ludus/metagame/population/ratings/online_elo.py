@@ -1,4 +1,4 @@
-"""Elo's rating as matches come in."""
+"""The rating `online_elo`: Elo points that each episode moves. `elo`, of greatest likelihood, is in `bradley_terry.py`."""
 
 from __future__ import annotations
 
