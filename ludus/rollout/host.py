@@ -127,8 +127,8 @@ class RolloutHost:
         policies: Sequence[tuple[PolicyRef, Ref]],
         server: Peer | None = None,
     ) -> list[Trajectories]:
-        """`play` for a request with a learner, in two answers: the trajectories, and what `collected_rollouts` gives next. So whoever gives requests need
-        not see the first."""
+        """`play` for a request with a learner, in two answers: the trajectories, and what `collected_rollouts` gives next.
+        So whoever gives requests need not see the first."""
         try:
             rollouts = self.play(task_slot, request, policies, server)
         except Exception as error:

@@ -405,7 +405,7 @@ def exact_tournament(
     camps: Mapping[str, int] | None = None,
     device: str = "auto",
 ) -> TournamentReport:
-    """Return expected returns of all meetings. raters: as `report_of` takes them. camps: as `list_pairings` does. device: as `tree_on` does.
+    """Return expected returns of all meetings. raters: as `report_of` takes them. camps: as `list_pairings` does. device: as `tree_on`.
 
     Raises ConfigError for a game without a tree, and for an entrant that cannot be tabulated (a bot, or a policy with memory); what the
     raters raise.
