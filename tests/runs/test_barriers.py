@@ -84,6 +84,7 @@ def test_of_learners_in_step_the_barrier_is_one() -> None:
     assert not Barriers(3, horizon=False).due([training(7, 3, True)])
 
 
+@pytest.mark.slow
 def test_a_killed_run_waits_as_long(tmp_path: Path) -> None:
     ludus.run(scenario(3), run_dir=tmp_path / "whole", report=False)
     stop = tools.Impatient(60)

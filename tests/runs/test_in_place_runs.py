@@ -51,7 +51,7 @@ def test_a_population_and_self_play_learn_there(tmp_path: Path) -> None:
     assert alone.nash_conv[-1] < 0.4
 
 
-@pytest.mark.parametrize("name", ["ppo", "alone"])
+@pytest.mark.parametrize("name", [pytest.param("ppo", marks=pytest.mark.slow), "alone"])
 def test_stopped_and_resumed_there_is_the_same_run(name: str, tmp_path: Path) -> None:
     """Against a population, and where one network plays all seats with itself."""
     scenario = (

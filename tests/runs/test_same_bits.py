@@ -84,6 +84,7 @@ def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RuntimeChoice, "device_choice", choice)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_torch")
 @pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
 def test_a_cpu_has_the_same_bits_anyway(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

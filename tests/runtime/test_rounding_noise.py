@@ -124,6 +124,7 @@ assert abs(logs(x) - (np.log(x).sum() + np.exp(0.3))) < 1e-14
 """
 
 
+@pytest.mark.slow
 def test_noisy_functions_take_the_same_arguments():
     program("-c", _ARGUMENTS, seed=3)
 
