@@ -53,13 +53,16 @@ def index() -> dict[str, Types]:
     files = FileSystemCache()
     sources, options = process_options([*arguments, *FOLDERS], fscache=files)
     options.export_types = options.preserve_asts = True
+    texts = {
+        source.path: Path(source.path or "").read_text(encoding="utf-8")
+        for source in sources
+        if (source.path or "").endswith(".py")
+    }
     result = build.build(sources, options, fscache=files)
     out: dict[str, Types] = {}
     for state in result.graph.values():
-        if state.tree is not None and state.path is not None and state.path.endswith(".py"):
-            path = os.path.relpath(state.path, ROOT)
-            if path.split(os.sep)[0] in FOLDERS:
-                out[path] = _references(state.tree, files.read(state.path).decode("utf-8"), result.types)
+        if state.tree is not None and state.path in texts:
+            out[os.path.relpath(state.path, ROOT)] = _references(state.tree, texts[state.path], result.types)
     return out
 
 

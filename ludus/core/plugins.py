@@ -68,7 +68,7 @@ class Registry(Mapping[str, V_co]):
         Raises:
             ConfigError: for a name that is the library's or another distribution's too, or cannot be one.
         """
-        found: dict[str, EntryPoint] = {}
+        points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):
             if point.name in self.own:
                 raise ConfigError(
@@ -80,13 +80,13 @@ class Registry(Mapping[str, V_co]):
                     f"{_distribution(point)} registers the {self.what} {point.name!r} as {point.value!r}; a name of letters, digits, "
                     "'_', '.' and '-' was expected, and module:object."
                 )
-            other = found.setdefault(point.name, point)
+            other = points.setdefault(point.name, point)
             if target_of(other) != target_of(point):
                 raise ConfigError(
                     f"{_distribution(other)} and {_distribution(point)} both register the {self.what} {point.name!r}. Uninstall one "
                     "of them."
                 )
-        return found
+        return points
 
 
 def source_of(name: str, table: Mapping[str, Any]) -> str:

@@ -68,14 +68,14 @@ class BackgroundEvaluator:
         record: Callable[[Score], None],
         scored: Callable[[str], Collection[int]],
         tell: Callable[[str], None],
-        hear: Callable[[], None] = lambda: None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         """rollouts: of the evaluator, with hosts of its own; they belong to it. every: versions from one that is scored to the next.
         record: takes scores as they come. scored: the versions of a task that earlier sessions have scored. tell: takes the sentences
-        that versions go without a score, and that there will be no more scores, if it comes to that; each once. hear: called now and then
-        while scores are waited for; what it raises ends that."""
+        that versions go without a score, and that there will be no more scores, if it comes to that; each once. on_progress: called now and
+        then while scores are waited for; what it raises ends that."""
         self._rollouts, self._every, self._episodes, self._seed = rollouts, every, episodes, seed
-        self._record, self._scored, self._tell, self._hear = record, scored, tell, hear
+        self._record, self._scored, self._tell, self._on_progress = record, scored, tell, on_progress
         self._requests: deque[_ScoreRequest] = deque()
         self._known: dict[str, frozenset[int]] = {}  # by task that is in progress: what was scored before this session
         self._skipped: Counter[str] = Counter()  # versions without a score, by task that is in progress
@@ -109,7 +109,7 @@ class BackgroundEvaluator:
             amount=self._episodes,
             seed=seeding.key(self._seed, "background", task.id),
         )
-        pending = self._rollouts.start(request, list(playing.items()), hear=lambda _: self._hear())
+        pending = self._rollouts.start(request, list(playing.items()), on_progress=lambda _: self._on_progress())
         self._requests.append(_ScoreRequest(task.id, version, pending))
         self.collect()
 
@@ -137,7 +137,7 @@ class BackgroundEvaluator:
             while not self._rollouts.done([request.pending], at_least=int(wanted), timeout=_HEARD if wanted else 0.0):
                 if not wanted:
                     return
-                self._hear()
+                self._on_progress()
             self._requests.popleft()
             rollout = self._rollouts.take(request.pending)
             if rollout is None:  # the evaluator died, and was made again

@@ -100,13 +100,17 @@ def evaluate_run(
         exact = _exact(run, device)
         matches: list[HeadToHead] = []
         for profile in profiles:
-            hear = None if tell is None else _hear(tell, before=len(matches) * episodes, total=len(profiles) * episodes)
-            matches.append(_match(run, exact, profile, episodes, hear))
+            on_progress = (
+                None
+                if tell is None
+                else _on_progress(tell, before=len(matches) * episodes, total=len(profiles) * episodes)
+            )
+            matches.append(_match(run, exact, profile, episodes, on_progress))
         exploitability = None if exact is None or solution is None else exact.exploitability(solution)
     return EvaluationReport(*facts_of(run.stored, of), tuple(matches), exploitability, of)
 
 
-def _hear(tell: Tell, *, before: int, total: int) -> ProgressCallback:
+def _on_progress(tell: Tell, *, before: int, total: int) -> ProgressCallback:
     """Of a match, after so many episodes of others."""
     return lambda ended: tell(before + ended, total)
 
@@ -128,10 +132,10 @@ def _match(
     exact: ExactEvaluator | None,
     profile: tuple[str, ...],
     episodes: int,
-    hear: ProgressCallback | None,
+    on_progress: ProgressCallback | None,
 ) -> HeadToHead:
     players = run.named.mixture(profile)
-    played = run.player.episodes(players, episodes, block=FRESH, hear=hear)
+    played = run.player.episodes(players, episodes, block=FRESH, on_progress=on_progress)
     returns = played.returns
     spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
     return HeadToHead(

@@ -52,36 +52,40 @@ class MatchRunner:
         return self.episodes(players, episodes, block=block).returns
 
     def episodes(
-        self, players: Mixture, episodes: int, *, block: int | str = 0, hear: ProgressCallback | None = None
+        self, players: Mixture, episodes: int, *, block: int | str = 0, on_progress: ProgressCallback | None = None
     ) -> EpisodeResults:
-        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name. hear: is
-        told now and then how many have ended; what it raises ends all."""
-        return self._rollouts.finish(self._start(players, episodes, block, hear=hear), hear=hear).episodes
+        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name. on_progress:
+        called now and then with the number that have ended; what it raises ends all."""
+        return self._rollouts.finish(
+            self._start(players, episodes, block, on_progress=on_progress), on_progress=on_progress
+        ).episodes
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """Return what the environment counts, by name."""
         return self._rollouts.spec.statistics
 
-    def play_planned(self, episodes: PlannedEpisodes, *, hear: ProgressCallback | None = None) -> EpisodeResults:
-        """Return what came of these episodes, in their order. hear: as of `episodes`."""
+    def play_planned(self, episodes: PlannedEpisodes, *, on_progress: ProgressCallback | None = None) -> EpisodeResults:
+        """Return what came of these episodes, in their order. on_progress: as of `episodes`."""
         episodes = episodes.of_players()
         policies = [(ref, self._policy(ref)) for ref in episodes.refs]
         waiting: deque[Pending] = deque()
         results: list[EpisodeResults] = []
 
         def within(ended: int) -> None:
-            if hear is not None:
-                hear(sum(len(one.index) for one in results) + ended)
+            if on_progress is not None:
+                on_progress(sum(len(one.index) for one in results) + ended)
 
-        listen = None if hear is None else within  # hosts are not asked for what nobody wants to know
+        listen = None if on_progress is None else within  # hosts are not asked for what nobody wants to know
 
         def finish() -> None:
-            results.append(self._rollouts.finish(waiting.popleft(), hear=listen).episodes)
+            results.append(self._rollouts.finish(waiting.popleft(), on_progress=listen).episodes)
             within(0)
 
         for request in episodes.requests(self._rollouts.num_envs):
-            waiting.append(self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=listen))
+            waiting.append(
+                self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, on_progress=listen)
+            )
             if self._rollouts.hosts == 1:  # several have the next request at once
                 finish()
         while waiting:
@@ -89,34 +93,41 @@ class MatchRunner:
         return EpisodeResults.joined(results)
 
     def play(
-        self, profiles: Iterable[MatchProfile], episodes: int, *, ahead: int = 1, hear: ProgressCallback | None = None
+        self,
+        profiles: Iterable[MatchProfile],
+        episodes: int,
+        *,
+        ahead: int = 1,
+        on_progress: ProgressCallback | None = None,
     ) -> Iterator[Match]:
         """One match for each profile, in their order, whose portions are `episodes` long; `ahead` of them are given out at a time, so that
-        workers which are done with one go on with the next. hear: is told now and then how many episodes of the match that is waited for
-        have ended; what it raises ends all."""
+        workers which are done with one go on with the next. on_progress: called now and then with the number of episodes of the
+        present match that have ended; what it raises ends all."""
         waiting: deque[tuple[MatchProfile, Pending | None]] = deque()
         for profile in profiles:
             elsewhere = self._early is not None and self._early.has(profile)
-            waiting.append((profile, None if elsewhere else self.start(profile, episodes, hear=hear)))
+            waiting.append((profile, None if elsewhere else self.start(profile, episodes, on_progress=on_progress)))
             if len(waiting) >= ahead:
-                yield self._next(waiting, episodes, hear)
+                yield self._next(waiting, episodes, on_progress)
         while waiting:
-            yield self._next(waiting, episodes, hear)
+            yield self._next(waiting, episodes, on_progress)
 
     def _next(
-        self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int, hear: ProgressCallback | None
+        self, waiting: deque[tuple[MatchProfile, Pending | None]], episodes: int, on_progress: ProgressCallback | None
     ) -> Match:
         profile, pending = waiting.popleft()
         match = None
         if self._early is not None:
             self._early.poll()
-            match = self._early.take(profile, hear=hear) if pending is None else None
-        return match or self.finish(profile, pending or self.start(profile, episodes, hear=hear), hear=hear)
+            match = self._early.take(profile, on_progress=on_progress) if pending is None else None
+        return match or self.finish(
+            profile, pending or self.start(profile, episodes, on_progress=on_progress), on_progress=on_progress
+        )
 
-    def start(self, profile: MatchProfile, episodes: int, *, hear: ProgressCallback | None = None) -> Pending:
+    def start(self, profile: MatchProfile, episodes: int, *, on_progress: ProgressCallback | None = None) -> Pending:
         """Have the match of a profile played, whose portions are `episodes` long, and do not wait for it."""
         alone = Mixture((OpponentFactor(tuple(range(len(profile.seats))), (profile.seats,), (1.0,)),))
-        return self._start(alone, episodes * profile.portions, *_seed_words(profile), hear=hear)
+        return self._start(alone, episodes * profile.portions, *_seed_words(profile), on_progress=on_progress)
 
     def close(self) -> None:
         """End who plays for it."""
@@ -130,15 +141,15 @@ class MatchRunner:
             return True
 
     def _start(
-        self, players: Mixture, episodes: int, *luck: int | str, hear: ProgressCallback | None = None
+        self, players: Mixture, episodes: int, *luck: int | str, on_progress: ProgressCallback | None = None
     ) -> Pending:
         request = RolloutRequest.evaluation(players, episodes, seed=seeding.key(self._seed, "matches", *luck))
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
-        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, hear=hear)
+        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, on_progress=on_progress)
 
-    def finish(self, profile: MatchProfile, pending: Pending, *, hear: ProgressCallback | None = None) -> Match:
+    def finish(self, profile: MatchProfile, pending: Pending, *, on_progress: ProgressCallback | None = None) -> Match:
         """Wait for a match that was begun."""
-        episodes = self._rollouts.finish(pending, hear=hear).episodes
+        episodes = self._rollouts.finish(pending, on_progress=on_progress).episodes
         returns = episodes.returns
         totals = moments(returns)
         name = "-".join(map(str, profile.index))
@@ -198,20 +209,20 @@ class EarlyMatches:
         self._waiting.pop(profile, None)
         return profile in self._done or any(table.profile == profile for table in self._tables)
 
-    def take(self, profile: MatchProfile, *, hear: ProgressCallback | None = None) -> Match | None:
-        """Return a match that was begun, once it is done; None if its player has died too often. hear: as in `MatchRunner.play`."""
+    def take(self, profile: MatchProfile, *, on_progress: ProgressCallback | None = None) -> Match | None:
+        """Return a match that was begun, once it is done; None if its player has died too often. on_progress: as in `MatchRunner.play`."""
         for table in list(self._tables):
             if table.profile == profile:
-                self._finish(table, hear)
+                self._finish(table, on_progress)
         return self._done.pop(profile, None)
 
-    def _finish(self, table: _Table, hear: ProgressCallback | None = None) -> None:
+    def _finish(self, table: _Table, on_progress: ProgressCallback | None = None) -> None:
         profile, pending = table.profile, table.pending
         assert profile is not None
         assert pending is not None
         table.profile = table.pending = None
         try:
-            self._done[profile] = table.player.finish(profile, pending, hear=hear)
+            self._done[profile] = table.player.finish(profile, pending, on_progress=on_progress)
         except PartDied as error:  # no restart is left
             self._tables.remove(table)
             table.player.close()

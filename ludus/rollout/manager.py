@@ -249,17 +249,17 @@ class _StepReporter:
     def __init__(self, unended: Callable[[int], None]) -> None:
         """unended: takes `RolloutWorker.unended`."""
         self._unended = unended
-        self._hear: ProgressCallback | None = None
+        self._on_progress: ProgressCallback | None = None
         self._next = 0.0
 
     @contextmanager
-    def reporting_to(self, hear: ProgressCallback | None) -> Iterator[None]:
+    def reporting_to(self, on_progress: ProgressCallback | None) -> Iterator[None]:
         """Report to this callback inside of the block."""
-        self._hear, self._next = hear, monotonic() + _REPORT_SECONDS
+        self._on_progress, self._next = on_progress, monotonic() + _REPORT_SECONDS
         try:
             yield
         finally:
-            self._hear = None
+            self._on_progress = None
 
     def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
         """Report, between two steps."""
@@ -267,8 +267,8 @@ class _StepReporter:
             self._next = now + _REPORT_SECONDS
             ended, unended = standing()
             self._unended(unended)
-            if self._hear is not None:
-                self._hear(ended)
+            if self._on_progress is not None:
+                self._on_progress(ended)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -413,7 +413,7 @@ class RolloutManager:
         *,
         task_slot: int = 0,
         hosts: Sequence[int] | None = None,
-        hear: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> Pending:
         """Start a request without waiting for it.
 
@@ -423,8 +423,8 @@ class RolloutManager:
             task_slot: Requests of one slot are played in order, and one that carries on continues the slot's open episodes. Each slot has
                 environments of its own, so that several tasks can be in progress.
             hosts: That play it; None: all.
-            hear: Progress callback, where one host plays the request in this process before this returns; elsewhere that of `finish` is
-                called.
+            on_progress: Progress callback, where one host plays the request in this process before this returns; elsewhere that of
+                `finish` is called.
         """
         check_shares(request, len(self._shards))
         begun = perf_counter()
@@ -432,7 +432,7 @@ class RolloutManager:
         self._sent.trim(len(policies))
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
-        with self._within.reporting_to(hear):
+        with self._within.reporting_to(on_progress):
             partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
         self._open.append(pending)
@@ -452,7 +452,7 @@ class RolloutManager:
         return _PartialResult(host, runtime.call(handle, "collected_rollouts"), life, left, serving)
 
     def finish(
-        self, pending: Pending, *, receive: Receive | None = None, hear: ProgressCallback | None = None
+        self, pending: Pending, *, receive: Receive | None = None, on_progress: ProgressCallback | None = None
     ) -> Rollout:
         """Wait for a request and merge the hosts' answers, in the order of the shards.
 
@@ -462,13 +462,13 @@ class RolloutManager:
         Args:
             pending: From `start`.
             receive: Takes what hosts have left.
-            hear: Progress callback.
+            on_progress: Progress callback.
 
         Raises:
-            Exception: Whatever `RolloutWorker.play`, `receive` and `hear` raise.
+            Exception: Whatever `RolloutWorker.play`, `receive` and `on_progress` raise.
         """
         begun = perf_counter()
-        look = None if hear is None else lambda: hear(self._episodes(pending))
+        look = None if on_progress is None else lambda: on_progress(self._episodes(pending))
         try:
             answers = self._answers(pending, pending.partials, look)
             while (left := self._received(pending, receive)) is None:

@@ -111,7 +111,7 @@ def _background(
     env: EnvSpec,
     store: Store,
     observer: Observer,
-    hear: Callable[[], None],
+    on_progress: Callable[[], None],
 ) -> BackgroundEvaluator | None:
     choice = scenario.evaluation.background
     if choice is None or not scenario.learns:
@@ -147,7 +147,7 @@ def _background(
         record=record,
         scored=scored,
         tell=tell,
-        hear=hear,
+        on_progress=on_progress,
     )
 
 
@@ -251,7 +251,7 @@ def build_driver(
         observer.message(f"warning: {text}")
         warnings.warn(f"run {store.run_dir.name}: {text}", RunWarning, stacklevel=2)
 
-    def hear() -> None:
+    def on_progress() -> None:
         control.look()
         if stop.requested:
             raise Interrupted
@@ -286,7 +286,7 @@ def build_driver(
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
                 vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
-                background=_background(scenario, runtime, beside, spec, store, observer, hear),
+                background=_background(scenario, runtime, beside, spec, store, observer, on_progress),
                 callbacks=callbacks,
                 observer=observer,
                 clock=control.clock,

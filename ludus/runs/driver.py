@@ -321,7 +321,7 @@ class Driver:
             self.store.task_started(task)
             self.observer.task_started(task)
         results = self.work.results(
-            tasks, proceed=self._on_iteration, hear=self._on_match_progress, checkpoint=self.checkpoint
+            tasks, proceed=self._on_iteration, on_progress=self._on_match_progress, checkpoint=self.checkpoint
         )
         for result in results:
             self._record(result)

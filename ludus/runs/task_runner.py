@@ -77,12 +77,12 @@ class TaskRunner:
         tasks: Sequence[Task],
         *,
         proceed: Proceed,
-        hear: Callable[[float], None],
+        on_progress: Callable[[float], None],
         checkpoint: Checkpoint,
     ) -> Iterator[TaskResult]:
         """Yield the results of tasks that can be in progress together. proceed(share, metrics): after each iteration or match; may raise to
-        end it all. hear(share): now and then within a match; may, too. checkpoint(states): at barriers, with those of training tasks in
-        progress."""
+        end it all. on_progress(share): now and then within a match; may, too. checkpoint(states): at barriers, with those of training
+        tasks in progress."""
 
         def go_on(fraction: float | None, metrics: Metrics) -> None:
             if self.early is not None:
@@ -92,7 +92,7 @@ class TaskRunner:
         training = [task for task in tasks if isinstance(task, TrainingTask)]
         for task in tasks:
             if isinstance(task, EvaluationTask):
-                yield self._evaluate(task, proceed, hear)
+                yield self._evaluate(task, proceed, on_progress)
         computed = [self._oracle(task) for task in training]
         learned = self._learned(
             [t for t, oracle in zip(training, computed, strict=True) if oracle is None and t.takes_row is None],
@@ -263,7 +263,9 @@ class TaskRunner:
 
     # ------------------------------------------------------------------------------------------ evaluation
 
-    def _evaluate(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> EvaluationResult:
+    def _evaluate(
+        self, task: EvaluationTask, proceed: Proceed, on_progress: Callable[[float], None]
+    ) -> EvaluationResult:
         if task.solution is not None:
             exploitability = None
             if self.exact is not None and self.scenario.evaluation.exploitability != "off":
@@ -273,17 +275,17 @@ class TaskRunner:
         if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
             with self.parts.profile.part("evaluation"):
                 return EvaluationResult(task, payoffs=self.exact.payoffs())
-        return EvaluationResult(task, matches=tuple(self._matches(task, proceed, hear)))
+        return EvaluationResult(task, matches=tuple(self._matches(task, proceed, on_progress)))
 
-    def _matches(self, task: EvaluationTask, proceed: Proceed, hear: Callable[[float], None]) -> Iterator[Match]:
+    def _matches(self, task: EvaluationTask, proceed: Proceed, on_progress: Callable[[float], None]) -> Iterator[Match]:
         profiles, portion = self._profiles(task.profiles), self.scenario.evaluation.portion
         ahead = 1 if self.task_slots == 1 or self.scenario.runtime.kind == "inprocess" else _AHEAD
         done, episodes = 0, portion * len(task.profiles)
 
         def within(ended: int) -> None:
-            hear((done + ended) / episodes)
+            on_progress((done + ended) / episodes)
 
-        for match in self.matches.play(profiles, portion, ahead=ahead, hear=within):
+        for match in self.matches.play(profiles, portion, ahead=ahead, on_progress=within):
             yield match
             done += match.n
             proceed(done / episodes, {})

@@ -219,7 +219,7 @@ class _Play:
         player = MatchRunner(self._rollouts, self._sides.policies.__getitem__, seed=self._options.seed)
         for batch in _batches([part for p in chunks for part in split_chunk(p, _BATCH)]):
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
-            self._record(batch, player.play_planned(episodes, hear=self._hear))
+            self._record(batch, player.play_planned(episodes, on_progress=self._on_progress))
 
     def _start_rollouts(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
@@ -264,7 +264,7 @@ class _Play:
             )
         self._pool.play(chunks)
 
-    def _hear(self, ended: int) -> None:
+    def _on_progress(self, ended: int) -> None:
         """Of the batch that is played."""
         self._tell(self._done + ended, self._total)
 

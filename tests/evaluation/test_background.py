@@ -156,7 +156,7 @@ class FakeRollouts:
     modes: set[str] = field(default_factory=set)  # that they were played in
     closed: int = 0
 
-    def start(self, request: RolloutRequest, policies: object, *, hear: object) -> Pending:
+    def start(self, request: RolloutRequest, policies: object, *, on_progress: object) -> Pending:
         assert request.learner is not None
         assert request.learner.version is not None
         self.started.append(request.learner.version)
@@ -202,10 +202,10 @@ class Watched:
             record=self.scores.append,
             scored=lambda task: scored if task == "task" else (),
             tell=self.told.append,
-            hear=self.hear,
+            on_progress=self.on_progress,
         )
 
-    def hear(self) -> None:
+    def on_progress(self) -> None:
         raise InterruptedError
 
     def offer(self, *versions: int) -> None:

@@ -54,7 +54,7 @@ class Player:
     def is_done(self, pending: Pending) -> bool:
         return cast("MatchProfile", pending).index[0] in self.may
 
-    def finish(self, profile: MatchProfile, pending: Pending, *, hear: object) -> Match:
+    def finish(self, profile: MatchProfile, pending: Pending, *, on_progress: object) -> Match:
         assert pending is cast("Any", profile)
         if self.dies:
             raise PartDied("evaluator 0 has died.")

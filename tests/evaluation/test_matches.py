@@ -73,11 +73,11 @@ def test_how_far_a_match_is_can_be_heard(player: MatchRunner, monkeypatch: pytes
     unheard = match(player, (0, 0), refs("pass", "pass"), 33)
     monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)
     told = list[int]()
-    heard = match(player, (0, 0), refs("pass", "pass"), 33, hear=told.append)
+    heard = match(player, (0, 0), refs("pass", "pass"), 33, on_progress=told.append)
     assert told == [0, 0, 16, 16, 32, 32]
     assert (heard.mean.tolist(), heard.m2.tolist()) == (unheard.mean.tolist(), unheard.m2.tolist())
     with pytest.raises(ZeroDivisionError):  # what it raises ends the match
-        match(player, (0, 0), refs("pass", "pass"), 33, hear=lambda ended: 1 // (ended - 16))
+        match(player, (0, 0), refs("pass", "pass"), 33, on_progress=lambda ended: 1 // (ended - 16))
 
 
 def test_matches_count_what_matches_count() -> None:

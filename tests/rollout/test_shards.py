@@ -256,7 +256,7 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
     runtime.stuck, told, warned = True, list[int](), list[str]()
     manager._endless._warn = warned.append
 
-    def hear(episodes: int) -> None:
+    def on_progress(episodes: int) -> None:
         told.append(episodes)
         worker.episodes += 1
         worker.unended = 1000 * len(told)
@@ -264,9 +264,9 @@ def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.Monkey
         if len(told) == 5:
             raise StopIteration
 
-    pending = manager.start(RolloutRequest.evaluation(players, 90, seed=1), policies(), hear=hear)
+    pending = manager.start(RolloutRequest.evaluation(players, 90, seed=1), policies(), on_progress=on_progress)
     with pytest.raises(StopIteration):
-        manager.finish(pending, hear=hear)
+        manager.finish(pending, on_progress=on_progress)
     assert told == [4, 5, 6, 6, 7]
     (warning,) = warned  # once, whatever it says later
     assert " has ended in 1,000 steps of each of " in warning

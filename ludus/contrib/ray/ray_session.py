@@ -302,13 +302,13 @@ def _interrupts_remembered() -> Iterator[None]:
         return
     heard = False
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def remember(number: int, frame: FrameType | None) -> None:
         nonlocal heard
         heard = True
         usual(number, frame)
 
     try:
-        with signals_handled(hear, [signal.SIGINT]):
+        with signals_handled(remember, [signal.SIGINT]):
             yield
     except Exception as error:
         if heard:
