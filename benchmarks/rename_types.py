@@ -53,15 +53,12 @@ def index() -> dict[str, Types]:
     files = FileSystemCache()
     sources, options = process_options([*arguments, *FOLDERS], fscache=files)
     options.export_types = options.preserve_asts = True
-    texts = {
-        source.path: Path(source.path or "").read_text(encoding="utf-8")
-        for source in sources
-        if (source.path or "").endswith(".py")
-    }
+    paths = [source.path for source in sources if source.path is not None and source.path.endswith(".py")]
+    texts = {path: Path(path).read_text(encoding="utf-8") for path in paths}
     result = build.build(sources, options, fscache=files)
     out: dict[str, Types] = {}
     for state in result.graph.values():
-        if state.tree is not None and state.path in texts:
+        if state.tree is not None and state.path is not None and state.path in texts:
             out[os.path.relpath(state.path, ROOT)] = _references(state.tree, texts[state.path], result.types)
     return out
 

@@ -54,8 +54,8 @@ class MatchRunner:
     def episodes(
         self, players: Mixture, episodes: int, *, block: int | str = 0, on_progress: ProgressCallback | None = None
     ) -> EpisodeResults:
-        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name. on_progress:
-        called now and then with the number that have ended; what it raises ends all."""
+        """So many where every seat is drawn from `players`. Another `block` gives independent ones; no match has one with a name.
+        on_progress: called now and then with the number that have ended; what it raises ends all."""
         return self._rollouts.finish(
             self._start(players, episodes, block, on_progress=on_progress), on_progress=on_progress
         ).episodes
