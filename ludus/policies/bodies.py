@@ -18,7 +18,7 @@ from ludus.policies.specs import IMAGES, body_config
 __all__ = ["body_config", "make_body", "orthogonal", "own_stream"]
 
 # --------------------------------------------------------------------------------------------------------------------
-# Modules are initialised from torch's one stream, whoever else draws from it.
+# Modules are initialised from torch's global generator.
 
 _ONE_AT_A_TIME = threading.RLock()
 

@@ -4,7 +4,7 @@
 A head is chosen by the `action` part of a `PolicySpec.config`:
 
     {"kind": "categorical", "actions": A}                  A logits; int32[n] actions
-    {"kind": "multi_categorical", "choices": [A_0, …]}     logits side by side; int32[n, d] actions
+    {"kind": "multi_categorical", "choices": [A_0, …]}     concatenated logits; int32[n, d] actions
     {"kind": "gaussian", "low", "high", "shape"}           means and log standard deviations; clipped to the bounds
     {"kind": "tanh", "low", "high", "shape"}               the same, squashed into the bounds by tanh
     {"kind": "point", "low", "high", "shape"}              points, squashed by tanh, with a Gaussian around them; clipped to the bounds.
@@ -87,7 +87,7 @@ class Categorical:
 
 @dataclass(frozen=True, slots=True)
 class MultiCategorical:
-    """One of choices[k] in each place k, independently. Masks bool[n, Σ choices] lie side by side as the logits do."""
+    """One of choices[k] in each place k, independently. Masks bool[n, Σ choices] are concatenated as the logits are."""
 
     choices: tuple[int, ...]
     free: int = 0
@@ -199,7 +199,7 @@ def _draw_squashed(out, least, most, normal, greedy, low, high, middle, half, ac
             std = math.exp(log_std)
             action[i, j] = _scaled(_tanh(mean + std * normal[i, j]), low[j], high[j], middle[j], half[j])
             # of the action that is played, which float32 has rounded: learners know no other. With x = tanh u, u is
-            # (log(1 + x) - log(1 - x)) / 2, and the logarithm of its slope log(1 + x) + log(1 - x).
+            # (log(1 + x) - log(1 - x)) / 2, and the logarithm of its derivative log(1 + x) + log(1 - x).
             x = min(max((action[i, j] - middle[j]) / half[j], -MOST), MOST)
             above, below = math.log(1.0 + x), math.log(1.0 - x)
             total += normal_density((0.5 * (above - below) - mean) / std, log_std) - above - below

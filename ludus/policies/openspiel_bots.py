@@ -18,7 +18,7 @@ _MEMORY = 1000  # MB that a search tree may take
 
 @dataclass(slots=True)
 class MCTS:
-    """Monte Carlo tree search (Kocsis and Szepesvári 2006) with uniformly random rollouts, `pyspiel.MCTSBot`; the search begins anew at
+    """Monte Carlo tree search (Kocsis and Szepesvári 2006) with uniformly random rollouts, `pyspiel.MCTSBot`; the search starts again at
     each decision. For games of perfect information in which players move in turn and are paid at the end.
 
     simulations: of a decision. rollouts: of each simulation, averaged. uct_c: weight of exploration. solve: prove wins and losses in the
@@ -125,7 +125,7 @@ class Registered:
     _seed: int = field(default=0, init=False, repr=False)
 
     def check(self, game: Any) -> None:
-        """Raise ScenarioError for a game that it cannot play, or in which nobody says what it looks at."""
+        """Raise ScenarioError for a game that it cannot play, or whose observation is not described."""
         _require_openspiel(self.name, game)
         kind = game.get_type()
         able = pyspiel.bots_that_can_play_game(game)

@@ -289,7 +289,7 @@ def _entries(spec: PolicySpec) -> Sequence[Mapping[str, Any]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One network for several policies, which is told whom it is to play (NeuPL, Liu et al. 2022).
+# One network for several policies, which reads which policy it is to play (NeuPL, Liu et al. 2022).
 
 ROW = "row"
 """Extra: int32[n], which row acted."""

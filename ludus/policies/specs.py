@@ -335,7 +335,7 @@ def per_env_exploration(size: Any, place: NDArray[np.float32], *, spread: float)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Published modes that a learner plays its own episodes in, each with some probability. The mode of an episode
-# follows from its id alone, so that whoever plays it and whoever learns from it agree without a word, and an
+# follows from its id alone, so that actors and learners agree without communication, and an
 # episode keeps its mode for as long as it lasts.
 
 Modes: TypeAlias = tuple[tuple[str, float], ...]

@@ -65,7 +65,7 @@ def test_off_policy_satisfies_algorithm_contract_with_images(cls, boxed, tensors
     algorithm = cls(**{**SMALL, "batch": 4, "updates_per_decision": 0.03}, network="off_policy_tools:Sight")
     check_algorithm(algorithm, env, seats=(1,), rounds=2)
     learner, nowhere = (learner_of(algorithm, env, device=device) for device in (CPU, DeviceChoice("meta")))
-    why = "mpo's updates are told by autograd" if cls is MPO else "only perceptrons have passes that are written out"
+    why = "mpo's updates are computed by autograd" if cls is MPO else "only perceptrons have CPU kernels"
     assert str(learner.placement) == f"cpu (torch): as asked for; {why}"
     batch = batch_of(learner, env, size=4)
     before = learner.critics.weights()

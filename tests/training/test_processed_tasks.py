@@ -115,7 +115,7 @@ def test_added_decisions_are_for_who_can_learn_from_them() -> None:
     for algorithm in (PPO(processing=[HINDSIGHT]), R2D2(processing=[HINDSIGHT])):
         name = type(algorithm).__name__
         with pytest.raises(
-            ScenarioError, match=f"HER adds decisions that nobody took, and {name} learns from real ones only"
+            ScenarioError, match=f"HER adds decisions that no policy took, and {name} learns from real ones only"
         ):
             check_fits(algorithm, spec)
     with pytest.raises(ScenarioError, match="HER processes whole episodes, and SACDiscrete collects decisions"):

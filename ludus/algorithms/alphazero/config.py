@@ -117,7 +117,7 @@ class SearchOptions(ReplayOptions):
         )
         if self.reanalyse > 0.0 and int(self.reanalyse * self.batch) < 1 and not is_stored():
             raise ValueError(
-                f"reanalyse {self.reanalyse:g} of a batch of {self.batch} is less than one row, and none would be searched anew; give at "
+                f"reanalyse {self.reanalyse:g} of a batch of {self.batch} is less than one row, and none would be searched again; give at "
                 "least 1 / batch, or 0"
             )
         for name in ("simulations", "play_simulations"):

@@ -65,7 +65,8 @@ class Conditioned(AlgorithmWrapper):
             if why := _unfit(self.algorithm.policy(env, (player,))):
                 name = type(self.algorithm).__name__
                 raise ScenarioError(
-                    f"a network that plays several policies is told which behind its observation, and that of {name} {why}"
+                    f"a network that plays several policies reads the policy's condition at the end of its observation, and that of "
+                    f"{name} {why}"
                 )
         self.algorithm.check(game, seats)
         check_learned_reward(self.algorithm, game, seats or tuple(range(env.num_players)))
@@ -103,7 +104,8 @@ def _wider(space: Any, width: int) -> Box:
     """Return the space with a condition. Raise ScenarioError for observations that are no vector of numbers."""
     if not isinstance(space, Box) or space.dtype.kind != "f":
         raise ScenarioError(
-            f"a network that plays several policies is told which behind its observation, a Box of floats; given {space}. Put the wrapper "
+            f"a network that plays several policies reads the policy's condition at the end of its observation, a Box of "
+            f"floats; given {space}. Put the wrapper "
             "scale_observation or flatten_observation around the environment."
         )
     low, high = (np.append(side.ravel(), np.full(width, end)) for side, end in ((space.low, 0.0), (space.high, 1.0)))

@@ -86,9 +86,8 @@ class CollectOptions(Config):
         )  # else the environment says it
         if learned is not None and learned.discounted and gamma == 1.0:
             raise ValueError(
-                f"learned_reward {qualified_name(learned)} sums what is earned for ever after an end (absorbing, say), which "
-                f"gamma 1 does not "
-                "bound; give a smaller gamma, such as 0.99, or leave that out"
+                f"learned_reward {qualified_name(learned)} sums the rewards of an absorbing state without end (absorbing, say), "
+                "which gamma 1 does not bound; give a smaller gamma, such as 0.99, or leave that out"
             )
         return self
 
@@ -113,9 +112,8 @@ def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...])
             )
         if each.adds and not getattr(algorithm, "takes_added", False):
             raise ScenarioError(
-                f"{qualified_name(each)} adds decisions that nobody took, and {name} learns from real ones only. Use an algorithm "
-                f"that replays "
-                "single decisions, such as dqn, sac or td3."
+                f"{qualified_name(each)} adds decisions that no policy took, and {name} learns from real ones only. Use an algorithm "
+                "that replays single decisions, such as dqn, sac or td3."
             )
 
 

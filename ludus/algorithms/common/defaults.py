@@ -189,7 +189,7 @@ _IMAGES: Final[Mapping[str, Row]] = {
 _BOXES: Final[Mapping[str, Row]] = {"ppo": {"normalise_observations": True, "normalise_returns": True}}
 """On top, for actions in a box: bodies and motors, whose observations and rewards have scales of their own."""
 _UNKNOWN_RANGE: Final[Mapping[str, Row]] = {"rainbow": {"distribution": "implicit", "atoms": 8}}
-"""On top, where nobody says between which values returns lie, as C51 has to know."""
+"""On top, where the range of returns, which C51 has to know, is not given."""
 _CONVOLUTIONS: Final = ("network", "body")
 """Options that say which network looks at observations."""
 _SIZES: Final[Mapping[str, Mapping[str, int]]] = {

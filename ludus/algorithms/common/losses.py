@@ -141,7 +141,7 @@ def _require_alike(first: Tensor, second: Tensor, one: str, other: str) -> None:
     warning."""
     if first.shape != second.shape:
         raise PolicyError(
-            f"{one} of shape {list(first.shape)} beside {other} of shape {list(second.shape)} were given; expected one number "
+            f"{one} of shape {list(first.shape)} and {other} of shape {list(second.shape)} were given; expected one number "
             "a row of both. Of an output [n, 1] take [:, 0]."
         )
 
@@ -328,7 +328,9 @@ class GaussianDistribution(BoxDistribution):
         if out.device.type == "cpu" and not bound.any():
             return density.sum(dim=1)
         tail = torch.where(at_high, -z, z)
-        mass = torch.special.log_ndtr(torch.where(bound, tail, 0.0))  # where not needed: a number whose slope is finite
+        mass = torch.special.log_ndtr(
+            torch.where(bound, tail, 0.0)
+        )  # where not needed: a number with a finite gradient
         return torch.where(bound, mass, density).sum(dim=1)
 
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:

@@ -131,7 +131,7 @@ class NetworkEnsemble:
         sums = sums.clone()
         return sums, guard.step(self.adam, sums[0], rate=rate, max_norm=max_norm)
 
-    # ------------------------------------------------------------------------------------------ written out
+    # ------------------------------------------------------------------------------------------ CPU kernels
 
     def _room(self, rows: int) -> None:
         self._work = [Workspace(layout, rows) for layout in self._layouts]

@@ -294,7 +294,7 @@ def trace_columns(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# In torch, on any device, for rows of segments side by side: ends bool[n] at the last row of each, and after float[n],
+# In torch, on any device, for rows of several segments: ends bool[n] at the last row of each, and after float[n],
 # the value of what follows each row.
 
 

@@ -16,7 +16,7 @@ from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 
-_OPEN = 1 << 16  # episodes that are remembered at the most beside those that the rows at hand leave open
+_OPEN = 1 << 16  # episodes that are remembered at the most in addition to those that the rows at hand leave open
 
 
 class RunningMoments:
@@ -98,7 +98,7 @@ class DiscountedReturns:
         self.moments.add(returns)
         still_open = np.flatnonzero(~np.isin(self._open, key))[-_OPEN:]
         cut = rows.tail == SegmentEnd.CUT
-        cut[earlier[earlier >= 0]] = False  # they go on in this rollout
+        cut[earlier[earlier >= 0]] = False  # they continue in this rollout
         self._open = np.concatenate([self._open[still_open], key[cut]])
         self._so_far = np.concatenate([self._so_far[still_open], after[cut]])
 

@@ -41,10 +41,10 @@ def td_target(values: Sequence[Array], reward: Array, discount: Array) -> NDArra
     return out
 
 
-def action_gradient(action: Array, slope: Array, rows: int) -> Array:
-    """Return the gradient of the mean of -Q over `rows` by the argument of tanh, of action[n, d]; slope[n, d] is dQ/da.
+def action_gradient(action: Array, q_grad: Array, rows: int) -> Array:
+    """Return the gradient of the mean of -Q over `rows` by the argument of tanh, of action[n, d]; q_grad[n, d] is dQ/da.
     (Lillicrap et al. 2016, equation 6.)"""
-    return -slope * (1.0 - action * action) / max(1, rows)
+    return -q_grad * (1.0 - action * action) / max(1, rows)
 
 
 class DDPGLearner(BoxLearner):
@@ -131,7 +131,7 @@ class DDPGLearner(BoxLearner):
         self.action[:] = action = np.tanh(actor.forward(self.observation_rows)[0])
         actor.sums[0] = -float(critics.forward(self.now, count=1)[0].sum()) / max(1, rows)
         critics.gradients[0][:] = 1.0
-        actor.gradients[0][:] = action_gradient(action, self.slopes(count=1), rows)
+        actor.gradients[0][:] = action_gradient(action, self.action_grad(count=1), rows)
         actor.backward(self.observation_rows)
         self.step_actor()
 

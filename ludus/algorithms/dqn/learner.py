@@ -242,7 +242,7 @@ def init_network(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# DQN, which replays transitions: what its two roads share, and which one is taken.
+# DQN, which replays transitions: what the kernels and autograd share, and which one is used.
 
 
 def make_learner(config: DQN, context: LearnerContext, start: Weights | None = None) -> DQNLearner:

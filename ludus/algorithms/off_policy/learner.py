@@ -179,9 +179,9 @@ class OffPolicyLearner(ReplayLearner):
         work = multiplications(actor) + multiplications(networks)
         written = self.layout is not None and not self.autograd_only
         why = (
-            f"{self.name}'s updates are told by autograd"
+            f"{self.name}'s updates are computed by autograd"
             if self.autograd_only
-            else "only perceptrons have passes that are written out"
+            else "only perceptrons have CPU kernels"
         )
         self.settle(
             resolve_placement(
@@ -530,7 +530,7 @@ class BoxLearner(OffPolicyLearner):
         self.next_observation_rows.numpy()[:] = columns["next"].reshape(n, self.inputs)
         self.action[:] = columns["action"]
 
-    def slopes(self, *, count: int | None = None) -> Array:
+    def action_grad(self, *, count: int | None = None) -> Array:
         """Return dS/da float32[n, size], where the critics' `gradients` are derivatives of S, from their last forward
         pass. count: only through the first networks."""
         return self.critics.input_gradient(slice(self.inputs, None), count=count)

@@ -158,7 +158,7 @@ class A3CLearner(OnPolicyLearner):
         self._history.current = int(state["unmoved"])
 
     def on_device_unsupported_reason(self) -> str:
-        return "it takes slopes of the weights that acted, which blocks do not tell"
+        return "it takes gradients at the weights that acted, which blocks do not record"
 
 
 def _of_rows(rows: Trajectories) -> Versions:

@@ -250,19 +250,19 @@ class TorchModel:
         self._joint.begin(len(local_batch) / joint)
         if len(local_batch):
             self._fill(self._shaped(local_batch), self.loss_coefficients(progress))
-        else:  # of which a mean is no number
+        else:  # the mean of no rows is not defined
             parameters.zero()
         self._joint.end()
         return parameters.grad[parameters.size :].clone()
 
-    def _mean_gradient(self, apart: VersionedBatches, progress: float) -> Tensor:
-        slopes, rows = self.parameters.grad, sum(joint for _, _, joint in apart.parts)
-        total = torch.zeros_like(slopes)
-        for parameters, local_batch, joint in apart.parts:
+    def _mean_gradient(self, batches: VersionedBatches, progress: float) -> Tensor:
+        grad, rows = self.parameters.grad, sum(joint for _, _, joint in batches.parts)
+        total = torch.zeros_like(grad)
+        for parameters, local_batch, joint in batches.parts:
             with self.at(parameters):
                 self.gradient((local_batch, joint), progress)
-            total += slopes * (joint / rows)
-        slopes.copy_(total)
+            total += grad * (joint / rows)
+        grad.copy_(total)
         return total[self.parameters.size :]
 
     def _shaped(self, batch: Batch) -> Batch:
@@ -434,7 +434,7 @@ class ActorCriticModel(TorchModel):
         if self._returns is not None and scale is not None:
             self._returns.moments = scale
         trained, plain = self._trained()
-        # Rows of several networks are divided by numbers; what an own loss depends on, nobody here knows.
+        # Rows of several networks are divided by numbers; what a custom loss depends on is unknown.
         self.cuda_graph_safe = self.cuda_graph_safe and len(self._networks) == 1 and _is_ours(config)
         super().__init__(
             config, trained, context, names=self._metric_names(config), layouts=plain, no_kernel_reason=no_kernel_reason

@@ -462,11 +462,11 @@ class A2C(PolicyGradient):
             return self
         if self.correction != "none":
             raise ValueError(
-                "slopes of the weights that acted need no correction; with gradients=acting give correction none"
+                "gradients at the weights that acted need no correction; with gradients=acting give correction none"
             )
         if self.epochs * self.minibatches > 1:
             raise ValueError(
-                "the weights that acted have one slope; with gradients=acting give epochs 1 and minibatches 1"
+                "the weights that acted have one gradient; with gradients=acting give epochs 1 and minibatches 1"
             )
         if self.max_lag is None:
             raise ValueError(

@@ -170,23 +170,23 @@ def clipped_surrogate(logp, prob, state, action, old, up, down, weight, rows, cl
         log_ratio = logp[s, action_index] - old[c]
         ratio = math.exp(log_ratio)
         kl += weight[c] * (ratio - 1.0 - log_ratio)
-        slope = 0.0
+        logp_grad = 0.0
         if ratio >= 1.0 + clip:  # a NaN takes the other branch, and shows in the loss
             surrogate -= up[c] * (1.0 + clip)
         else:
-            slope += up[c]
+            logp_grad += up[c]
             surrogate -= up[c] * ratio
         if ratio <= 1.0 - clip:
             surrogate -= down[c] * (1.0 - clip)
         else:
-            slope += down[c]
+            logp_grad += down[c]
             surrogate -= down[c] * ratio
         if abs(ratio - 1.0) > clip:
             clipped += weight[c]
-        slope *= ratio / rows
+        logp_grad *= ratio / rows
         for a in range(logp.shape[1]):
-            gradient[s, a] += slope * prob[s, a]
-        gradient[s, action_index] -= slope
+            gradient[s, a] += logp_grad * prob[s, a]
+        gradient[s, action_index] -= logp_grad
     return surrogate / rows, kl / rows, clipped / rows
 
 
@@ -333,7 +333,7 @@ def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerCo
     """Return the placement of a network that CPU kernels can train."""
     size = multiplications(shape for layout in layouts(spec).values() for shape in layout.shapes().values())
     game, rows = context.env.enumeration, config.step_rows
-    if game is not None:  # passes that are written out compute each state once, however many rows are in it
+    if game is not None:  # kernels compute each state once, however many rows are in it
         states = information_state_ids(game, context.seats)
         rows = min(rows, int(states.stop - states.start))
     return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))

@@ -162,7 +162,7 @@ class ExperienceBuilder:
             **dict.fromkeys(_FLOATS, np.zeros(len(action), np.float32)),
         }
         columns |= {} if mask is None else {"mask": mask}
-        if self._model.state:  # the critic's, whom nobody asks
+        if self._model.state:  # the critic's input, which is not used
             columns["state"] = np.zeros((len(action), self._model.state), np.float32)
         with torch.no_grad():
             return to_numpy(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
@@ -293,7 +293,7 @@ class OnPolicyLearner:
 
     def _batch(self, columns: Mapping[str, Any]) -> Batch:
         if wrong := not_finite(columns):
-            raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
+            raise self._error(wrong, "before the first epoch: check rewards and value estimates")
         return self._weighted(*self._items.batch(columns))
 
     def _weighted(self, batch: Batch, traced: dict[str, Tensor]) -> Batch:

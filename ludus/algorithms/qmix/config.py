@@ -100,8 +100,8 @@ class VDN(QLearning):
             )
         if self.core != "none" and self.period > self.length:
             raise ValueError(
-                f"period {self.period} is longer than the length {self.length} of sequences, so that nobody would learn from the joint "
-                "steps in between; make it at most the length"
+                f"period {self.period} is longer than the length {self.length} of sequences, so that the joint steps in "
+                "between would be in no sequence; make it at most the length"
             )
         return self
 

@@ -63,8 +63,8 @@ class R2D2(QLearning):
             raise ValueError("networks that remember are shared by all agents; leave share_weights at true")
         if self.period > self.length:
             raise ValueError(
-                f"period {self.period} is longer than the length {self.length} of sequences, so that nobody would learn from the decisions "
-                "in between; make it at most the length"
+                f"period {self.period} is longer than the length {self.length} of sequences, so that the decisions in "
+                "between would be in no sequence; make it at most the length"
             )
         return self
 

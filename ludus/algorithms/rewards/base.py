@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NOTHING_AFTER = "nothing_after"
-"""An extra of rows, bool[N]: at the last of a segment, that nobody saw what came after it, whatever its bootstrap observation shows. Where
-observations are ids, -1 says so."""
+"""An extra of rows, bool[N]: at the last of a segment, that the next observation is unknown, whatever the bootstrap observation
+contains. Where observations are ids, -1 says so."""
 
 LogProb = Callable[[Array, Array, NDArray[np.bool_] | None], Floats]
 """(observation [n, …], action [n, …], mask bool[n, A] or None) -> log π(a | s) float64[n] of the learner's policy as it is."""

@@ -170,7 +170,9 @@ class SACLearner(_EntropyTemperatureMixin, BoxLearner):
             gradient[:] = q == least
         if len(values) == 2:  # where both are equal, the first counts
             critics.gradients[1][:] = 1.0 - critics.gradients[0]
-        squash_gradient(out, normal, self._limits, self.action, self.slopes(), alpha, max(1, rows), actor.gradients[0])
+        squash_gradient(
+            out, normal, self._limits, self.action, self.action_grad(), alpha, max(1, rows), actor.gradients[0]
+        )
         actor.sums[:2] = (alpha * logp - least[:, 0]).sum() / max(1, rows), -logp.sum() / max(1, rows)
         actor.backward(self.observation_rows)
         self.step_actor()

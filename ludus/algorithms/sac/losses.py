@@ -41,13 +41,13 @@ def squash_gradient(
     normal: Array,
     limits: Limits,
     action: Array,
-    slope: Array,
+    q_grad: Array,
     alpha: float,
     joint: int,
     gradient: Array,
 ) -> None:
     """Compute the gradient of the mean of α log π - Q over `joint` rows by the outputs that `squash` made actions from,
-    into gradient[n, 2 d]. slope[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
+    into gradient[n, 2 d]. q_grad[n, d] is dQ/da. (Haarnoja et al. 2018, equation 9.)
 
     With a = tanh(u) and u = mean + std × e: log π = … - log(1 - a²), so d log π/du = 2 a, and du/d log std = std × e.
     """
@@ -56,7 +56,7 @@ def squash_gradient(
         for j in range(size):
             raw_log_std, a = float(out[i, size + j]), float(action[i, j])
             spread = math.exp(min(max(raw_log_std, least), most)) * float(normal[i, j])
-            by_u = alpha * 2.0 * a - float(slope[i, j]) * (1.0 - a * a)
+            by_u = alpha * 2.0 * a - float(q_grad[i, j]) * (1.0 - a * a)
             inside = least < raw_log_std < most
             gradient[i, j] = by_u / joint
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0

@@ -209,7 +209,7 @@ class SearchingPolicy(Searches):
     def _evaluate(self, x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         answer = self.network.evaluate(x)
         if answer.value is None:
-            raise PolicyError("the network of a 'searching' policy needs a shared value beside its logits.")
+            raise PolicyError("the network of a 'searching' policy needs a shared value in addition to its logits.")
         return answer.out[:, : self.actions], np.clip(answer.value, -1.0, 1.0)
 
     def values(

@@ -2,7 +2,7 @@
 
     root -> [ select -> expand (model: the moves, then one batch through the network) -> attach -> back up ] × simulations -> answers
 
-Every search begins anew and depends on its row alone, so that policies that search stay pure; nothing of a tree is kept for the next move.
+Every search starts from the root and depends on its row alone, so that policies that search stay pure; no tree is kept for the next move.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SearchSettings:
     selection: "puct" (Silver et al. 2018) with its weight init and base, or "gumbel" (Danihelka et al. 2022): at the root `considered`
     actions, drawn without replacement, are halved until one is left, and below visits follow the improved policy. unvisited: what an
     action without visits is worth to PUCT, "zero" or as its "node". rescale: Q to [0, 1] by the least and the greatest in the tree, where
-    nobody knows the range of returns (Schrittwieser et al. 2020); bounds: that is known of them at least, (low, high). gumbel_visits,
+    the range of returns is unknown (Schrittwieser et al. 2020); bounds: that is known of them at least, (low, high). gumbel_visits,
     gumbel_scale: c_visit and c_scale of the Gumbel paper.
     """
 

@@ -1,4 +1,4 @@
-"""Trees of G searches side by side, as arrays that compiled code walks: select, attach, back up.
+"""Trees of G parallel searches, as arrays that compiled code walks: select, attach, back up.
 
 A node is a position and its mover; an edge is an action. Everything is counted for who moves at the node:
 
@@ -124,7 +124,7 @@ def _puct(tree, formula, g, x):  # type: ignore[no-untyped-def]
             if spread > 0.0:
                 q = (q - tree.low[g]) / spread
             elif away > 0:
-                q = 0.0  # as they are, they would outweigh a visit on its way, or be nothing beside it
+                q = 0.0  # as they are, they would outweigh a visit on its way, or be negligible
         if going > 0:
             q = (visits * q - going * formula.virtual) / (visits + going)
         score = q + explore * prior / (1 + visits + going)

@@ -312,7 +312,7 @@ class COMALearner(OnPolicyLearner):
 
     def _batch(self, columns: Mapping[str, Any]) -> Batch:
         if wrong := not_finite(columns):
-            raise self._error(wrong, "already before the first epoch: look for it in rewards or values")
+            raise self._error(wrong, "before the first epoch: check rewards and value estimates")
         batch, _ = self._items.batch(columns)
         rng = seeding.generator(self._seed, "coma", "rows", self._updates)
         parts = np.array_split(rng.permutation(len(batch)), min(self.config.critic_steps, len(batch)))

@@ -70,8 +70,8 @@ def penalty(module: Discriminator, expert: Compared, policy: Compared, share: Te
     inputs += [rows.after] if module.sees_after else []
     inputs += [rows.absorbing] if module.absorbing else []
     inputs += [rows.over] if module.absorbing and module.sees_after else []
-    slopes = torch.autograd.grad(module(rows).sum(), inputs, create_graph=True)
-    square = torch.stack([slope.reshape(len(share), -1).square().sum(dim=1) for slope in slopes]).sum(dim=0)
+    grads = torch.autograd.grad(module(rows).sum(), inputs, create_graph=True)
+    square = torch.stack([slope.reshape(len(share), -1).square().sum(dim=1) for slope in grads]).sum(dim=0)
     return ((square + 1e-12).sqrt() - 1.0).square()
 
 

@@ -19,7 +19,7 @@ from ludus.policies.actor_critic import arrays_of, load_arrays
 
 Index = NDArray[np.int64]
 Loss = Callable[[Index, np.random.Generator], Sequence[Tensor]]
-"""(some of the rows int64[n], luck of this step) -> (the loss, what is told beside it), scalars on the module's device."""
+"""(indices of rows int64[n], random generator of this step) -> (the loss, further metrics), scalars on the module's device."""
 
 
 class TrainableModule:

@@ -49,10 +49,10 @@ def gumbel_softmax(
     return hard * legal, soft
 
 
-def straight_through(soft: Array, slope: Array, *, temperature: float) -> Array:
-    """Return dS/dlogits float[r, A] from dS/daction, `slope`, by the straight-through estimator: the softmax's Jacobian
-    times the slope. (Jang et al. 2017, section 2.2.)"""
-    out: Array = soft * (slope - (slope * soft).sum(axis=1, keepdims=True)) / temperature
+def straight_through(soft: Array, grad: Array, *, temperature: float) -> Array:
+    """Return dS/dlogits float[r, A] from dS/daction, `grad`, by the straight-through estimator: the softmax's Jacobian
+    times the gradient. (Jang et al. 2017, section 2.2.)"""
+    out: Array = soft * (grad - (grad * soft).sum(axis=1, keepdims=True)) / temperature
     return out
 
 
@@ -65,11 +65,11 @@ def replaced(actions: Array, own: Array) -> Array:
     return out
 
 
-def own_action_gradients(slopes: Array) -> Array:
+def own_action_gradients(grads: Array) -> Array:
     """Return the gradients by each agent's own action, float[m, n, d], from dQ/da float[m, n, n, d] of `replaced` joint
     actions."""
-    n = slopes.shape[1]
-    out: Array = slopes[:, np.arange(n), np.arange(n)]
+    n = grads.shape[1]
+    out: Array = grads[:, np.arange(n), np.arange(n)]
     return out
 
 
@@ -111,7 +111,7 @@ class ActionKind(Protocol):
         """Return the actions that the actor's outputs float32[r, d] stand for."""
         ...
 
-    def backward(self, answer: ActionRows, slope: Array) -> Array:
+    def backward(self, answer: ActionRows, grad: Array) -> Array:
         """Return dS/doutputs float[r, d], given dS/daction."""
         ...
 
@@ -146,9 +146,9 @@ class BoxActions:
         action = np.tanh(out)
         return ActionRows(action, action)
 
-    def backward(self, answer: ActionRows, slope: Array) -> Array:
+    def backward(self, answer: ActionRows, grad: Array) -> Array:
         """Return the same as `ActionKind`."""
-        out: Array = slope * (1.0 - answer.through * answer.through)
+        out: Array = grad * (1.0 - answer.through * answer.through)
         return out
 
     def sample(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -182,9 +182,9 @@ class OneHotActions:
         assert gumbel is not None
         return ActionRows(*gumbel_softmax(out, gumbel, mask, temperature=self._temperature))
 
-    def backward(self, answer: ActionRows, slope: Array) -> Array:
+    def backward(self, answer: ActionRows, grad: Array) -> Array:
         """Return the same as `ActionKind`."""
-        return straight_through(answer.through, slope, temperature=self._temperature)
+        return straight_through(answer.through, grad, temperature=self._temperature)
 
     def sample(self, out: Tensor, gumbel: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return the same as `ActionKind`: `gumbel_softmax` and `straight_through`."""
@@ -326,12 +326,12 @@ class MADDPGLearner(OffPolicyLearner):
         wide[..., self.actions] = replaced(critic_x[:, self.actions].reshape(m, n, width), own).reshape(m, n, n * width)
         q = critics.forward(torch.from_numpy(wide.reshape(m * n, self.actions.stop)), count=1)[0]
         critics.gradients[0][:] = 1.0
-        slopes = critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
+        grads = critics.input_gradient(self.actions, count=1).reshape(m, n, n, width)
         there, every = present.reshape(-1, 1), max(1, rows * n)
         penalty = self.config.output_penalty / width
         actor.sums[0] = float((penalty * np.square(out).sum(axis=1, keepdims=True) - q)[there].sum()) / every
-        slope = self.acting.backward(answer, own_action_gradients(slopes).reshape(m * n, width))
-        actor.gradients[0][:] = np.where(there, 2.0 * penalty * out - slope, 0.0) / every
+        grad = self.acting.backward(answer, own_action_gradients(grads).reshape(m * n, width))
+        actor.gradients[0][:] = np.where(there, 2.0 * penalty * out - grad, 0.0) / every
         actor.backward(x)
         self.step_actor()
 

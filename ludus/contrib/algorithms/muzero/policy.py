@@ -27,7 +27,7 @@ def two_hot(x: Tensor, support: int, *, most: float | None = None) -> Tensor:
     y = (rescale(x) if most is None else x * (support / most)).clamp(-support, support)
     low = y.floor()
     high = (y - low)[..., None]
-    place = (low.nan_to_num() + support).long()[..., None]  # what is no number shows in the other part
+    place = (low.nan_to_num() + support).long()[..., None]  # NaN shows in the other part
     out = torch.zeros(*y.shape, 2 * support + 1, device=y.device)
     out.scatter_(-1, place, 1.0 - high)
     return out.scatter_add_(-1, (place + 1).clamp(max=2 * support), high)
@@ -63,7 +63,7 @@ class MuZeroNetwork(nn.Module):
         super().__init__()
         self.inputs, self.actions = integer(spec, "inputs"), integer(spec, "actions")
         self.support, latent, hidden = integer(spec, "support"), integer(spec, "latent"), integers(spec, "hidden")
-        most = spec.config.get("most")  # of earlier versions: nobody knew
+        most = spec.config.get("most")  # earlier versions did not store it
         self.most = None if most is None else float(most)
         bins = 2 * self.support + 1
         self.representation = _perceptron(self.inputs, hidden, latent)

@@ -173,7 +173,7 @@ class TrustRegionLearner(SequentialUpdateLearner):
             [step.gain, step.divergence, step.promised, step.share, before, entropy, step.wrong]
         )
         if wrong:
-            raise self._error("the surrogate or its slope", "in a trust-region step")
+            raise self._error("the surrogate or its gradient", "in a trust-region step")
         metrics = {"policy_loss": -gain, "kl": divergence, "promised_gain": promised, "step": share}
         return {**metrics, "entropy": spread, "others": others, **self._run_epochs(batch, rate)}
 

@@ -28,7 +28,7 @@ class SequentialUpdateModel(ActorCriticModel):
     cuda_graph_safe = False  # a step knows whose turn it is
 
     def __init__(self, config: SequentialUpdateConfig, context: LearnerContext, start: Weights | None) -> None:
-        super().__init__(config, context, start, no_kernel_reason="agents learn one after the other")
+        super().__init__(config, context, start, no_kernel_reason="agents are updated in sequence")
         if len(self._networks) > 1:
             self._adams = [ModuleAdam(self.parameters.part(network)) for network in self._networks]
             self.adam = self._adams[0]
