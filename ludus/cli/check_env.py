@@ -99,8 +99,8 @@ def _elsewhere(environment: Environment) -> Iterator[Check]:
     if ":" not in environment.id or "/" in environment.id or environment.workers:
         return
     try:
-        here, game = environment.make_described(num_envs=1)
-        here.close()
+        env, game = environment.make_described(num_envs=1)
+        env.close()
         environment.of_game(game.model_copy(update={"there": "this process"})).model_copy(update={"workers": 1}).make(
             num_envs=1
         ).close()

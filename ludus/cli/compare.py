@@ -140,7 +140,9 @@ def left_out(group: GroupResult) -> list[str]:
 
 
 def _show_settings(comparison: Comparison) -> None:
-    rows = [(name, *(", ".join(map(_setting, values)) for values in each)) for name, each in comparison.settings]
+    rows = [
+        (name, *(", ".join(map(_setting, values)) for values in by_group)) for name, by_group in comparison.settings
+    ]
     columns = ("", *(group.name for group in comparison.groups))
     table(columns, rows[:_MOST_SETTINGS], title="Settings in which they differ", left=range(len(columns)))
     if len(rows) > _MOST_SETTINGS:

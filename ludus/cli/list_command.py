@@ -164,7 +164,7 @@ def _policies(text: str | None) -> None:
             (*row, str(record.lineage.generation), f"{share:.4f}", ", ".join(w for w in words if ref in words[w]))
         )
     table(("policy", "plays", "kind", "mode", "generation", "in @meta", ""), rows, left=(0, 1, 2, 3, 6), spare=(3, 2))
-    if any(name != f"player_{p}" for p, some in enumerate(run.player_names.agents) for name, _ in some):
+    if any(name != f"player_{p}" for p, agents in enumerate(run.player_names.agents) for name, _ in agents):
         write(f"Players: {run.player_names}.")
     first, last = "" if is_entry(run.folder) or not run.generation else f"{text}@0 to ", run.generation
     write(

@@ -91,10 +91,10 @@ def _order(options: argparse.Namespace, wish: control_requests.ControlRequest) -
 
 
 def _no_answer(options: argparse.Namespace, status: Status, what: str) -> str:
-    here = status.host == socket.gethostname()
+    is_local = status.host == socket.gethostname()
     return (
         f"run {options.run!r} {what} within {options.wait:g} seconds. The order stands: the run listens when its step ends "
-        f"(process {status.pid} on {'this machine' if here else status.host})."
+        f"(process {status.pid} on {'this machine' if is_local else status.host})."
     )
 
 

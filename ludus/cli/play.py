@@ -165,7 +165,7 @@ def _move(session: GameSession, player: int, one: Mapping[str, Any], answer: str
     """Make a move, or say what is wrong with it. number: of the frame that the decision is of."""
     from ludus.apps.play.game_sessions import MoveRequest
 
-    legal = {each["label"]: each["action"] for each in one["legal"]}
+    legal = {option["label"]: option["action"] for option in one["legal"]}
     legal |= dict(zip(numbers_of([*legal]), legal.values(), strict=True))
     try:
         vector = one["box"] is not None

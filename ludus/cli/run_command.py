@@ -128,8 +128,8 @@ def print_next_commands(result: Result) -> None:
     last = result.generations[-1] if result.generations else None
     if last is None:
         return
-    here = RUNS / result.run_dir.name  # which its name stands for, unless a folder of that name is nearer
-    near = here.resolve() == result.run_dir.resolve() and not Path(result.run_dir.name, FILE).exists()
+    default_dir = RUNS / result.run_dir.name  # which its name stands for, unless a folder of that name is nearer
+    near = default_dir.resolve() == result.run_dir.resolve() and not Path(result.run_dir.name, FILE).exists()
     run = result.run_dir.name if near else str(result.run_dir)
     commands = []
     if len(last.marginals) > 1:

@@ -189,18 +189,18 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     """Return what a driver that lives, or was killed, has said last."""
     from ludus.reporting.progress import duration
 
-    lives, here = is_running(folder), status.host == socket.gethostname()
+    lives, is_local = is_running(folder), status.host == socket.gethostname()
     state = live_files.describe_state(status)
     if lives and (status.paused or status.speed < 1):
         state += f", for {duration(status.seconds)}"
     if not lives:
-        state = "interrupted" if here else f"{state}, or killed: the lock of its process is not seen here"
+        state = "interrupted" if is_local else f"{state}, or killed: the lock of its process is not seen here"
     share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
-    process = f"{status.pid} on {'this machine' if here else status.host}"
+    process = f"{status.pid} on {'this machine' if is_local else status.host}"
     pairs = [
         ("state", state),
-        ("doing" if lives or not here else "was doing", f"generation {status.generation}, {status.doing}{share}"),
-        ("process", process + (", alive" if lives else ", gone" if here else "")),
+        ("doing" if lives or not is_local else "was doing", f"generation {status.generation}, {status.doing}{share}"),
+        ("process", process + (", alive" if lives else ", gone" if is_local else "")),
         ("since", f"{datetime.fromtimestamp(status.began):%Y-%m-%d %H:%M:%S}{_ago(status.began)}"),
     ]
     if time.time() - status.written >= _FRESH:

@@ -129,8 +129,8 @@ class ExactEvaluator:
     def _reserve(self, sizes: tuple[int, ...]) -> None:
         rooms = self._table.shape[1:]
         if any(n > room for n, room in zip(sizes, rooms, strict=True)):
-            many = len(sizes) > 3  # then twice the room for each player would be 2 ** P times as much
-            more = [n + 1 if many else max(16, 2 * n) for n in sizes]
+            many_players = len(sizes) > 3  # then twice the room for each player would be 2 ** P times as much
+            more = [n + 1 if many_players else max(16, 2 * n) for n in sizes]
             grown = np.empty(
                 (len(sizes), *(room if n <= room else m for n, room, m in zip(sizes, rooms, more, strict=True)))
             )

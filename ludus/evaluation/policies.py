@@ -325,9 +325,9 @@ def _one(query: PolicyQuery, run: StoredRun) -> PolicyRef:
         among = {run.population[seat] for seat in seats}
         same = [ref for ref in run.records if ref.population in among and ref.policy == policy]
         if len(same) > 1:
-            each = join_or([f"@{run.name(ref)}" for ref in same])
+            alternatives = join_or([f"@{run.name(ref)}" for ref in same])
             raise ConfigError(
-                f"{query.text!r} stands for {len(same)} policies, of players who have one each. Name {each}."
+                f"{query.text!r} stands for {len(same)} policies, of players who have one each. Name {alternatives}."
             )
         if same:
             return same[0]

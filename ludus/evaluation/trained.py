@@ -76,7 +76,7 @@ class TrainedPolicy:
         seed: int | None = None,
     ) -> None:
         self.player = player
-        self._seats = [tuple(some) for some in seats]
+        self._seats = [tuple(policies) for policies in seats]
         self._env = env
         try:
             self._rng = np.random.default_rng(seed)
@@ -279,7 +279,7 @@ class TrainedPolicy:
         return self._seats[player] if 0 <= player < len(self._seats) else ()
 
     def _who(self) -> str:
-        return ", ".join(f"player {p}" for p, some in enumerate(self._seats) if some) or "nobody"
+        return ", ".join(f"player {p}" for p, policies in enumerate(self._seats) if policies) or "nobody"
 
     def _rows(self, sampled: Sequence[SampledPolicy], observation: Any) -> tuple[Array, bool]:
         """Return [n, …] as the policies take them, or ids if any of them does, and whether it is one observation alone."""
@@ -466,15 +466,15 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
     run: StoredRun = wanted.run
     seats = sampled_policies(run, policy_probabilities(wanted, run))
     if player is None:
-        able = [p for p, some in enumerate(seats) if some]
+        able = [p for p, policies in enumerate(seats) if policies]
         player = next((p for p in able if not _bots_among(seats[p])), able[0])
     if 0 <= player < len(seats) and (bots := _bots_among(seats[player])):
         raise _is_bot(str(name), run, player, bots[0])
     return TrainedPolicy(seats, player=player, env=run.env, seed=seed)
 
 
-def _bots_among(some: Sequence[SampledPolicy]) -> list[BotPolicy]:
-    return [sampled.policy for sampled in some if isinstance(sampled.policy, BotPolicy)]
+def _bots_among(policies: Sequence[SampledPolicy]) -> list[BotPolicy]:
+    return [sampled.policy for sampled in policies if isinstance(sampled.policy, BotPolicy)]
 
 
 def _is_bot(name: str, run: StoredRun, player: int, bot: BotPolicy) -> PolicyError:

@@ -216,7 +216,7 @@ class _Reader:
         digest = sha256(f"{self._digest(one, (query.text,))} {one.mode}".encode())
         return Entrant(
             query.text,
-            tuple(seat if some else None for some in sampled),
+            tuple(seat if policies else None for policies in sampled),
             digest,
             f"{one.policy.spec.kind}, {one.mode}",
         )
@@ -224,14 +224,14 @@ class _Reader:
     def _of_run(self, query: PolicyQuery, run: StoredRun, sampled: Sequence[Sequence[SampledPolicy]]) -> Entrant:
         seats: list[EntrantSeat | None] = []
         parts: list[Any] = []
-        for some in sampled:
-            if not some:
+        for policies in sampled:
+            if not policies:
                 seats.append(None)
                 parts.append(None)
                 continue
-            players = tuple(EntrantPlayer(f"{query.text} {one.name}", one.policy, one.mode) for one in some)
-            seats.append(EntrantSeat(players, tuple(one.prob for one in some)))
-            parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in some])
+            players = tuple(EntrantPlayer(f"{query.text} {one.name}", one.policy, one.mode) for one in policies)
+            seats.append(EntrantSeat(players, tuple(one.prob for one in policies)))
+            parts.append([[self._digest(one, (run.folder, one.ref)), one.mode, one.prob] for one in policies])
         what = f"{query.what or 'what it came to'}, of {run.folder.name} after generation {run.generation}"
         return Entrant(query.text, tuple(seats), sha256(json.dumps(parts).encode()), what)
 

@@ -128,8 +128,8 @@ class Rounds:
         left = self._budget - sum(result.n * len(result.pairing.seatings) for result in results)
         if sum((level - result.n) * len(result.pairing.seatings) for result in behind) <= left:
             return {result.pairing.id: level for result in behind}
-        each = left // sum(len(result.pairing.seatings) for result in behind)
-        return {result.pairing.id: min(result.n + each, level) for result in behind} if each > 0 else {}
+        extra = left // sum(len(result.pairing.seatings) for result in behind)
+        return {result.pairing.id: min(result.n + extra, level) for result in behind} if extra > 0 else {}
 
 
 def decide_ranking(

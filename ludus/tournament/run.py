@@ -421,9 +421,9 @@ def exact_tournament(
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]
     stacks = []
     for p in range(tree.num_players):
-        here = [e for e in field.entrants if e.seats[p] is not None]
-        place[p] = {e.name: k for k, e in enumerate(here)}
-        stacks.append(np.array([_plan(tree, e, p) for e in here]))
+        able = [e for e in field.entrants if e.seats[p] is not None]
+        place[p] = {e.name: k for k, e in enumerate(able)}
+        stacks.append(np.array([_plan(tree, e, p) for e in able]))
     by_profile = np.ascontiguousarray(np.moveaxis(tree_on(tree, device).payoffs(stacks), 0, -1))
     results = [_result(pairing, by_profile, place) for pairing in pairings]
     return report_of(results, folder=None, spec=field.spec, seats=field.able, raters=raters)

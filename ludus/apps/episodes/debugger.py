@@ -651,7 +651,7 @@ def _by_player(line: Mapping[str, Any], players: int) -> list[list[dict[str, Any
 def _step(line: Mapping[str, Any], by_player: Sequence[Sequence[Mapping[str, Any]]]) -> Step:
     return Step(
         number=int(line["step"]),
-        due=tuple(_rows(some) for some in by_player),
+        due=tuple(_rows(decisions) for decisions in by_player),
         paid=np.array(line["paid"], np.float64),
         returns=np.array(line["returns"], np.float64),
         closed=tuple((int(p), int(agent), bool(how)) for p, agent, how in line["closed"]),
@@ -682,12 +682,12 @@ def _rows(decisions: Sequence[Mapping[str, Any]]) -> Decisions:
 
 def _masks(legal: Sequence[Sequence[int] | None]) -> NDArray[np.bool_] | None:
     """Return None where actions are vectors."""
-    known = [some for some in legal if some is not None]
+    known = [actions for actions in legal if actions is not None]
     if not known:
         return None
-    mask = np.zeros((len(known), 1 + max(max(some) for some in known)), np.bool_)
-    for row, some in enumerate(known):
-        mask[row, list(some)] = True
+    mask = np.zeros((len(known), 1 + max(max(actions) for actions in known)), np.bool_)
+    for row, actions in enumerate(known):
+        mask[row, list(actions)] = True
     return mask
 
 

@@ -331,7 +331,7 @@ def _critic_state(policy: Policy, step: Step, spec: EnvSpec, player: int) -> NDA
         return None
     n = len(step.due[player])
     state = np.broadcast_to(step.state, (n, *np.shape(step.state)))
-    for seats in ((player,), next(some for some in seats_of(populations_of(spec)) if player in some)):
+    for seats in ((player,), next(group for group in seats_of(populations_of(spec)) if player in group)):
         if state_width(spec, seats) == width:
             return state_features(state, np.full(n, player), seats)
     return None
@@ -356,11 +356,11 @@ def _observed_probabilities(policy: Policy, rows: _Rows, actions: int, mode: str
     noise[:, 0] = (np.arange(_LADDER) + 0.5) / _LADDER
     probs = np.full((n, actions), np.nan) if mask is None else np.where(mask, np.nan, 0.0)
     for row in range(n):
-        many = [
+        repeated = [
             None if a is None else np.repeat(a[row : row + 1], _LADDER, axis=0) for a in (observation, mask, memory)
         ]
-        assert many[0] is not None
-        act = policy.act(many[0], many[1], many[2], noise, mode=mode)
+        assert repeated[0] is not None
+        act = policy.act(repeated[0], repeated[1], repeated[2], noise, mode=mode)
         probs[row, act.action] = np.exp(act.logp.astype(np.float64))
         if np.nansum(probs[row]) > 1 - _ROUNDING:
             probs[row] = np.nan_to_num(probs[row])

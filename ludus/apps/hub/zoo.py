@@ -139,7 +139,9 @@ def push(
         pushed = _of_file(wanted.file, policies, env)
     else:
         shares = policy_probabilities(wanted, wanted.run)
-        what = wanted.what if wanted.file is None else next(wanted.run.name(ref) for some in shares for ref, _ in some)
+        what = (
+            wanted.what if wanted.file is None else next(wanted.run.name(ref) for group in shares for ref, _ in group)
+        )
         pushed = _of_run(wanted.run, what, shares, None if wanted.file is not None else wanted.solution, members)
     manifest = Manifest(name=entry, note=note, created=time.time(), **pushed.facts)
     write_entry(
@@ -184,7 +186,7 @@ def _of_run(
     run: StoredRun, what: str, shares: Sequence[PolicyProbabilities], solution: MetaSolution | None, everybody: bool
 ) -> _Pushed:
     """shares: who is named. solution: what they play, where that is a generation's. everybody: of the populations, too."""
-    named = {ref for some in shares for ref, _ in some}
+    named = {ref for group in shares for ref, _ in group}
     chosen = {which: [r.ref for r in members if everybody or r.ref in named] for which, members in run.members.items()}
     stored = {policy.record.ref: policy for policy in run.policies}
     with Reader(run.folder) as reader:
@@ -331,19 +333,19 @@ def _strategy(
 ) -> MetaStrategy:
     """Return over the policies that are pushed."""
     marginals = []
-    for which, some in zip(run.population, shares, strict=True):
-        probs = dict(some)
+    for which, group in zip(run.population, shares, strict=True):
+        probs = dict(group)
         marginals.append(tuple(probs.get(ref, 0.0) for ref in chosen[which]))
     if solution is None or solution.joint is None:
         return MetaStrategy(marginals=tuple(marginals))
     place = {ref: k for refs in chosen.values() for k, ref in enumerate(refs)}
     profiles = np.argwhere(solution.joint > 0)
-    here = [
+    stored_profiles = [
         tuple(place[run.members[which][int(k)].ref] for which, k in zip(run.population, profile, strict=True))
         for profile in profiles
     ]
     probs = solution.joint[tuple(profiles.T)].tolist()
-    return MetaStrategy(marginals=tuple(marginals), profiles=tuple(here), probs=tuple(probs))
+    return MetaStrategy(marginals=tuple(marginals), profiles=tuple(stored_profiles), probs=tuple(probs))
 
 
 # ---------------------------------------------------------------------------------------------- what is known of them
@@ -391,7 +393,7 @@ def _counted(matches: Sequence[Match]) -> dict[tuple[int, ...], Counted]:
     parts: dict[tuple[int, ...], list[NamedStatistics | None]] = {}
     for match in matches:
         parts.setdefault(match.profile, []).append(match.statistics)
-    merged = {profile: merge_statistics(some) for profile, some in parts.items()}
+    merged = {profile: merge_statistics(statistics) for profile, statistics in parts.items()}
     return {
         profile: Counted(names=s.names, n=_rows(s.n), mean=_rows(s.mean), m2=_rows(s.m2))
         for profile, s in merged.items()
@@ -510,12 +512,12 @@ def pull(
     manifest = read_manifest(folder)
     name = folder.resolve().name
     check_name(name)
-    there = RUNS / name if target is None else Path(target)
-    if there.resolve() == folder.resolve():
-        raise RunError(f"{str(there)!r} is the entry itself. Give another target.")
+    destination = RUNS / name if target is None else Path(target)
+    if destination.resolve() == folder.resolve():
+        raise RunError(f"{str(destination)!r} is the entry itself. Give another target.")
     warnings = check_entry(folder, manifest, check_env=check_env)
-    write_entry(there, manifest, lambda member: read_content(folder, member), replace=replace)
-    return ZooEntry(there, manifest, warnings)
+    write_entry(destination, manifest, lambda member: read_content(folder, member), replace=replace)
+    return ZooEntry(destination, manifest, warnings)
 
 
 def check_entry(folder: Path, manifest: Manifest, *, check_env: bool = True) -> tuple[str, ...]:

@@ -43,9 +43,13 @@ def check_zoo(directory: Path) -> None:
         raise RunError(
             f"{str(directory)!r} is a run or an entry, and a zoo was expected: a folder that entries lie in. Give another."
         )
-    there = next(path for path in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = f"{str(there)!r} is not a folder" if not there.is_dir() else f"nothing can be written into {str(there)!r}"
+    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(path))
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = (
+            f"{str(existing)!r} is not a folder"
+            if not existing.is_dir()
+            else f"nothing can be written into {str(existing)!r}"
+        )
         raise RunError(f"{str(directory)!r} cannot be written: {why}. Give another directory.")
 
 
@@ -55,9 +59,9 @@ def find_entry(text: str) -> Path:
     if is_entry(folder):
         return folder
     _refuse_run(text)
-    if there := [path.name for path in zoo_entries(folder.parent)]:
+    if entries := [path.name for path in zoo_entries(folder.parent)]:
         raise RunError(
-            f"there is no entry {folder.name!r} in the zoo {str(folder.parent)!r}{nearest(folder.name, there)}"
+            f"there is no entry {folder.name!r} in the zoo {str(folder.parent)!r}{nearest(folder.name, entries)}"
         )
     raise RunError(
         f"there is no entry of a zoo at {text!r}. `ludus pull ZOO` lists those of a folder, `ludus push RUN ZOO` makes one."

@@ -211,7 +211,7 @@ def _seen_rows(state: Any, eyes: Sequence[int]) -> list[list[str]]:
     views = [_characters(str(state.observation_string(player))) for player in eyes]
     rows, columns = len(views[0]), len(views[0][0])
     return [
-        [next((some[r][c] for some in views if some[r][c] != "."), "?") for c in range(columns)] for r in range(rows)
+        [next((view[r][c] for view in views if view[r][c] != "."), "?") for c in range(columns)] for r in range(rows)
     ]
 
 

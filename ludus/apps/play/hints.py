@@ -71,7 +71,7 @@ class Advisor:
         meta, how = self._meta(now)
         out = []
         for row, one in enumerate(decisions):
-            legal = [each.action for each in one.legal]
+            legal = [option.action for option in one.legal]
             out.append(
                 replace(
                     one,

@@ -189,7 +189,9 @@ class View:
         open."""
         returns, paid, moves = self._returns(number), self._paid(number), self.moves_before(number)
         if self.hides():
-            returns, paid = ([value if p in eyes else None for p, value in enumerate(some)] for some in (returns, paid))
+            returns, paid = (
+                [value if p in eyes else None for p, value in enumerate(values)] for values in (returns, paid)
+            )
         if not self.shows_moves():  # what came last, and with it how often others have moved, is hidden too
             paid, moves = [None] * len(paid), self._own_moves(number, eyes)
         return Frame(
@@ -327,7 +329,7 @@ class View:
     def decision(self, number: int, one: Decision) -> FrameDecision:
         """Return a decision at a position. One with action -1 has not been made."""
         legal = self._legal(number, one)
-        actions = [each.action for each in legal]
+        actions = [option.action for option in legal]
         discrete = one.legal is not None
         has_action = not discrete or int(one.action) >= 0
         return FrameDecision(

@@ -91,8 +91,8 @@ def _of_mixtures(
     means = []
     for record in records:
         rows = [np.array(marginal) for marginal in record.marginals]
-        each = [sum(row[k] * of(p, int(k), len(rows)) for k in np.flatnonzero(row)) for p, row in enumerate(rows)]
-        means.append(np.mean(each))
+        by_player = [sum(row[k] * of(p, int(k), len(rows)) for k in np.flatnonzero(row)) for p, row in enumerate(rows)]
+        means.append(np.mean(by_player))
     return np.array(means)
 
 
@@ -258,9 +258,9 @@ def differing_settings(groups: Sequence[Sequence[ComparedRun]]) -> Settings:
     counts = np.cumsum([0, *map(len, stored)]).tolist()
     rows = []
     for name, values in _differing([settings for group in stored for settings in group], ""):
-        each = tuple(_distinct(values[first:last]) for first, last in pairwise(counts))
-        if name not in _OF_ONE_RUN and len({frozenset(map(repr, own)) for own in each}) > 1:
-            rows.append((name, each))
+        by_group = tuple(_distinct(values[first:last]) for first, last in pairwise(counts))
+        if name not in _OF_ONE_RUN and len({frozenset(map(repr, own)) for own in by_group}) > 1:
+            rows.append((name, by_group))
     return tuple(rows)
 
 

@@ -232,14 +232,14 @@ class AgentManager:
 
     def load_state_dict(self, state: State) -> None:
         """Replace everything; the recorder is told nothing. Raises RunError if the store has lost weights."""
-        members = [[unpack_record(i, packed) for i, packed in enumerate(some)] for some in state["members"]]
+        members = [[unpack_record(i, packed) for i, packed in enumerate(records)] for records in state["members"]]
         if len(members) != len(self._members):
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
         self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
         self._tally = PairwiseCounter(self.table.population)
-        for some in members:
-            for record in some:
+        for records in members:
+            for record in records:
                 if self._store is not None:
                     weights = self._store.get(record.ref)
                 else:

@@ -54,13 +54,13 @@ def mix_rows(rows: NDArray[np.float64], weights: NDArray[np.float64], out: NDArr
         played[count] = i
         count += weights[i] != 0.0
     out[:] = 0.0
-    many = count - count % 4
-    for q in range(0, many, 4):
+    full = count - count % 4
+    for q in range(0, full, 4):
         i, j, k, m = played[q], played[q + 1], played[q + 2], played[q + 3]
         a, b, c, d = weights[i], weights[j], weights[k], weights[m]
         for n in range(len(out)):
             out[n] += a * rows[i, n] + b * rows[j, n] + c * rows[k, n] + d * rows[m, n]
-    for q in range(many, count):
+    for q in range(full, count):
         i = played[q]
         for n in range(len(out)):
             out[n] += weights[i] * rows[i, n]

@@ -103,8 +103,8 @@ def _centre(
         size = min(1.0, 0.99 / max(float((-change / at).max()), 1e-300))
         while size > 1e-10:
             new = at + size * change
-            there = _softmax(logits - size * moved)[1] + float(limits @ new) - weight * float(np.log(new).sum())
-            if there <= value - 0.1 * size * decrease:
+            new_value = _softmax(logits - size * moved)[1] + float(limits @ new) - weight * float(np.log(new).sum())
+            if new_value <= value - 0.1 * size * decrease:
                 break
             size *= 0.5
         else:

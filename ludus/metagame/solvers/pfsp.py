@@ -74,8 +74,8 @@ class PFSPSolver:
         returns without a `span`. One player has no opponents: uniform."""
         normal_form.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
-        each = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
-        marginals = normal_form.pool_marginals(each, payoffs.population)
+        by_player = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]
+        marginals = normal_form.pool_marginals(by_player, payoffs.population)
         return MetaSolution(marginals, normal_form.nash_conv(payoffs, marginals))
 
     def _spans(self, payoffs: Payoffs) -> NDArray[np.float64]:

@@ -177,7 +177,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         errors=counted.get("error", 0),
     )
     progress = _progress(reader, info, last, summary, status)
-    there = first is not None and (reader.run_dir / first.file).is_file()
+    has_policies = first is not None and (reader.run_dir / first.file).is_file()
     return OverviewPanel(
         info=_facts(info),
         state=state,
@@ -186,7 +186,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         tiles=[_first_tile(reader, info, last), *_tiles(info, figures, progress)],
         notes=[_note(event) for event in notes],
         figures=figures,
-        can=Capabilities(steer=status is not None, play=there, tree=there and _enumerated(last)),
+        can=Capabilities(steer=status is not None, play=has_policies, tree=has_policies and _enumerated(last)),
     )
 
 

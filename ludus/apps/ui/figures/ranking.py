@@ -199,15 +199,15 @@ def diversity(reader: Reader, **query: str) -> Diversity:
 
 def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
     marginal = np.mean([game.marginals[p] for p in game.players_of(population)], axis=0)
-    some, defined = bool(marginal.any()), game.symmetric and game.info.zero_sum
+    has_marginal, defined = bool(marginal.any()), game.symmetric and game.info.zero_sum
     rows = payoff_rows(game, population) if len(marginal) else np.empty((0, 0))
     return PopulationDiversity(
         population=population,
         policies=len(game.members[population]),
-        effective=finite(effective_number(marginal)) if some else None,
+        effective=finite(effective_number(marginal)) if has_marginal else None,
         support=int(np.count_nonzero(marginal)),
         clusters=clusters(game, population).count,
-        effective_diversity=finite(effective_diversity(game.mean, marginal)) if some and defined else None,
+        effective_diversity=finite(effective_diversity(game.mean, marginal)) if has_marginal and defined else None,
         expected_cardinality=finite(expected_cardinality(rows)),
     )
 

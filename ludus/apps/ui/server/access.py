@@ -344,12 +344,12 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
 def _with_headers(send: Send) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
-            there = [*message.get("headers", ())]
-            named = {name.lower() for name, _ in there}
-            there += [(name, value) for name, value in HEADERS if name not in named]
+            headers = [*message.get("headers", ())]
+            named = {name.lower() for name, _ in headers}
+            headers += [(name, value) for name, value in HEADERS if name not in named]
             if b"cache-control" not in named:
-                there.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": there}
+                headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
         await send(message)
 
     return wrapped
