@@ -116,7 +116,8 @@ class Environment(Config):
         tree: Whether the game is compiled into arrays, which is possible where it can be enumerated within `node_limit` nodes.
         node_limit: Nodes of the largest tree that is compiled.
         workers: Number of subprocesses that slow environments are distributed over.
-        deadline: Seconds that a step may take there; None: no limit.
+        deadline: Seconds without an answer to a step after which a subprocess of `workers` is killed; None: no limit.
+            (`runtime.deadline` is of a worker of the run, `runtime.bots.deadline` of a bot's move.)
         restarts: Number of faults of environments that are repaired before the run ends.
         wrappers: {kind: name, …}, the innermost first.
         options: The family's own.

@@ -269,7 +269,8 @@ class BotSettings(Config):
     Attributes:
         processes: Bot processes per worker, started if there are bots; 0: in the worker itself, where they cannot be
             stopped.
-        deadline: Seconds that a bot may take for a move, and (at least 10) to be made.
+        deadline: Seconds without an answer for a move after which a bot's process is killed; to be made it has 10 at
+            least. (`runtime.deadline` is of a worker of the run, `env.deadline` of a step of an environment.)
     """
 
     processes: int = Field(1, ge=0)

@@ -68,8 +68,8 @@ class PerGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PFSPRule:
-    """`pfsp` of the win rates within the task. prior: draws that each opponent starts with. decay: what earlier episodes keep of their
-    weight with each rollout."""
+    """`pfsp` of the win rates within the task (`ludus.metagame.solvers.pfsp` lists the other places of PFSP). prior: draws that each
+    opponent starts with. decay: what earlier episodes keep of their weight with each rollout."""
 
     weighting: Weighting = "squared"
     prior: float = 10.0
@@ -311,4 +311,5 @@ RULES: Final[dict[str, str]] = {
     "quality": "ludus.rollout.opponent_rules:Quality",
     "regret_matching_plus": "ludus.rollout.opponent_rules:RegretMatchingPlusRule",
 }
-"""name -> `module:Class`; each class's fields are its options."""
+"""Rules of `AdaptiveMixture`: name -> `module:Class`; each class's fields are its options. They are applied within a task, after each
+rollout; `ludus.schedulers.self_play.PAST_OPPONENT_RULES` are applied between the chunks of self-play."""

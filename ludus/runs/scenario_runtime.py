@@ -59,8 +59,10 @@ class RuntimeChoice(Config):
     environments, or decisions that an iteration collects, if those are fewer. cpus, gpus: that each worker asks for (processes ignore
     cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
     wait for its process.
-    restarts: how often each worker is replaced when its process dies, or is stuck: when deadline seconds pass without a step. A trainer
-    that gives no answer for so long, and whose process does not say that it runs, ends the run; an update may take longer.
+    restarts: how often each worker is replaced when its process dies, or is stuck (deadline).
+    deadline: seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for so
+    long, and whose process does not say that it runs, ends the run; an update may take longer. `env.deadline` is of one step of an
+    environment in a subprocess, `runtime.bots.deadline` of one move of a bot.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
     each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread

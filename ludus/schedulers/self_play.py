@@ -40,12 +40,13 @@ from ludus.schedulers.win_rates import Member, WinRates
 
 Array = NDArray[np.float64]
 
-PASTS = {
+PAST_OPPONENT_RULES = {
     "prioritised": "ludus.schedulers.self_play:PrioritisedPast",
     "quality": "ludus.schedulers.self_play:QualityPast",
     "uniform": "ludus.schedulers.self_play:UniformPast",
 }
-"""Which of the past self-play meets, by name -> `module:Class`; each class's fields are its options."""
+"""Opponent sampling rules of the key `past`: name -> `module:Class`; each class's fields are its options. They are applied between chunks;
+`ludus.rollout.opponent_rules.RULES` are applied within a task, after each rollout."""
 
 
 @runtime_checkable
@@ -87,7 +88,8 @@ class UniformPast:
 
 @dataclass(frozen=True, kw_only=True)
 class PrioritisedPast:
-    """In proportion to f(win rate): prioritised fictitious self-play (Vinyals et al. 2019)."""
+    """In proportion to f(win rate): prioritised fictitious self-play (PFSP, Vinyals et al. 2019), whose other places are listed in
+    `ludus.metagame.solvers.pfsp`."""
 
     reads: ClassVar[bool] = True
     weighting: Weighting = "squared"
@@ -180,8 +182,8 @@ class SelfPlayOptions(_MixedOptions):
     every_seat: bool = False
     past: Annotated[
         Any,
-        BeforeValidator(lambda v: build_part("past", v, PASTS)),
-        PlainSerializer(lambda part: dump_part(part, PASTS)),
+        BeforeValidator(lambda v: build_part("past", v, PAST_OPPONENT_RULES)),
+        PlainSerializer(lambda part: dump_part(part, PAST_OPPONENT_RULES)),
     ] = "uniform"
 
     @property

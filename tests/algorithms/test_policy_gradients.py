@@ -131,6 +131,27 @@ def test_ppo_keeps_its_compiled_learner_where_it_serves(tensors, enumerated):
     assert not isinstance(PPO().model(LearnerContext(box, (0,), 0)), KernelPPO)
 
 
+class PPOWithoutClip(PPO):
+    def surrogate(self, logp, batch):
+        return -(logp - batch.logp).exp() * batch.advantage
+
+
+class PPOWithRatio(PPO):
+    extra_metrics = ("ratio",)
+
+    def metrics(self, logp, batch):
+        return {"ratio": (logp - batch.logp).exp()}
+
+
+def test_a_custom_surrogate_or_metric_of_ppo_is_trained_by_autograd(tensors):
+    context = LearnerContext(tensors, (0,), 0)
+    names = PPO().model(context).names
+    custom = PPOWithoutClip().model(context)
+    assert not isinstance(custom, KernelPPO)
+    assert custom.names == names == ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    assert PPOWithRatio().model(context).names == (*names[:4], "ratio")
+
+
 # ------------------------------------------------------------------ losses
 
 

@@ -43,7 +43,7 @@ from ludus.schedulers.pbt import TUNING_RULES
 from ludus.schedulers.psro import WarmStart
 from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
-from ludus.schedulers.self_play import PASTS
+from ludus.schedulers.self_play import PAST_OPPONENT_RULES
 from ludus.storage.database import TABLES as SCHEMA
 from ludus.testing.env import ADVICE
 from ludus.training.callbacks import Callback
@@ -108,7 +108,7 @@ def test_tables_are_complete(page: str, heading: str, names: Iterable[str]) -> N
     [
         ("responses", RESPONSES),
         ("diversity", DIVERSITIES),
-        ("past", PASTS),
+        ("past", PAST_OPPONENT_RULES),
         ("rules", {**LEAGUE_RULES, **TUNING_RULES}),
         ("rule", RULES),
     ],

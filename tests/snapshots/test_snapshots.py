@@ -45,7 +45,7 @@ from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runtime.inprocess import RUNTIMES
 from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
-from ludus.schedulers.self_play import PASTS
+from ludus.schedulers.self_play import PAST_OPPONENT_RULES
 from ludus.storage import database
 from ludus.tournament.tournament_store import _TABLES as TOURNAMENT
 from ludus.training.stopping import STOPPERS
@@ -62,7 +62,7 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "learned reward": LEARNED_REWARDS,
     "meta-solver": META_SOLVERS,
     "opponents' rule": RULES,
-    "past": PASTS,
+    "past": PAST_OPPONENT_RULES,
     "policy": POLICIES,
     "processing": PROCESSING,
     "rating": RATINGS,

@@ -44,6 +44,9 @@ def gae(
     δ_t = r_t + γ V_{t+1} - V_t;  A_t = δ_t + γ λ A_{t+1};  G_t = A_t + V_t.  (Schulman et al. 2016, equations 11 and
     16.)
 
+    `gae_in_time` discounts by elapsed steps; `ludus.algorithms.on_policy.ondevice.learning` has GAE of blocks on a
+    device, by `reverse_linear_scan`.
+
     Args:
         start: int64[S + 1], where segments begin, and the end.
         reward: float[N], r.
@@ -67,7 +70,7 @@ def gae(
 def gae_in_time(
     start: NDArray[np.int64], reward: Array, value: Array, bootstrap_value: Floats, discount: Array, lam: float
 ) -> tuple[Floats, Floats]:
-    """Return `gae` of decisions at irregular times: advantages and λ-returns, float64[N] each.
+    """Return generalised advantage estimates (`gae`) of decisions at irregular times, and λ-returns, float64[N] each.
 
     δ_t = r_t + γ^Δt V_{t+1} - V_t;  A_t = δ_t + γ^Δt λ A_{t+1}: λ counts decisions, as for options of different
     lengths. (Sutton, Precup and Singh 1999, "Between MDPs and semi-MDPs", equation 6, for the discount.)
@@ -300,7 +303,7 @@ def trace_columns(
 
 def reverse_linear_scan(add: Tensor, factor: Tensor, *, longest: int | None = None) -> Tensor:
     """Return y with y_t = add_t + factor_t y_{t+1}, float[n], in log2(n) steps of whole vectors (Hillis and Steele
-    1986, "Data parallel algorithms").
+    1986, "Data parallel algorithms"): the recursion of GAE, V-trace and discounted returns, without a loop over time.
 
     Args:
         add: float[n].

@@ -27,7 +27,15 @@ from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import needs_autograd
-from ludus.algorithms.on_policy.model import ActionBatch, Floats, Model, StepOptions, StepStats, optimizer_steps_cpu
+from ludus.algorithms.on_policy.model import (
+    METRICS,
+    ActionBatch,
+    Floats,
+    Model,
+    StepOptions,
+    StepStats,
+    optimizer_steps_cpu,
+)
 from ludus.backend.device import UpdateCost, resolve_placement, to_numpy
 from ludus.backend.mlp import Layout
 from ludus.backend.network import FlatModule, learning, multiplications
@@ -448,7 +456,7 @@ class ActorCriticModel(TorchModel):
 
     def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
         """Return `Model.names`."""
-        return ("policy_loss", "value_loss", "entropy", "kl", *config.extra_metrics)
+        return (*METRICS, *config.extra_metrics)
 
     # ------------------------------------------------------------------------------------------ the network
 

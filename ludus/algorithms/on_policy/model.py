@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -98,6 +98,10 @@ class StepStats:
             return "a weight" if math.isfinite(self.grad_norm) else "the gradient"
         parts = (name for name, x in zip(names, self.scalars[1:], strict=True) if not math.isfinite(x))
         return f"the {next(parts, 'loss').replace('_', ' ')}"
+
+
+METRICS: Final = ("policy_loss", "value_loss", "entropy", "kl")
+"""First names of a policy-gradient model's `names`; an algorithm's `extra_metrics` follow, in that order."""
 
 
 class HostModel(Protocol):

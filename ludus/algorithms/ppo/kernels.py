@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,12 @@ from ludus.algorithms.on_policy.kernels import (
     kernel_placement,
     log_softmax,
 )
-from ludus.algorithms.on_policy.model import Model
+from ludus.algorithms.on_policy.model import METRICS, Model
+from ludus.algorithms.ppo.config import PPO
 from ludus.backend.device import Placement
 from ludus.core.arrays import kernel
 from ludus.core.types import Array, Metrics, Weights
 from ludus.policies.actor_critic import first_weights
-
-if TYPE_CHECKING:
-    from ludus.algorithms.ppo.config import PPO
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, 
 class KernelPPO(KernelModel):
     """A perceptron that learns by PPO."""
 
-    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    names = (*METRICS, *PPO.extra_metrics)
 
     def __init__(self, config: PPO, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
         self.config = config
@@ -93,6 +90,16 @@ class KernelPPO(KernelModel):
 def make_model(config: PPO, context: LearnerContext, start: Weights | None = None) -> Model:
     """Make the model, trained by CPU kernels where possible, else by autograd."""
     spec = config.policy(context.env, context.seats)
-    if not needs_autograd(spec) and (placement := kernel_placement(config, spec, context)).written:
+    if (
+        not needs_autograd(spec)
+        and _has_kernel_loss(config)
+        and (placement := kernel_placement(config, spec, context)).written
+    ):
         return KernelPPO(config, context, start, placement)
     return make_family_model(config, context, start)
+
+
+def _has_kernel_loss(config: PPO) -> bool:
+    """Return whether loss and metrics are PPO's, not those of a derived class, which only autograd has."""
+    own = type(config)
+    return own.surrogate is PPO.surrogate and own.metrics is PPO.metrics and own.extra_metrics == PPO.extra_metrics

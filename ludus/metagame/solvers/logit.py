@@ -1,4 +1,4 @@
-"""Logit quantal response equilibrium (McKelvey and Palfrey 1995), for any number of players."""
+"""Logit quantal response equilibrium (QRE, McKelvey and Palfrey 1995), for any number of players."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ def _solve(matrix: NDArray[np.float64], right: Vector) -> Vector | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Logit:
-    """Logit quantal response equilibrium (McKelvey and Palfrey 1995): each player plays softmax(rationality × payoffs against the others).
+    """Logit quantal response equilibrium (QRE, McKelvey and Palfrey 1995): each player plays softmax(rationality × payoffs against
+    the others).
 
     0 is uniform; large values are near a Nash equilibrium. Where there are several such equilibria, the one on the principal branch, which
     leads from uniform play, is taken; it is unique in almost all games. The gap is what deviations gain: it shrinks as λ grows, about as

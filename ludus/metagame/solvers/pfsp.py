@@ -1,4 +1,8 @@
-"""Prioritised fictitious self-play: opponents weighted by how the newest policies fare against them (Vinyals et al. 2019)."""
+"""Prioritised fictitious self-play: opponents weighted by how the newest policies fare against them (Vinyals et al. 2019).
+
+PFSP has four places, which share `pfsp`: the meta-solver `pfsp` (here), the schedule `pfsp` and the rule `prioritised` of self-play
+(`schedulers/self_play.py`), the rule `pfsp` of `AdaptiveMixture` (`rollout/opponent_rules.py`), and leagues (`schedulers/league.py`).
+"""
 
 from __future__ import annotations
 

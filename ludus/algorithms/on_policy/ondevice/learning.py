@@ -1,6 +1,6 @@
 """Acting and learning on the device of the learner's networks: rows of a `Block` become a `Batch` there, as
 `ExperienceBuilder` builds one from trajectories; recursions backwards in time are scans over all rows
-(`returns.reverse_linear_scan`)."""
+(`returns.reverse_linear_scan`). Advantages are those of GAE (`returns.gae`), as tensors."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ class OnDeviceBatcher:
         after = torch.where(rows.ended, self._finals(block, rows, values), following)
         goes_on = (~(rows.ended | rows.cut)).double()
         delta = reward + config.gamma * after - value
+        # GAE: A_t = δ_t + γ λ A_{t+1}, as `returns.gae` has it on the host
         advantage = reverse_linear_scan(delta, config.gamma * config.gae_lambda * goes_on, longest=len(block.row))
         batch = Batch(
             *acted,
