@@ -160,7 +160,7 @@ class LearnerContext:
         total: Training budget that schedules run over; None: unknown.
         ranks: Ranks that train the same policy together; building a learner and every `update` are then collective
             calls. A learner that ignores them does the same whole work on every rank.
-        diversity: Members that the policy is trained to differ from (`ludus.algorithms.common.diversity`); set only for
+        diversity: Members that the policy is trained to differ from (`ludus.algorithms.common.behavioral_diversity`); set only for
             algorithms that declare support.
         device: Requested device.
         unit: Unit of `total`, "episodes" or "decisions"; None: that of the algorithm's `CollectConfig`.

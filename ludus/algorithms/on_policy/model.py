@@ -1,4 +1,4 @@
-"""Protocols of what an on-policy learner trains: by autograd (`ludus.algorithms.on_policy.models`), or by CPU kernels
+"""Protocols of what an on-policy learner trains: by autograd (`ludus.algorithms.on_policy.autograd_model`), or by CPU kernels
 (`ludus.algorithms.on_policy.kernels`)."""
 
 from __future__ import annotations

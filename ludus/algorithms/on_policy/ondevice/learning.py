@@ -140,7 +140,7 @@ def state_features(state: Tensor | None) -> Tensor | None:
 
 def team_rewards(block: Block) -> Tensor:
     """Return what the whole team received after each of its agents' decisions, float64[K, C], up to the agent's next
-    one, or to the end of the episode (`ludus.algorithms.on_policy.teams.team_rewards`). A row's reward counts when its
+    one, or to the end of the episode (`ludus.algorithms.on_policy.multi_agent.team_rewards`). A row's reward counts when its
     last part has arrived."""
     times = torch.arange(len(block.row), device=block.row.device)[:, None]
     newest = torch.where(block.row, times, -1).cummax(0).values.clamp(min=0)
