@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.learning_task import EXPERT_FILE, LearningTask
-from ludus.algorithms.bc.clone import Cloning, clone
 from ludus.apps.episodes.trajectory_export import record_run_trajectories
+from ludus.contrib.algorithms.bc.clone import Cloning, clone
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.policies.file import save_policy
 from ludus.replay.parquet import read_trajectories

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ludus.algorithms.nfsp.config import NFSP
     from ludus.algorithms.on_policy.config import A2C, IMPALA, Reinforce
     from ludus.algorithms.ppo.config import MAPPO, PPO
-    from ludus.algorithms.qmix.config import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
     from ludus.algorithms.r2d2.config import R2D2
     from ludus.algorithms.sac.config import SAC, SACDiscrete
     from ludus.apps.hub.zoo import ZooEntry, pull, push
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from ludus.contrib.algorithms.mat.config import MAT, MATDec
     from ludus.contrib.algorithms.mpo.config import MPO, VMPO
     from ludus.contrib.algorithms.muzero.config import MuZero
+    from ludus.contrib.algorithms.qmix.config import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
     from ludus.contrib.algorithms.sequential.config import A2PO, HAPPO, HATRPO, CoPPO
     from ludus.contrib.algorithms.tabular_q.config import TabularQ
     from ludus.core.config import Config
@@ -257,8 +257,6 @@ _HOMES = {
     "ApeX": "ludus.algorithms.dqn.config",
     "ApeXDDPG": "ludus.algorithms.ddpg.config",
     "BestResponseGain": "ludus.training.stopping",
-    "CDSQMIX": "ludus.algorithms.qmix.config",
-    "CWQMIX": "ludus.algorithms.qmix.config",
     "Callback": "ludus.training.callbacks",
     "Checkpoints": "ludus.runs.scenario",
     "ClosedDecisions": "ludus.core.types",
@@ -296,7 +294,6 @@ _HOMES = {
     "NoImprovement": "ludus.training.stopping",
     "NullObserver": "ludus.storage.base",
     "ODO": "ludus.runs.scenario_kinds",
-    "OWQMIX": "ludus.algorithms.qmix.config",
     "PBT": "ludus.runs.scenario_kinds",
     "PFSP": "ludus.runs.scenario_kinds",
     "PPO": "ludus.algorithms.ppo.config",
@@ -307,8 +304,6 @@ _HOMES = {
     "PolicyRef": "ludus.core.types",
     "PolicySpec": "ludus.core.types",
     "Progress": "ludus.training.stopping",
-    "QMIX": "ludus.algorithms.qmix.config",
-    "QPLEX": "ludus.algorithms.qmix.config",
     "QRDQN": "ludus.algorithms.dqn.config",
     "R2D2": "ludus.algorithms.r2d2.config",
     "RNaD": "ludus.algorithms.mmd.config",
@@ -337,7 +332,6 @@ _HOMES = {
     "TrainedPolicy": "ludus.evaluation.trained",
     "TrainingTask": "ludus.core.types",
     "Updates": "ludus.training.stopping",
-    "VDN": "ludus.algorithms.qmix.config",
     "VectorEnv": "ludus.envs.base",
     "View": "ludus.metagame.population.base",
     "WarmStart": "ludus.schedulers.psro",
@@ -365,7 +359,9 @@ _HOMES = {
 
 _CONTRIB = {
     "A2PO": "a2po",
+    "CDSQMIX": "cds_qmix",
     "COMA": "coma",
+    "CWQMIX": "cw_qmix",
     "CoPPO": "coppo",
     "HAPPO": "happo",
     "HATRPO": "hatrpo",
@@ -374,7 +370,11 @@ _CONTRIB = {
     "MATDec": "mat_dec",
     "MPO": "mpo",
     "MuZero": "muzero",
+    "OWQMIX": "ow_qmix",
+    "QMIX": "qmix",
+    "QPLEX": "qplex",
     "TabularQ": "tabular_q",
+    "VDN": "vdn",
     "VMPO": "vmpo",
 }
 """Algorithms of `ludus.contrib`, by the names that their entry points have."""

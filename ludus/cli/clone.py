@@ -23,7 +23,7 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
 
 if TYPE_CHECKING:
-    from ludus.algorithms.bc.clone import Clone, Cloning, Scores
+    from ludus.contrib.algorithms.bc.clone import Clone, Cloning, Scores
     from ludus.core.types import EnvSpec, PolicySpec
     from ludus.envs.registry import TreeChoice
     from ludus.replay.parquet import Recorded
@@ -75,7 +75,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_target(options)
-    from ludus.algorithms.bc.clone import Cloning
+    from ludus.contrib.algorithms.bc.clone import Cloning
     from ludus.policies.file import save_policy
     from ludus.replay.parquet import read_trajectories
 
@@ -90,8 +90,8 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
-    from ludus.algorithms.bc.clone import clone
-    from ludus.algorithms.bc.demonstrations import check_environment
+    from ludus.contrib.algorithms.bc.clone import clone
+    from ludus.contrib.algorithms.bc.demonstrations import check_environment
 
     played = scenario.env.played
     check_environment(recorded.origin, played.model_dump(mode="json"))

@@ -103,6 +103,16 @@ MPE2 = Family(
     python=True,
     discount=0.95,  # of the papers on it (Lowe et al. 2017); nothing but a limit of steps ends its episodes
 )
+PETTINGZOO = Family(
+    "ludus.contrib.envs.pettingzoo",
+    "PettingZoo: classic, SISL, butterfly, two-player Atari",
+    "pettingzoo/connect_four_v3",
+    needs="pettingzoo",
+    quick=True,
+    extra="pettingzoo",
+    python=True,
+    orders_agents=True,
+)
 PGX = Family(
     "ludus.contrib.envs.pgx",
     "Pgx: board and card games, compiled by JAX",

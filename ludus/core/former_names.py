@@ -6,8 +6,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
-_CONTRIB_ALGORITHMS = "coma|curiosity|imitation|maddpg|mat|mpo|muzero|sequential|tabular_q"
-_CONTRIB_ENVS = "ale|dmc|envpool|gymnax|jaxmarl|jumanji|lbf|magent2|mamujoco|mlagents|mpe2|pgx|rware|smac|smacv2|vmas"
+_CONTRIB_ALGORITHMS = "bc|coma|curiosity|imitation|maddpg|mat|mpo|muzero|qmix|sequential|tabular_q"
+_CONTRIB_ENVS = (
+    "ale|dmc|envpool|gymnax|jaxmarl|jumanji|lbf|magent2|mamujoco|mlagents|mpe2|pettingzoo|pgx|rware|smac|smacv2|vmas"
+)
 _COMMON = (
     "acting|around|base|conditioned|defaults|diversity|images|losses|options|registry|replayed|restricted|returns|schedule|spaces|states|"
     "statistics|team_specs|teams"
@@ -51,7 +53,7 @@ _RENAMED: Final = {
         ("algorithms.common", "spaces=space_checks diversity=behavioral_diversity options=config"),
         ("algorithms.mmd", "tabular=tabular_learner"),
         ("algorithms.on_policy", "teams=multi_agent models=autograd_model"),
-        ("algorithms.qmix", "diversity=cds"),
+        ("contrib.algorithms.qmix", "diversity=cds"),
         ("apps.episodes", "trajectories=trajectory_export records=schemas checks=validation"),
         ("apps.episodes", "person=human_policy conditions=breakpoints"),
         ("contrib.algorithms.sequential", "teams=team_rows"),

@@ -121,16 +121,6 @@ FAMILIES: Final = Registry(
             extra="openspiel",
             training=("openings",),
         ),
-        "pettingzoo": Family(
-            "ludus.envs.adapters.pettingzoo",
-            "PettingZoo: classic, SISL, butterfly, two-player Atari",
-            "pettingzoo/connect_four_v3",
-            needs="pettingzoo",
-            quick=True,
-            extra="pettingzoo",
-            python=True,
-            orders_agents=True,
-        ),
     },
     _registered,
 )

@@ -49,6 +49,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
+from ludus.replay.recorded_spaces import check_spaces
 from ludus.replay.trajectories import Trajectories, join, select
 from ludus.rollout.manager import RolloutManager, manage
 from ludus.runtime.inprocess import build_runtime
@@ -171,7 +172,6 @@ class StandaloneLearner:
         return rows
 
     def _rows_of_file(self, path: Path) -> Trajectories:
-        from ludus.algorithms.bc.demonstrations import check_spaces
         from ludus.replay.parquet import read_trajectories  # pyarrow is an extra
 
         recorded = read_trajectories(path)

@@ -10,8 +10,8 @@ from test_qmix import GRU, SMALL
 from together import assert_ranks_learn_alike
 from value_twins import perceptron, weights_of
 
-from ludus.algorithms.qmix.cds import action_divergence, mean_of, squared_error
-from ludus.algorithms.qmix.config import CDSQMIX, QMIX, VDN
+from ludus.contrib.algorithms.qmix.cds import action_divergence, mean_of, squared_error
+from ludus.contrib.algorithms.qmix.config import CDSQMIX, QMIX, VDN
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.policies.action_value_policy import ActionValuePolicy
 from ludus.policies.action_values import initial_weights, make_network

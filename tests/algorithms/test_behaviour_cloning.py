@@ -12,14 +12,14 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.algorithms.bc.clone import Clone, Cloning, agreement, clone, nll_loss
-from ludus.algorithms.bc.demonstrations import demonstrations, split
-from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.common.losses import CategoricalDistribution, MultiCategoricalDistribution, distribution_of
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.ppo.config import PPO
 from ludus.apps.episodes.trajectory_export import record_trajectories
+from ludus.contrib.algorithms.bc.clone import Clone, Cloning, agreement, clone, nll_loss
+from ludus.contrib.algorithms.bc.demonstrations import demonstrations, split
+from ludus.contrib.algorithms.bc.models import model_of
 from ludus.core.errors import ConfigError, DataError, PolicyError, TrainingError
 from ludus.core.types import AgentSpec, DeviceChoice, EnvSpec, Mixture, PolicyRef, PolicySpec, SegmentEnd
 from ludus.envs.registry import make_env

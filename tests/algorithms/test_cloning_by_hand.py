@@ -13,12 +13,12 @@ from gymnasium.spaces import Box, Discrete
 from test_behaviour_cloning import THREE, game, made_up, sides
 from torch import nn
 
-from ludus.algorithms.bc.clone import Cloning, _Training, clone
-from ludus.algorithms.bc.demonstrations import Demonstrations, demonstrations, split
-from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.on_policy.config import A2C, OnPolicy
 from ludus.algorithms.ppo.config import PPO
+from ludus.contrib.algorithms.bc.clone import Cloning, _Training, clone
+from ludus.contrib.algorithms.bc.demonstrations import Demonstrations, demonstrations, split
+from ludus.contrib.algorithms.bc.models import model_of
 from ludus.core.types import CPU, EnvSpec
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.categorical import CategoricalPolicy

@@ -10,9 +10,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete, Space
 from test_behaviour_cloning import THREE, game, made_up, sides
 
-from ludus.algorithms.bc.clone import clone
-from ludus.algorithms.bc.demonstrations import check_environment
 from ludus.algorithms.ppo.config import PPO
+from ludus.contrib.algorithms.bc.clone import clone
+from ludus.contrib.algorithms.bc.demonstrations import check_environment
 from ludus.core.errors import ConfigError, DataError
 from ludus.envs.config import Environment
 from ludus.replay.parquet import Recorded, TrajectoryOrigin

@@ -20,7 +20,7 @@ from ludus.algorithms.common.joint_steps import (
     whole,
 )
 from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
-from ludus.algorithms.qmix.config import QMIX
+from ludus.contrib.algorithms.qmix.config import QMIX
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.replay.trajectories import join

@@ -21,13 +21,13 @@ from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.on_policy.config import A2C, IMPALA
 from ludus.algorithms.ppo.config import MAPPO, PPO
-from ludus.algorithms.qmix.config import QMIX
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.sac.config import SAC
 from ludus.backend.device import UpdateCost, resolve_placement
 from ludus.contrib.algorithms.learned_rewards.fitting import TrainableModule
 from ludus.contrib.algorithms.learned_rewards.inputs import Actions, Observations, Steps, masks_of
 from ludus.contrib.algorithms.maddpg.config import MADDPG
+from ludus.contrib.algorithms.qmix.config import QMIX
 from ludus.contrib.algorithms.tabular_q.config import TabularQ
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import CPU, SegmentEnd

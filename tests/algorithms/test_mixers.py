@@ -8,8 +8,8 @@ import pytest
 import torch
 from team_games import train
 
-from ludus.algorithms.qmix.config import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
-from ludus.algorithms.qmix.mixers import (
+from ludus.contrib.algorithms.qmix.config import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
+from ludus.contrib.algorithms.qmix.mixers import (
     TeamActions,
     central_weights,
     duplex,

@@ -8,8 +8,8 @@ import torch
 from team_games import batch_of, learner_of, rollouts, team_env, train
 
 from ludus.algorithms.dqn.config import DQN, Rainbow
-from ludus.algorithms.qmix.config import QMIX
 from ludus.algorithms.r2d2.config import R2D2
+from ludus.contrib.algorithms.qmix.config import QMIX
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.action_values import TeamValues, make_network
 from ludus.policies.actor_critic import arrays_of

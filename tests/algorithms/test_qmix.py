@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from team_games import batch_of, learner_of, rollouts, team_env
 from value_twins import Moment, judged, loss_of, perceptron, weights_of
 
-from ludus.algorithms.qmix.config import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
-from ludus.algorithms.qmix.mixers import TeamActions, make_mixer, monotonic, team_values
+from ludus.contrib.algorithms.qmix.config import CDSQMIX, CWQMIX, OWQMIX, QMIX, QPLEX, VDN
+from ludus.contrib.algorithms.qmix.mixers import TeamActions, make_mixer, monotonic, team_values
 from ludus.core.errors import ScenarioError
 from ludus.testing.algorithm import check_algorithm
 

@@ -14,7 +14,7 @@ from together import assert_ranks_learn_alike
 from value_twins import Moment, judged, weights_of
 
 from ludus.algorithms.common.joint_steps import views
-from ludus.algorithms.qmix.config import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
+from ludus.contrib.algorithms.qmix.config import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import SegmentEnd
 from ludus.policies.registry import build_policy

@@ -210,7 +210,7 @@ def test_mistakes(runs: Path, line: list[str], words: str, capsys: pytest.Captur
 def test_the_time_left_is_told_once_it_takes_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ludus.algorithms.bc.clone import Scores
+    from ludus.contrib.algorithms.bc.clone import Scores
 
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from ludus.algorithms.bc.models import model_of
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.ppo.config import PPO
 from ludus.backend import network
+from ludus.contrib.algorithms.bc.models import model_of
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 

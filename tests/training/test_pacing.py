@@ -16,11 +16,11 @@ from ludus.algorithms.common.base import REPLAY, LearnerContext
 from ludus.algorithms.ddpg.config import DDPG, TD3
 from ludus.algorithms.dqn.config import DQN, Rainbow
 from ludus.algorithms.nfsp.config import NFSP
-from ludus.algorithms.qmix.config import QMIX, VDN
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.sac.config import SAC, SACDiscrete
 from ludus.contrib.algorithms.maddpg.config import MADDPG
 from ludus.contrib.algorithms.mpo.config import MPO
+from ludus.contrib.algorithms.qmix.config import QMIX, VDN
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.types import AgentSpec, EnvSpec, Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env

@@ -16,10 +16,10 @@ from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.algorithms.ppo.config import PPO
-from ludus.algorithms.qmix.config import VDN
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.algorithms.sac.config import SACDiscrete
 from ludus.contrib.algorithms.maddpg.config import MADDPG
+from ludus.contrib.algorithms.qmix.config import VDN
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.envs.registry import make_env

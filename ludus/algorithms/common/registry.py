@@ -25,8 +25,6 @@ ALGORITHMS: Final = Registry(
         "alphazero": "ludus.algorithms.alphazero.config:AlphaZero",
         "apex": "ludus.algorithms.dqn.config:ApeX",
         "apex_ddpg": "ludus.algorithms.ddpg.config:ApeXDDPG",
-        "cds_qmix": "ludus.algorithms.qmix.config:CDSQMIX",
-        "cw_qmix": "ludus.algorithms.qmix.config:CWQMIX",
         "ddpg": "ludus.algorithms.ddpg.config:DDPG",
         "dqn": "ludus.algorithms.dqn.config:DQN",
         "exact": "ludus.algorithms.exact.oracle:ExactBestResponse",
@@ -36,11 +34,8 @@ ALGORITHMS: Final = Registry(
         "munchausen_dqn": "ludus.algorithms.dqn.config:MunchausenDQN",
         "mmd": "ludus.algorithms.mmd.config:MMD",
         "nfsp": "ludus.algorithms.nfsp.config:NFSP",
-        "ow_qmix": "ludus.algorithms.qmix.config:OWQMIX",
         "ppo": "ludus.algorithms.ppo.config:PPO",
-        "qplex": "ludus.algorithms.qmix.config:QPLEX",
         "qr_dqn": "ludus.algorithms.dqn.config:QRDQN",
-        "qmix": "ludus.algorithms.qmix.config:QMIX",
         "r2d2": "ludus.algorithms.r2d2.config:R2D2",
         "rainbow": "ludus.algorithms.dqn.config:Rainbow",
         "reinforce": "ludus.algorithms.on_policy.config:Reinforce",
@@ -48,7 +43,6 @@ ALGORITHMS: Final = Registry(
         "sac": "ludus.algorithms.sac.config:SAC",
         "sac_discrete": "ludus.algorithms.sac.config:SACDiscrete",
         "td3": "ludus.algorithms.ddpg.config:TD3",
-        "vdn": "ludus.algorithms.qmix.config:VDN",
     },
 )
 """By name. What lies in `ludus.contrib`, and in other distributions, is added by entry points."""

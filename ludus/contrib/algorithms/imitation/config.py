@@ -85,7 +85,7 @@ class Adversarial(LearnedRewardOptions):
     def check_recorded(self, settings: Mapping[str, Any]) -> None:
         """Raise ConfigError for a file of an environment with other wrappers or options, as far as it records them;
         DataError for one that cannot be read."""
-        from ludus.algorithms.bc.demonstrations import check_environment
+        from ludus.contrib.algorithms.bc.demonstrations import check_environment
         from ludus.replay.parquet import read_trajectories
 
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.algorithms.bc.demonstrations import demonstrations, matches_policy_name, numbered_policies
+from ludus.contrib.algorithms.bc.demonstrations import demonstrations, matches_policy_name, numbered_policies
 from ludus.contrib.algorithms.learned_rewards.inputs import Index, Steps
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec

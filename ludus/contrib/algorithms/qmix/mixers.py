@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ludus.policies.bodies import own_stream
 
 if TYPE_CHECKING:
-    from ludus.algorithms.qmix.config import VDN
+    from ludus.contrib.algorithms.qmix.config import VDN
 
 
 class TeamActions(NamedTuple):

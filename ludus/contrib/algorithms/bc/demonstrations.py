@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import Space
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.bc.models import CloneModel
 from ludus.algorithms.common.information_states import InformationStates
 from ludus.algorithms.common.space_checks import one_space
 from ludus.backend.device import to_device
+from ludus.contrib.algorithms.bc.models import CloneModel
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.player_names import PlayerNames
@@ -25,12 +24,12 @@ from ludus.core.types import Array, EnvSpec
 from ludus.envs.config import unseen_options
 from ludus.envs.spaces import Choices
 from ludus.replay.parquet import Recorded, TrajectoryOrigin
+from ludus.replay.recorded_spaces import check_spaces
 from ludus.replay.trajectories import Trajectories, join, rows_of, select
 
 # --------------------------------------------------------------------------------------------------------------------
 # Whether trajectories were recorded where they are cloned.
 
-_ADVICE = "Use the wrappers and options that they were recorded with."
 _UNSEEN_WRAPPERS = frozenset({"clip_reward", "joint_state", "scale_reward", "sign_reward", "time_limit"})
 """What leaves what an agent sees and does in a decision as it is: rewards, lengths, what critics see."""
 
@@ -66,48 +65,6 @@ def check_decisions(
     """Raise DataError for decisions that do not fit the environment's spaces. Limits of observations are not compared."""
     observation, action = one_space(env, seats, algorithm="behaviour cloning")
     check_spaces(pieces, origin, env, observation, action)
-
-
-def check_spaces(
-    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, observation: Space[Any], action: Space[Any]
-) -> None:
-    """Run `check_decisions` for agents with these spaces."""
-    if not _alike(origin.action, action):
-        raise DataError(
-            f"the file has actions of {_shown(origin.action)}; in the scenario's {env.id} they are of {_shown(action)}. {_ADVICE}"
-        )
-    compiled = env.enumeration is not None
-    wanted = () if compiled else observation.shape
-    for piece in pieces:
-        if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
-            raise DataError(
-                f"the file has observations of shape {piece.observation.shape[1:]} and actions of {piece.action.shape[1:]}; in the "
-                f"scenario's {env.id} they are of {wanted} and {action.shape}. {_ADVICE}"
-            )
-    if (origin.observation.shape, origin.observation.dtype) != (observation.shape, observation.dtype):
-        raise DataError(
-            f"the file has observations of {_shown(origin.observation)}; in the scenario's {env.id} they are of {_shown(observation)}. "
-            f"{_ADVICE}"
-        )
-    if env.enumeration is not None:
-        for ids in (piece.observation for piece in pieces):
-            if len(ids) and not 0 <= ids.min() <= ids.max() < len(env.enumeration.mask):
-                raise DataError(
-                    f"the file has information states that {env.id} does not have; it was recorded in another."
-                )
-
-
-def _alike(first: Space[Any], second: Space[Any]) -> bool:
-    """Return whether actions of two spaces mean the same."""
-    if isinstance(first, Box) and isinstance(second, Box):
-        same = first.shape == second.shape and first.dtype == second.dtype
-        return same and np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
-    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (first, second))]
-    return None not in counts and counts[0] == counts[1]
-
-
-def _shown(space: Space[Any]) -> str:
-    return " ".join(str(space).split())  # bounds of several rows are written in several lines
 
 
 Index = NDArray[np.int64]

@@ -12,12 +12,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ludus.algorithms.bc.demonstrations import Demonstrations, Index, demonstrations, split
-from ludus.algorithms.bc.models import CloneModel, model_of
 from ludus.algorithms.common.losses import Distribution
 from ludus.backend.device import Placement, UpdateCost, resolve_placement, scalars_to_host
 from ludus.backend.network import FlatModule, learning, multiplications
 from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.contrib.algorithms.bc.demonstrations import Demonstrations, Index, demonstrations, split
+from ludus.contrib.algorithms.bc.models import CloneModel, model_of
 from ludus.core import seeding
 from ludus.core.config import Config
 from ludus.core.errors import TrainingError

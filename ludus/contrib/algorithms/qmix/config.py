@@ -57,7 +57,7 @@ class VDN(QLearning):
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="off-policy", recurrent=True, masks=True, paper="Sunehag et al. 2018"
     )
-    learner_class: ClassVar[str] = "ludus.algorithms.qmix.learner:make_learner"
+    learner_class: ClassVar[str] = "ludus.contrib.algorithms.qmix.learner:make_learner"
 
     for_teams: ClassVar[bool] = True  # of little use to single agents
 

@@ -29,7 +29,10 @@ from ludus.algorithms.common.losses import huber
 from ludus.algorithms.common.team_specs import state_width, team_size
 from ludus.algorithms.dqn.learner import QLearner, QLossResult, init_network
 from ludus.algorithms.dqn.losses import gather_actions, greedy, mixed_priority
-from ludus.algorithms.qmix.cds import (
+from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
+from ludus.backend.device import UpdateCost, resolve_placement, to_device, to_numpy
+from ludus.backend.network import multiplications
+from ludus.contrib.algorithms.qmix.cds import (
     Experience,
     NextObservationPrediction,
     Predictors,
@@ -37,7 +40,7 @@ from ludus.algorithms.qmix.cds import (
     mean_of,
     squared_error,
 )
-from ludus.algorithms.qmix.mixers import (
+from ludus.contrib.algorithms.qmix.mixers import (
     TeamActions,
     central_weights,
     make_central_mixer,
@@ -45,9 +48,6 @@ from ludus.algorithms.qmix.mixers import (
     optimistic_weights,
     team_values,
 )
-from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
-from ludus.backend.device import UpdateCost, resolve_placement, to_device, to_numpy
-from ludus.backend.network import multiplications
 from ludus.core import seeding
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.action_values import ActionValues, TeamValues, make_network
@@ -56,7 +56,7 @@ from ludus.replay.base import ItemColumns
 from ludus.replay.trajectories import Joint, Trajectories
 
 if TYPE_CHECKING:
-    from ludus.algorithms.qmix.config import VDN
+    from ludus.contrib.algorithms.qmix.config import VDN
 
 _MIX = 0.9  # of the largest error in the priority of a sequence (Kapturowski et al. 2019)
 
