@@ -40,6 +40,7 @@ _MOVES: Final = tuple(
         (r"core\.device", "backend.device"),
         (r"policies\.(mlp|perceptron)", r"backend.\1"),
         (r"policies\.football", "contrib.football.bots"),
+        (r"policies\.openspiel_bots", "contrib.openspiel_bots"),
         (r"envs\.football", "contrib.football"),
         (r"envs\.adapters\.football", "contrib.football.adapter"),
         (rf"envs\.adapters\.({_CONTRIB_ENVS})", r"contrib.envs.\1"),

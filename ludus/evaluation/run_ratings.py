@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.parts import build_part
+from ludus.core.plugins import Registry
 from ludus.core.types import Match, MetaSolution, NamedStatistics
 from ludus.core.user_code import qualified_name, short_repr
 from ludus.evaluation.evaluated_run import RunResult, facts_of
@@ -28,17 +29,21 @@ from ludus.storage.stored_run import open_run
 # --------------------------------------------------------------------------------------------------------------------
 # The ratings by name.
 
-RATINGS: Final[dict[str, str]] = {
-    "alpha_rank": "ludus.evaluation.run_ratings:AlphaRankRating",
-    "bradley_terry": "ludus.metagame.population.ratings.bradley_terry:BradleyTerry",
-    "elo": "ludus.metagame.population.ratings.bradley_terry:Elo",
-    "mean_payoff": "ludus.evaluation.run_ratings:MeanPayoff",
-    "nash_average": "ludus.evaluation.run_ratings:NashAverage",
-    "online_elo": "ludus.metagame.population.ratings.online_elo:OnlineElo",
-    "openskill": "ludus.metagame.population.ratings.open_skill:OpenSkill",
-    "worst_opponent": "ludus.evaluation.run_ratings:WorstOpponent",
-}
-"""name -> `module:Class`; each class is a `Rater`, and its fields are its options. Those that use meta-solvers live with evaluation."""
+RATINGS: Final = Registry(
+    "rating",
+    "ludus.ratings",
+    {
+        "alpha_rank": "ludus.evaluation.run_ratings:AlphaRankRating",
+        "bradley_terry": "ludus.metagame.population.ratings.bradley_terry:BradleyTerry",
+        "elo": "ludus.metagame.population.ratings.bradley_terry:Elo",
+        "mean_payoff": "ludus.evaluation.run_ratings:MeanPayoff",
+        "nash_average": "ludus.evaluation.run_ratings:NashAverage",
+        "online_elo": "ludus.metagame.population.ratings.online_elo:OnlineElo",
+        "worst_opponent": "ludus.evaluation.run_ratings:WorstOpponent",
+    },
+)
+"""name -> `module:Class`; each class is a `Rater`, and its fields are its options. Those that use meta-solvers live with evaluation;
+what needs another package, in `ludus.contrib`, and parts of other distributions are added by entry points."""
 
 
 def rater(name: str, **options: Any) -> Rater:

@@ -75,16 +75,8 @@ class StateBot(Protocol):
 # --------------------------------------------------------------------------------------------------------------------
 # Bots by name, and whether one may play a game.
 
-BOTS: Final = Registry(
-    "bot",
-    "ludus.bots",
-    {
-        "ismcts": "ludus.policies.openspiel_bots:ISMCTS",
-        "mcts": "ludus.policies.openspiel_bots:MCTS",
-        "registered": "ludus.policies.openspiel_bots:Registered",
-        "uniform_restricted_actions": "ludus.policies.openspiel_bots:RestrictedActions",
-    },
-)
+_OWN: Mapping[str, str] = {}  # those that there are lie in `ludus.contrib`
+BOTS: Final = Registry("bot", "ludus.bots", _OWN)
 """By name. Installed distributions add to them by entry points."""
 OPENSPIEL = "openspiel/"
 _SIMULATIONS = re.compile(r"(mcts|ismcts)-(\d+)")

@@ -50,7 +50,9 @@ from ludus.training.callbacks import Callback
 from ludus.training.stopping import STOPPERS
 
 OWN = "module:Class"
-GROUPS = [table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RUNTIMES)]
+GROUPS = [
+    table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RATINGS, RUNTIMES)
+]
 """Of entry points."""
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyspiel
 import pytest
 
+from ludus.contrib import openspiel_bots
+from ludus.contrib.openspiel_bots import ISMCTS, MCTS, Registered, RestrictedActions
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName
 from ludus.core.types import PolicySpec
 from ludus.envs.registry import make_env
-from ludus.policies import openspiel_bots
 from ludus.policies.bots import BotPolicy, BotSpec, parse_bot, require_fit
 from ludus.policies.file import load_policy, save_policy
-from ludus.policies.openspiel_bots import ISMCTS, MCTS, Registered, RestrictedActions
 from ludus.policies.registry import build_policy
 
 

@@ -7,10 +7,10 @@ import pytest
 from openskill.models import PlackettLuce
 from payoff_samples import match, table
 
+from ludus.contrib.ratings.open_skill import _spread
 from ludus.core.errors import ConfigError, DataError, SolverError
 from ludus.core.types import MetaSolution
 from ludus.evaluation.run_ratings import rate
-from ludus.metagame.population.ratings.open_skill import _spread
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 
