@@ -136,10 +136,10 @@ def test_bots_of_a_distribution_are_taken_for_ones_own(
     install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("plugin", group="ludus.bots", even="theirs:Even")
-    monkeypatch.setattr("ludus.policies.bots.BOTS", Registry("bot", "ludus.bots", {"mcts": "ours:MCTS"}))
-    specs = [BotSpec(kind, {}) for kind in ("mcts", "football_script", "even", "mine:Bot")]
+    monkeypatch.setattr("ludus.policies.bots.BOTS", Registry("bot", "ludus.bots", {"ours": "ours:Bot"}))
+    specs = [BotSpec(kind, {}) for kind in ("ours", "football_script", "even", "mine:Bot")]
     assert [(spec.own, spec.name) for spec in specs] == [
-        (False, "bot:mcts"),
+        (False, "bot:ours"),
         (False, "bot:football_script"),
         (True, "bot:even"),
         (True, "mine:Bot"),
