@@ -219,7 +219,7 @@ def test_a_loss_that_is_no_number_keeps_the_weights(enumerated):
         ),
         (
             lambda networks, batch: value_loss(networks["critic"](batch.x), batch.target).mean(),
-            r"values of shape \[60, 1\] beside targets of shape \[60\]",
+            r"values of shape \[60, 1\] and targets of shape \[60\]",
         ),
     ],
     ids=["rows", "float", "detached", "raises", "broadcast"],
