@@ -67,7 +67,7 @@ class RolloutRequest:
         first_episode: Number from which the request's episode indices count, so that they can be unique within a task; ignored by
             `carry_on`, which continues counting.
         together: The learner plays all of `seats` in every episode, against itself, and learns from all of them.
-        modes: The learner plays each seat of an episode in one of these modes, with these probabilities (`ludus.policies.specs.drawn`); ():
+        modes: The learner plays each seat of an episode in one of these modes, with these probabilities (`ludus.policies.specs`); ():
             in its ref's.
         modes_seed: Key of the draw of modes.
         state: Whether the environment's state is recorded with the learner's rows.
