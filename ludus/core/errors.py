@@ -59,11 +59,19 @@ _SHOWN = 12
 
 
 class LudusError(Exception):
-    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2."""
+    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2.
+
+    Attributes:
+        args: The message alone, which says what was given, what was expected and what to do.
+    """
 
 
 class ConfigError(LudusError):
-    """A key, name or value of a scenario is wrong."""
+    """A key, name or value of a scenario is wrong. Raised while it is read or built. Exit code 2.
+
+    Attributes:
+        args: The message alone, as of every `LudusError`.
+    """
 
 
 class UnknownName(ConfigError):
@@ -76,11 +84,19 @@ class UnknownName(ConfigError):
 
 
 class ScenarioError(LudusError):
-    """Parts of a scenario do not fit together."""
+    """Parts of a scenario do not fit together. Raised before the run begins, where each part is valid alone. Exit code 2.
+
+    Attributes:
+        args: The message alone, as of every `LudusError`.
+    """
 
 
 class EnvError(LudusError):
-    """An environment broke its contract, raised, or cannot be built."""
+    """An environment broke its contract, raised, or cannot be built. Raised when it is made, reset or stepped. Exit code 2.
+
+    Attributes:
+        args: The message alone, as of every `LudusError`.
+    """
 
 
 class PolicyError(LudusError):
@@ -88,7 +104,11 @@ class PolicyError(LudusError):
 
 
 class SolverError(LudusError):
-    """A meta-solver cannot solve the game that it was called with."""
+    """A meta-solver cannot solve the game that it was called with. Raised when it is called. Exit code 2.
+
+    Attributes:
+        args: The message alone, as of every `LudusError`.
+    """
 
 
 class DataError(LudusError):
@@ -139,6 +159,9 @@ class RunWarning(UserWarning):
     """A run may not be what it seems, or may not be able to continue: no episode ended, a value loss diverges, few updates …
 
     `ludus.run` and `ludus.resume` issue them once the run is over, and `Result.warnings` lists them.
+
+    Attributes:
+        args: The message alone.
     """
 
 

@@ -27,7 +27,11 @@ from ludus.schedulers.xdo import XDOOptions, XDOScheduler
 
 
 class PSRO(PSROOptions, Scenario, kind="psro"):
-    """Policy-Space Response Oracles and their family; see `PSROOptions`."""
+    """Policy-Space Response Oracles and their family; see `PSROOptions`.
+
+    Attributes:
+        meta_solver, responses, order: See `PSROOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -35,7 +39,11 @@ class PSRO(PSROOptions, Scenario, kind="psro"):
 
 
 class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
-    """PSRO whose opponents adapt while a response trains; see `AnytimePSROOptions`."""
+    """PSRO whose opponents adapt while a response trains; see `AnytimePSROOptions`.
+
+    Attributes:
+        rule, rule_options, begin: See `MovedMixtureOptions`; those of `PSROOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -43,7 +51,11 @@ class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
 
 
 class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
-    """Anytime PSRO with a new strategy that trains against the response; see `SelfPlayPSROOptions`."""
+    """Anytime PSRO with a new strategy that trains against the response; see `SelfPlayPSROOptions`.
+
+    Attributes:
+        share_of_new, new_mode: See `SelfPlayPSROOptions`; those of `AnytimePSROOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayPSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -51,14 +63,22 @@ class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
 
 
 class EfficientPSRO(EfficientPSROOptions, Scenario, kind="efficient_psro"):
-    """PSRO without payoffs; see `EfficientPSROOptions`."""
+    """PSRO without payoffs; see `EfficientPSROOptions`.
+
+    Attributes:
+        levels, rule, rule_options, begin: See `EfficientPSROOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> EfficientPSROScheduler:
         return EfficientPSROScheduler(self, population=population)
 
 
 class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
-    """PSRO whose generations train at the same time; see `PipelinePSROOptions`."""
+    """PSRO whose generations train at the same time; see `PipelinePSROOptions`.
+
+    Attributes:
+        meta_solver, levels, least, most, improvement, start, diversity: See `PipelinePSROOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -66,7 +86,11 @@ class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
 
 
 class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
-    """One network for a whole population; see `NeuPLOptions`."""
+    """One network for a whole population; see `NeuPLOptions`.
+
+    Attributes:
+        policies, meta_solver, cells: See `NeuPLOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> NeuPLScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -74,7 +98,11 @@ class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
 
 
 class ODO(ODOOptions, Scenario, kind="odo"):
-    """Online double oracle; see `ODOOptions`."""
+    """Online double oracle; see `ODOOptions`.
+
+    Attributes:
+        rounds, average, begin, improvement: See `ODOOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> ODOScheduler:
         selection = self.evaluation.selection(Uniform(), self.seed)
@@ -82,7 +110,11 @@ class ODO(ODOOptions, Scenario, kind="odo"):
 
 
 class XDO(XDOOptions, Scenario, kind="xdo"):
-    """Extensive-form double oracle; see `XDOOptions`."""
+    """Extensive-form double oracle; see `XDOOptions`.
+
+    Attributes:
+        tolerance, fall, iterations, cells: See `XDOOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> XDOScheduler:
         selection = self.evaluation.selection(Last(), self.seed)
@@ -90,7 +122,11 @@ class XDO(XDOOptions, Scenario, kind="xdo"):
 
 
 class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
-    """Self-play; see `SelfPlayOptions`."""
+    """Self-play; see `SelfPlayOptions`.
+
+    Attributes:
+        latest, every_seat, past, meta_solver, cells, span, start: See `SelfPlayOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -98,7 +134,11 @@ class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
 
 
 class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
-    """Fictitious self-play over snapshots; see `FictitiousSelfPlayOptions`."""
+    """Fictitious self-play over snapshots; see `FictitiousSelfPlayOptions`.
+
+    Attributes:
+        meta_solver, cells, span, start: See `FictitiousSelfPlayOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -106,7 +146,11 @@ class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_s
 
 
 class PFSP(PFSPOptions, Scenario, kind="pfsp"):
-    """Prioritised fictitious self-play; see `PFSPOptions`."""
+    """Prioritised fictitious self-play; see `PFSPOptions`.
+
+    Attributes:
+        latest, weighting, meta_solver, cells, span, start: See `PFSPOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
@@ -114,7 +158,11 @@ class PFSP(PFSPOptions, Scenario, kind="pfsp"):
 
 
 class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
-    """Plain (multi-agent) reinforcement learning; see `FixedOpponentsOptions`."""
+    """Plain (multi-agent) reinforcement learning; see `FixedOpponentsOptions`.
+
+    Attributes:
+        learners, opponents, start: See `FixedOpponentsOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> FixedOpponentsScheduler:
         selection = self.evaluation.selection(Last(), self.seed)
@@ -122,7 +170,11 @@ class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
 
 
 class League(LeagueOptions, Scenario, kind="league"):
-    """A league of main agents and exploiters; see `LeagueOptions`."""
+    """A league of main agents and exploiters; see `LeagueOptions`.
+
+    Attributes:
+        main, main_exploiters, league_exploiters, rules, decay, meta_solver, start: See `LeagueOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
         selection = self.evaluation.selection(self.meta_solver or Last(), self.seed)
@@ -130,7 +182,11 @@ class League(LeagueOptions, Scenario, kind="league"):
 
 
 class PBT(PBTOptions, Scenario, kind="pbt"):
-    """Population based training; see `PBTOptions`."""
+    """Population based training; see `PBTOptions`.
+
+    Attributes:
+        learners, ranges, rules: See `PBTOptions`; and those of `Scenario`.
+    """
 
     def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
         selection = self.evaluation.selection(Last(), self.seed)

@@ -235,37 +235,61 @@ class _Counter(_Setting):
 
 
 class Steps(_Counter):
-    """Stops after a number of steps of single environments."""
+    """Stops after a number of steps of single environments.
+
+    Attributes:
+        value: Steps, summed over all environments; it is met when they are done.
+    """
 
     counter = "env_steps"
 
 
 class Decisions(_Counter):
-    """Stops after a number of decisions of learners."""
+    """Stops after a number of decisions of learners.
+
+    Attributes:
+        value: Decisions, summed over all learners; it is met when they are done.
+    """
 
     counter = "decisions"
 
 
 class Episodes(_Counter):
-    """Stops after a number of training episodes."""
+    """Stops after a number of training episodes.
+
+    Attributes:
+        value: Episodes of all tasks; it is met when they are done. Matches of an evaluation do not count.
+    """
 
     counter = "episodes"
 
 
 class Samples(_Counter):
-    """Stops after a number of rows learned from, each counted as often as it was used."""
+    """Stops after a number of rows learned from, each counted as often as it was used.
+
+    Attributes:
+        value: Rows; it is met when they have been used.
+    """
 
     counter = "samples"
 
 
 class Updates(_Counter):
-    """Stops after a number of calls of `Learner.update`."""
+    """Stops after a number of calls of `Learner.update`.
+
+    Attributes:
+        value: Calls; it is met when they are done.
+    """
 
     counter = "updates"
 
 
 class Generations(_Counter):
-    """Stops after a number of generations: rounds of evaluate, solve, train, add."""
+    """Stops after a number of generations: rounds of evaluate, solve, train, add.
+
+    Attributes:
+        value: Generations, from the run's first; it is met when they are done.
+    """
 
     counter = "generations"
 
@@ -286,7 +310,11 @@ class _Unbounded(_Setting):
 
 
 class Seconds(_Unbounded):
-    """Stops after a wall time, summed over resumed sessions. It is a clock: exempt from determinism."""
+    """Stops after a wall time, summed over resumed sessions. It is a clock: exempt from determinism.
+
+    Attributes:
+        value: Seconds; it is met when they have passed.
+    """
 
     reads: ClassVar[str] = "seconds"
     setting: ClassVar[str] = "value"
@@ -308,7 +336,11 @@ class Seconds(_Unbounded):
 
 
 class NashConv(_Unbounded):
-    """Stops when the newest known NashConv is at most `at_most`."""
+    """Stops when the newest known NashConv is at most `at_most`.
+
+    Attributes:
+        at_most: Largest NashConv that meets it, in the game's utilities.
+    """
 
     reads: ClassVar[str] = "nash_conv"
     setting: ClassVar[str] = "at_most"
@@ -321,7 +353,12 @@ class NashConv(_Unbounded):
 
 
 class WinRate(_Unbounded):
-    """Stops when the newest evaluations in a row were each won by a share above `above`, and have `matches` matches together."""
+    """Stops when the newest evaluations in a row were each won by a share above `above`, and have `matches` matches together.
+
+    Attributes:
+        above: Share of won matches that each of these evaluations exceeds.
+        matches: Matches that they have together at least.
+    """
 
     reads: ClassVar[str] = "win_rates"
     setting: ClassVar[str] = "above"
@@ -340,7 +377,12 @@ class WinRate(_Unbounded):
 
 
 class BestResponseGain(_Unbounded):
-    """Stops when the best responses of the newest `generations` generations each gained at most `at_most` over the meta-strategy."""
+    """Stops when the best responses of the newest `generations` generations each gained at most `at_most` over the meta-strategy.
+
+    Attributes:
+        at_most: Largest gain that meets it, in the game's utilities.
+        generations: Number of newest generations that are read; it is not met before there are so many.
+    """
 
     reads: ClassVar[str] = "gains"
     setting: ClassVar[str] = "at_most"
@@ -357,7 +399,10 @@ class BestResponseGain(_Unbounded):
 class NoImprovement(_Unbounded):
     """Stops when none of the newest `evaluations` was better by more than `min_delta` than the best before them.
 
-    of: "scores" and "win_rates" are better when larger, "nash_conv" when smaller. NaN is never better.
+    Attributes:
+        evaluations: Number of newest evaluations that are read; it is not met before there is one more.
+        min_delta: Least improvement that counts, in the unit of `of`.
+        of: "scores" and "win_rates" are better when larger, "nash_conv" when smaller. NaN is never better.
     """
 
     setting: ClassVar[str] = "evaluations"
@@ -392,7 +437,11 @@ class NoImprovement(_Unbounded):
 
 
 class AnyOf(_Setting):
-    """Stops with the first of its stoppers."""
+    """Stops with the first of its stoppers.
+
+    Attributes:
+        of: Stoppers, or mappings such as {generations: 20}; it is met when one of them is.
+    """
 
     setting: ClassVar[str] = "of"
     of: tuple[StopperField, ...] = Field(min_length=1)
@@ -414,7 +463,11 @@ class AnyOf(_Setting):
 
 
 class AllOf(_Setting):
-    """Stops when all of its stoppers would stop at the same time."""
+    """Stops when all of its stoppers would stop at the same time.
+
+    Attributes:
+        of: Stoppers, or mappings such as {generations: 20}; it is met when all are.
+    """
 
     setting: ClassVar[str] = "of"
     of: tuple[StopperField, ...] = Field(min_length=1)
