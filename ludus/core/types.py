@@ -346,6 +346,9 @@ class Mixture:
     A product of marginals has one factor per seat; a joint (correlated) distribution is a single factor over all seats. Every seat is in
     exactly one factor. What is drawn for the seat that the learner plays in an episode is ignored. Live refs name the learner of the task
     itself, or learners of tasks in progress at the same time.
+
+    Attributes:
+        factors: Independent draws of an episode.
     """
 
     factors: tuple[OpponentFactor, ...]

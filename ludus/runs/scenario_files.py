@@ -225,7 +225,11 @@ def _field(model: Any, name: str) -> FieldInfo:
 
 
 def list_presets() -> dict[str, str]:
-    """Return the description of each preset (the first line of its file), by name."""
+    """Return the description of each preset, by name.
+
+    Returns:
+        The first line of each preset's file.
+    """
     files = {name: _presets() / f"{name}.yaml" for name in preset_names()}
     return {name: file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, file in files.items()}
 

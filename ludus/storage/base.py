@@ -203,7 +203,11 @@ class Observer(Protocol):
 
 
 class NullObserver:
-    """Observer that does nothing, and a base for observers of few calls."""
+    """Observer that does nothing, and a base for observers of few calls.
+
+    Attributes:
+        (none): A derived class overrides the calls that it needs; all return None here.
+    """
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         return None

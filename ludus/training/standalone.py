@@ -63,7 +63,13 @@ _GIVEN: Final = 1 << 40  # episodes of arrays are numbered from here: what is pl
 
 
 class StandaloneLearner:
-    """Learner of one policy, for a training loop of your own. Created by `learner`."""
+    """Learner of one policy, for a training loop of your own. Created by `learner`.
+
+    Attributes:
+        env: Spec of the environment.
+        players: Whom the policy plays.
+        algorithm: What trains it, its options completed for the environment.
+    """
 
     def __init__(
         self,

@@ -81,7 +81,13 @@ class DDPG(BoxOffPolicy):
 
 class TD3(DDPG):
     """Twin delayed DDPG (Fujimoto, van Hoof and Meger 2018): DDPG with all its switches on, at the paper's values. See
-    `DDPG` for the options."""
+    `DDPG` for the options.
+
+    Attributes:
+        twin: Whether there are two critics; True.
+        policy_delay: Updates of the critics per update of the actor.
+        target_noise: Standard deviation of the noise of target actions; the others are those of `DDPG`.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Fujimoto et al. 2018"
@@ -94,7 +100,16 @@ class TD3(DDPG):
 
 class ApeXDDPG(DDPG):
     """Prioritised DDPG with 5-step targets whose environments explore with different noise and whose rows arrive with
-    priorities (Horgan et al. 2018, section 4.2). Meant for `mode: async`. See `DDPG` for the options."""
+    priorities (Horgan et al. 2018, section 4.2). Meant for `mode: async`. See `DDPG` for the options.
+
+    Attributes:
+        n_step: Own decisions whose rewards a target sums; 5.
+        rollout: What is collected between two rounds of updates.
+        priority_exponent: Exponent of errors in replay's priorities.
+        initial_priority: "error": workers compute the priorities of new rows.
+        noise: Standard deviation, of the environment that explores most.
+        noise_spread: How much the environments' noises differ; the others are those of `DDPG`.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("box",), data="off-policy", recurrent=False, masks=False, paper="Horgan et al. 2018"

@@ -274,7 +274,17 @@ class DQN(QLearning):
 class Rainbow(DQN):
     """DQN with double and dueling 3-step targets, prioritised replay, noisy layers and C51 (Hessel et al. 2018). See
     `DQN` for the options; defaults are the paper's, except epsilon, which is 0, and the learning rate 1e-3 for small
-    networks."""
+    networks.
+
+    Attributes:
+        dueling: Whether the head has a state's value and advantages; True.
+        n_step: Own decisions whose rewards a target sums; 3.
+        priority_exponent: Exponent of errors in replay's priorities; 0.5.
+        noisy: Whether layers have parametric noise, which explores; True.
+        distribution: What is learned of returns; "c51".
+        epsilon: 0: the noise explores.
+        learning_rate: Step size of Adam; constant 1e-3, for small networks.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Hessel et al. 2018")
 
@@ -290,7 +300,22 @@ class Rainbow(DQN):
 class ApeX(DQN):
     """Prioritised double dueling DQN with 3-step targets whose environments explore differently and whose rows arrive
     with priorities (Horgan et al. 2018). Meant for `mode: async`; see the README beside it. See `DQN` for the options;
-    epsilon 0.4, spread 7 and priority exponent 0.6 are the paper's."""
+    epsilon 0.4, spread 7 and priority exponent 0.6 are the paper's.
+
+    Attributes:
+        dueling: Whether the head has a state's value and advantages; True.
+        n_step: Own decisions whose rewards a target sums; 3.
+        gamma: Discount per own decision.
+        rollout: Decisions between two rounds of updates.
+        rollout_unit: "decisions".
+        priority_exponent: Exponent of errors in replay's priorities.
+        importance: Exponent of the weights that make up for sampling by priority; constant.
+        initial_priority: "error": workers compute the priorities of new rows.
+        epsilon: Chance of a uniform legal action, of the environment that explores most.
+        epsilon_spread: How much the environments' epsilons differ; see `QLearning`.
+        learning_rate: Step size of Adam; constant 1e-3, for small networks.
+        max_gradient_norm: Gradients are scaled down to this norm.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Horgan et al. 2018")
 
@@ -310,7 +335,13 @@ class ApeX(DQN):
 
 class QRDQN(DQN):
     """DQN that learns quantiles of the return (Dabney et al. 2018, "Distributional reinforcement learning with quantile
-    regression"). See `DQN` for the options; `atoms` is the number of quantiles."""
+    regression"). See `DQN` for the options; `atoms` is the number of quantiles.
+
+    Attributes:
+        double: False, as in the paper.
+        distribution: "quantile"; the others are those of `DQN`.
+        learning_rate: Step size of Adam; constant 1e-3, for small networks.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Dabney et al. 2018, quantile regression")
 
@@ -321,7 +352,14 @@ class QRDQN(DQN):
 
 class IQN(DQN):
     """DQN that learns the return's quantile function (Dabney et al. 2018, "Implicit quantile networks"). See `DQN` for
-    the options; `atoms` is the number of levels that are sampled, 32 as in the paper."""
+    the options; `atoms` is the number of levels that are sampled, 32 as in the paper.
+
+    Attributes:
+        double: False, as in the paper.
+        distribution: "implicit"; the others are those of `DQN`.
+        atoms: Levels that are sampled per update.
+        learning_rate: Step size of Adam; constant 1e-3, for small networks.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Dabney et al. 2018, implicit quantile networks")
 
@@ -333,7 +371,13 @@ class IQN(DQN):
 
 class MunchausenDQN(DQN):
     """DQN whose rewards include the scaled log-probability of a soft policy (Vieillard et al. 2020). See `DQN` for the
-    options."""
+    options.
+
+    Attributes:
+        double: False: the mean over a soft policy has no maximum to choose.
+        munchausen: True; the others are those of `DQN`.
+        learning_rate: Step size of Adam; constant 1e-3, for small networks.
+    """
 
     about: ClassVar[AlgorithmInfo] = _about("Vieillard et al. 2020")
 

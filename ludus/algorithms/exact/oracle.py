@@ -35,7 +35,11 @@ PlanWeights = NDArray[np.float64]
 
 class ExactBestResponse(Config):
     """Deterministic best responses by one sweep over the game's sequence form (von Stengel 1996), and equilibria of
-    restricted games by CFR+; see the README beside this file."""
+    restricted games by CFR+; see the README beside this file.
+
+    Attributes:
+        needs_tree: True: the game must be compiled to a tree. There are no options.
+    """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(
         actions=("discrete",), data="computed", recurrent=False, masks=True, paper="von Stengel 1996"

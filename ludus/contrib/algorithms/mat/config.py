@@ -147,6 +147,10 @@ class MAT(Gradient):
 
 class MATDec(MAT):
     """MAT with decentralised actors, perceptrons of what each agent sees; the encoder over all agents is the critic
-    (Wen et al. 2022, section 4.2). See `MAT` for the options."""
+    (Wen et al. 2022, section 4.2). See `MAT` for the options.
+
+    Attributes:
+        decoder: Fixed; the options are those of `MAT`.
+    """
 
     decoder: ClassVar[Decoder] = "decentralised"

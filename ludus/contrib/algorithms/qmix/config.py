@@ -174,7 +174,11 @@ class VDN(QLearning):
 
 class QMIX(VDN):
     """Value decomposition whose mixer is monotonic in the agents' values, with weights that depend on the environment's
-    state (Rashid et al. 2018). See `VDN` for the options."""
+    state (Rashid et al. 2018). See `VDN` for the options.
+
+    Attributes:
+        mixer: "monotonic"; the others are those of `VDN`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2018")
 
@@ -184,7 +188,11 @@ class QMIX(VDN):
 class CWQMIX(QMIX):
     """Centrally-weighted QMIX (Rashid et al. 2020): targets are those of an unrestricted network, and an error has
     weight `least_weight` where the team did not take its best actions and the target is no better than them. See `VDN`
-    for the options."""
+    for the options.
+
+    Attributes:
+        weighting: "central"; the others are those of `QMIX`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, centrally weighted")
 
@@ -193,7 +201,11 @@ class CWQMIX(QMIX):
 
 class OWQMIX(QMIX):
     """Optimistically-weighted QMIX (Rashid et al. 2020): targets are those of an unrestricted network, and an error has
-    weight `least_weight` where the team's value is above its target. See `VDN` for the options."""
+    weight `least_weight` where the team's value is above its target. See `VDN` for the options.
+
+    Attributes:
+        weighting: "optimistic"; the others are those of `QMIX`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, optimistically weighted")
 
@@ -203,7 +215,11 @@ class OWQMIX(QMIX):
 class QPLEX(VDN):
     """Value decomposition whose team advantage is a weighted sum of the agents' advantages, with weights that depend on
     the state and the joint action, so that it can express all values whose best joint action consists of the agents'
-    best ones (Wang et al. 2021). See `VDN` for the options."""
+    best ones (Wang et al. 2021). See `VDN` for the options.
+
+    Attributes:
+        mixer: "duplex"; the others are those of `VDN`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")
 
@@ -212,7 +228,12 @@ class QPLEX(VDN):
 
 class CDSQMIX(QMIX):
     """QMIX whose agents share a network, add values of their own, and are rewarded for differing: CDS (Li et al. 2021).
-    See `VDN` for the options; `diversity` 0.05 is in the paper's range of 0.03 to 0.1."""
+    See `VDN` for the options; `diversity` 0.05 is in the paper's range of 0.03 to 0.1.
+
+    Attributes:
+        individual: Whether each agent adds values of its own; True.
+        diversity: Weight of the intrinsic reward; the others are those of `QMIX`.
+    """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Li et al. 2021")
 
