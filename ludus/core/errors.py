@@ -59,19 +59,11 @@ _SHOWN = 12
 
 
 class LudusError(Exception):
-    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2.
-
-    Attributes:
-        args: The message alone, which says what was given, what was expected and what to do.
-    """
+    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2."""
 
 
 class ConfigError(LudusError):
-    """A key, name or value of a scenario is wrong. Raised while it is read or built. Exit code 2.
-
-    Attributes:
-        args: The message alone, as of every `LudusError`.
-    """
+    """A key, name or value of a scenario is wrong."""
 
 
 class UnknownName(ConfigError):
@@ -84,19 +76,11 @@ class UnknownName(ConfigError):
 
 
 class ScenarioError(LudusError):
-    """Parts of a scenario do not fit together. Raised before the run begins, where each part is valid alone. Exit code 2.
-
-    Attributes:
-        args: The message alone, as of every `LudusError`.
-    """
+    """Parts of a scenario do not fit together."""
 
 
 class EnvError(LudusError):
-    """An environment broke its contract, raised, or cannot be built. Raised when it is made, reset or stepped. Exit code 2.
-
-    Attributes:
-        args: The message alone, as of every `LudusError`.
-    """
+    """An environment broke its contract, raised, or cannot be built."""
 
 
 class PolicyError(LudusError):
@@ -104,11 +88,7 @@ class PolicyError(LudusError):
 
 
 class SolverError(LudusError):
-    """A meta-solver cannot solve the game that it was called with. Raised when it is called. Exit code 2.
-
-    Attributes:
-        args: The message alone, as of every `LudusError`.
-    """
+    """A meta-solver cannot solve the game that it was called with."""
 
 
 class DataError(LudusError):
@@ -159,9 +139,6 @@ class RunWarning(UserWarning):
     """A run may not be what it seems, or may not be able to continue: no episode ended, a value loss diverges, few updates …
 
     `ludus.run` and `ludus.resume` issue them once the run is over, and `Result.warnings` lists them.
-
-    Attributes:
-        args: The message alone.
     """
 
 

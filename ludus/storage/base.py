@@ -203,11 +203,7 @@ class Observer(Protocol):
 
 
 class NullObserver:
-    """Observer that does nothing, and a base for observers of few calls.
-
-    Attributes:
-        (none): A derived class overrides the calls that it needs; all return None here.
-    """
+    """Observer that does nothing, and a base for observers of few calls. A derived class overrides what it needs; all calls return None here."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         return None

@@ -47,9 +47,6 @@ class Callback:
     and copy what you keep. They cannot change the run or end it; a stopper does that. An exception in a hook ends the run with a
     `CallbackError`, and the run can be resumed. A callback has no state in checkpoints: what comes after the last checkpoint is done, and
     reported, again in a resumed run.
-
-    Attributes:
-        (fields of the derived class): Its options; the base has none.
     """
 
     def on_run_start(self, info: RunInfo, *, generation: int) -> None:

@@ -338,7 +338,7 @@ class QRDQN(DQN):
     regression"). See `DQN` for the options; `atoms` is the number of quantiles.
 
     Attributes:
-        double: False, as in the paper.
+        double: False.
         distribution: "quantile"; the others are those of `DQN`.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
     """
@@ -355,7 +355,7 @@ class IQN(DQN):
     the options; `atoms` is the number of levels that are sampled, 32 as in the paper.
 
     Attributes:
-        double: False, as in the paper.
+        double: False.
         distribution: "implicit"; the others are those of `DQN`.
         atoms: Levels that are sampled per update.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
