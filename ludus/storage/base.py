@@ -203,7 +203,7 @@ class Observer(Protocol):
 
 
 class NullObserver:
-    """Observer that does nothing, and a base for observers of few calls. A derived class overrides what it needs; all calls return None here."""
+    """Observer that does nothing, and a base for observers of few calls: a derived class overrides what it needs."""
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         return None
