@@ -39,7 +39,7 @@ class FlatModule:
     pass of the optimizer moves them all, and a target network is one copy. They begin where torch aligns memory, so that sums come out
     the same to the last bit in every process.
 
-    values float32[size], slopes float32[size + sums]: both as tensors, on the module's device. parts: the parameters, with where each
+    values float32[size], grad float32[size + sums]: both as tensors, on the module's device. parts: the parameters, with where each
     lies. On a CPU also as NumPy views of the same memory: flat, and gradient, with the sums behind it, which ranks add up together with
     it (`joint`: both). layouts: the module's, of perceptrons whose passes may be written out as well: the vector is then the same.
     """
@@ -108,7 +108,7 @@ class FlatModule:
 
 
 class FlatPart:
-    """Some of the parameters of a `FlatModule`, for an optimizer of their own: values and slopes float32[size], views of its vectors; on a
+    """Some of the parameters of a `FlatModule`, for an optimizer of their own: values and grad float32[size], views of its vectors; on a
     CPU flat and gradient, too."""
 
     flat: Array

@@ -215,21 +215,21 @@ class FollowedGames(Wrapper):
         from ludus.envs.openspiel.states import ChanceStream
 
         if environment not in self._states:
-            luck = ChanceStream(*self._luck(environment))
-            state = self._game.new_state(luck)
-            luck.play(state)
-            self._states[environment] = _TrackedState(state, luck, 0)
-        state, luck, done = self._states[environment]
+            chance = ChanceStream(*self._luck(environment))
+            state = self._game.new_state(chance)
+            chance.play(state)
+            self._states[environment] = _TrackedState(state, chance, 0)
+        state, chance, done = self._states[environment]
         try:
             for moves in self._moves[environment, done : self._steps[environment]].tolist():
                 if state.is_simultaneous_node():
                     state.apply_actions(moves)
                 else:
                     state.apply_action_with_legality_check(moves[state.current_player()])
-                luck.play(state)
+                chance.play(state)
         except (pyspiel.SpielError, IndexError) as error:
             raise EnvError(f"environment {environment} is not in the state that its moves lead to: {error}.") from error
-        self._states[environment] = _TrackedState(state, luck, int(self._steps[environment]))
+        self._states[environment] = _TrackedState(state, chance, int(self._steps[environment]))
         return state.clone()
 
     def _luck(self, environment: int) -> tuple[int, int]:

@@ -359,8 +359,8 @@ class SquashedDistribution(BoxDistribution):
     def entropy(self, out: Tensor, mask: Tensor | None) -> Tensor:
         mean, log_std = self._split(out)
         nodes, weights = _quadrature(out.dtype, out.device)
-        slopes = log_tanh_derivative(mean[..., None] + log_std.exp()[..., None] * nodes)
-        return normal_entropy(log_std) + (slopes @ weights).sum(dim=1) + self._log_half(out).sum()
+        derivative = log_tanh_derivative(mean[..., None] + log_std.exp()[..., None] * nodes)
+        return normal_entropy(log_std) + (derivative @ weights).sum(dim=1) + self._log_half(out).sum()
 
     def draw(self, out: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
         """Return actions float[n, size] in [-1, 1] and their log-densities [n], both with gradients. (Haarnoja et al.

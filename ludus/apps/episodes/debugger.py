@@ -611,9 +611,9 @@ def _states_again(episode: Episode) -> list[Any]:
     from ludus.envs.openspiel.games import load_game
     from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame
 
-    luck = ChanceStream(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
-    state = OpenSpielGame(load_game(episode.spec.id)).new_state(luck)
-    luck.play(state)
+    chance = ChanceStream(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
+    state = OpenSpielGame(load_game(episode.spec.id)).new_state(chance)
+    chance.play(state)
     states = [state]
     for step in episode.steps:
         state = state.clone()
@@ -622,7 +622,7 @@ def _states_again(episode: Episode) -> list[Any]:
             state.apply_actions(moves)
         else:
             state.apply_action_with_legality_check(moves[state.current_player()])
-        luck.play(state)
+        chance.play(state)
         states.append(state)
     return states
 
