@@ -156,7 +156,7 @@ def check_scheduler(
         population: [P] index of each player's population.
         initial: Policies of each population at the start, one number or one each.
         max_tasks: Most answered tasks.
-        everywhere: Save and load after each result, not only at six places.
+        everywhere: Save and load after each result too, not only at up to six places of one run and at one of another.
 
     Raises:
         AssertionError: With a sentence that says what is wrong.
@@ -173,7 +173,7 @@ def check_scheduler(
         assert drive(free, twice=True) == expected, "a result that was given twice did not count once"
         assert drive(free, idle=True) == expected, "next_tasks with free=0 changed what it gave later"
         for when in ("asked", "answered"):
-            places = [{step} for step in _spread(len(expected))]
+            places = [set(_spread(len(expected))), {len(expected) // 2}]
             if everywhere:
                 places.append(set(range(len(expected))))
             for steps in places:
@@ -260,8 +260,14 @@ class _World:
         self.policies = [[PolicyRef(k, f"first-{k}-{i}") for i in range(size)] for k, size in enumerate(sizes)]
         self.known: dict[tuple[int, ...], NDArray[np.float64]] = {}  # profile -> value
         self.recorded: set[str] = set()
+        self._current: View | None = None
 
     def view(self) -> View:
+        if self._current is None:
+            self._current = self._view()
+        return self._current
+
+    def _view(self) -> View:
         sizes = tuple(len(self.policies[k]) for k in self.population)
         players = len(sizes)
         mean = np.full((players, *sizes), np.nan)
@@ -308,6 +314,7 @@ class _World:
         if result.task.id in self.recorded:
             return
         self.recorded.add(result.task.id)
+        self._current = None
         if isinstance(result, TrainingResult):
             self.policies[result.ref.population].append(result.ref)
         else:
