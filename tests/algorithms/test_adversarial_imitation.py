@@ -314,6 +314,7 @@ def test_a_learner_does_not_go_on_with_another_file(tmp_path):
 # ------------------------------------------------------------------ learning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "more"), [("gail", {}), ("airl", {"gradient_penalty": 1.0, "spectral": True})])
 def test_expert_actions_earn_more(tmp_path, kind, more):
     """Against a policy of uniform actions, whose log-probabilities are log ⅓."""

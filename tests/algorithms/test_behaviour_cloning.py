@@ -172,6 +172,7 @@ def test_means_and_spreads_of_continuous_actions_are_recovered() -> None:
     assert np.abs(acted(found, x, None, mode="greedy") - 2 * x[:, :1]).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_memory_is_cloned_through_whole_episodes() -> None:
     """The action is the sign that was shown at the first of five decisions; without a memory nothing beats a coin at the other four."""
     rng = np.random.default_rng(0)

@@ -76,6 +76,7 @@ def both_learn(case, *, sizes=1):
     return compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in CASES if name not in SAME])
 def test_a_whole_step_is_one_graph(name, request, compiles):
     """Of every learner, or it says why not; whatever the coefficients of its loss are just now."""

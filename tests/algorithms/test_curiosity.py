@@ -219,6 +219,7 @@ def test_distillation_error():
     assert found.tolist() == [2.5, 0.0]
 
 
+@pytest.mark.slow
 def test_visited_states_have_lower_novelty():
     """Of eight places four are visited, one of them far more often than the others."""
     env = alone(observation=Box(0, 1, (8,), np.float32))

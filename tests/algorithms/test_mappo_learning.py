@@ -23,6 +23,7 @@ def test_the_games_keep_the_contract(game):
     check_env(lambda n: make_env(f"made_up_teams:{game}", num_envs=n, **teams), num_envs=3, steps=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "episodes"), [(True, 5000), pytest.param(False, 6000, marks=pytest.mark.slow)], ids=["shared", "separate"]
 )

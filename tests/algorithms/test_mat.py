@@ -332,6 +332,7 @@ def test_agents_who_look_at_each_other_act_apart_and_stay_unpredictable():
         assert differ < 0.85 or not 0.2 < first < 0.8
 
 
+@pytest.mark.slow
 def test_both_learn_who_does_what_by_their_places():
     for cls in (MAT, MATDec):
         returns, _ = train(cls(**GAME, entropy=0.0), "test_mat:Apart", num_envs=50, total=800, teams="one")

@@ -334,6 +334,7 @@ def test_sequential_updates_reject_unsupported_settings():
         A2PO(learned_reward={"kind": "rnd"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [HAPPO, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (HATRPO, A2PO, CoPPO))]
 )

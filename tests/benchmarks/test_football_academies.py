@@ -78,6 +78,7 @@ def test_a_result_of_other_settings_does_not_count(tmp_path: Path, capsys: pytes
     assert "measured with other settings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_result_that_is_kept_counts() -> None:
     """Though keys came since, with defaults that leave everything as it was."""
     kept = sorted(RESULTS.rglob("*.json"))

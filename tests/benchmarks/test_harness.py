@@ -100,6 +100,7 @@ def test_a_crash_leaves_an_error_and_no_figures(capfd: pytest.CaptureFixture[str
     assert "no luck" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_timeout_keeps_what_was_seen() -> None:
     stuck = contestant("stuck", "stuck", timeout_s=1)  # long enough to start on a busy core
     run = measure(stuck, python=Path(sys.executable), core=CORE, seed=0, quick=False)
@@ -137,6 +138,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     return folder, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.slow
 def test_a_whole_measurement(whole: tuple[Path, str, str]) -> None:
     """Medians 4 s (seeds 0, 1, 2: 3, 4, 5 s) and 30 s give 7.5x; every repetition is in the file."""
     folder, out, err = whole
@@ -195,6 +197,7 @@ def test_a_failed_worker_fails_the_benchmark(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.splitlines()[-1].endswith("unjudged")
 
 
+@pytest.mark.slow
 def test_a_peer_without_environment_stops_the_whole_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -210,6 +210,7 @@ def test_results_of_other_settings_do_not_count(
     assert "hopper-sac, SB3, seed 0: measured with other settings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_result_that_is_kept_counts() -> None:
     """Those of settings or names of the past are measured anew, or go."""
     kept = {path.relative_to(RESULTS) for path in RESULTS.rglob("*.json")}

@@ -133,6 +133,7 @@ def test_ludus_plays_every_case_that_is_measured() -> None:
     assert set(ENVS) == {case for cases in rollout_peers.CASES.values() for case in cases}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["cartpole/gymnasium", "cartpole/python", "connect_four/pettingzoo"])
 def test_ludus_collects_what_it_says(case: str) -> None:
     """About 128 decisions of each of 64 environments, in the first order and in one that goes on."""

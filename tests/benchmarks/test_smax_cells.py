@@ -16,6 +16,7 @@ def wanted(path: Path) -> str:
     return "" if preset.startswith("jaxmarl-") else scenario(preset, int(seed), int(budget)).to_yaml()
 
 
+@pytest.mark.slow
 def test_every_result_that_is_kept_counts() -> None:
     kept = sorted(RESULTS.glob("*.json"))
     assert kept

@@ -414,6 +414,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("ludus 0.")
 
 
+@pytest.mark.slow
 def test_light_commands_do_not_import_torch(folder: Path) -> None:
     synthetic.write(folder / "runs" / "mine", generations=1)
     code = (

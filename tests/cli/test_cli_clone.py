@@ -45,6 +45,7 @@ def there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(runs)
 
 
+@pytest.mark.slow
 def test_a_population_starts_from_a_clone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a learning rate of nothing, the response is the clone itself, which plays about as well as the run's last strategies."""
     from ludus.policies.file import load_policy

@@ -67,6 +67,7 @@ def test_check_env_fails_and_says_what_to_do(
     assert out.endswith("15 passed, 0 left out, 1 failed\n")
 
 
+@pytest.mark.slow
 def test_a_fault_that_the_checks_did_not_meet_ends_the_measurement(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def _ludus(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_scenario_file_of_an_environment_that_prints(tmp_path: Path) -> None:
     done = _ludus(tmp_path, "config", "loud:Loud")
     assert done.returncode == 0, done.stderr

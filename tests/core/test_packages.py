@@ -138,6 +138,7 @@ def test_modules_of_several_extras_have_one_that_is_named() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_reports_writer_imports_no_server() -> None:
     """What only writes a file loads neither the page's server nor what it needs."""
     script = "import sys, ludus.apps.ui.report; print(sorted({'fastapi', 'uvicorn'} & set(sys.modules)))"

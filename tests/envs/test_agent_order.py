@@ -23,6 +23,7 @@ def returns(env: object) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 def test_subprocesses_list_the_agents_as_the_first_one_does(tmp_path: Path) -> None:
     env = make_env("unsteady_games:Rotating", num_envs=4, workers=2, folder=str(tmp_path))
     try:

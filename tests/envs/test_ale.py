@@ -41,6 +41,7 @@ def test_ale_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: vector("breakout", n, **options), num_envs=2, steps=12)
 
 
+@pytest.mark.slow
 def test_agrees_with_a_plain_loop() -> None:
     """Observations, rewards and final observations are those of ALE's vector with these seeds."""
     from ale_py import vector_env as vectors

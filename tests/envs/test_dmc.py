@@ -27,6 +27,7 @@ require("dm_control")
 SHORT = {"time_limit": 0.1}  # 5 decisions of 0.02 s
 
 
+@pytest.mark.slow
 def test_dmc_satisfies_vector_env_contract() -> None:
     check_env(lambda n: make_env("dmc/point_mass-easy", num_envs=n, **SHORT), num_envs=2, steps=10)
 

@@ -70,6 +70,7 @@ def test_bad_options():
         make_env("openspiel/connect_four", num_envs=1, tree="on")
 
 
+@pytest.mark.slow
 def test_the_list_holds_what_can_be_made():
     ids = list_envs()
     assert ids == sorted(ids)

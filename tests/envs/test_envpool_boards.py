@@ -61,6 +61,7 @@ class Shuffled:
         return self.shuffle(self._pool.step(actions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["TicTacToe-v1", "LeducHoldem-v1", "SparrowMahjong-v1"])
 def test_rows_in_the_order_of_threads(name: str) -> None:
     """EnvPool lists games of several players in the order in which its threads finish them; nothing may depend on it."""

@@ -84,6 +84,7 @@ def test_statistics_of_a_reset_belong_to_the_next_episode() -> None:
     assert first_ends(env, *played) == first_ends(coins(2), *played)
 
 
+@pytest.mark.slow
 def test_subprocesses_bring_the_same() -> None:
     played = [(TAKES, LEAVES), (TAKES, TAKES), (LEAVES, TAKES), (LEAVES, LEAVES)]
     env = SubprocessVectorEnv(coins, 2, workers=1)

@@ -177,6 +177,7 @@ def package() -> Any:
         return pytest.importorskip("gfootball.env", reason="gfootball is not installed: make football")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "agents", "keepers", "steps"),
     [

@@ -42,6 +42,7 @@ def running(k: int) -> int:
     return (Action.RIGHT, Action.SPRINT, Action.TOP_RIGHT, Action.RIGHT)[k % 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "difficulty"), [(EASY, 0.05), (HARD, 0.95)])
 def test_it_is_the_match_in_which_nobody_steers_that_side(env: VectorEnv, action: int, difficulty: float) -> None:
     alone = make_env("football/5_vs_5", num_envs=1, difficulty=difficulty, duration=60, second_half=30)

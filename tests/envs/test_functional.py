@@ -141,6 +141,7 @@ def test_a_program_is_that_of_its_players() -> None:
     assert [sizes(short_lived(k)) for k in range(2)] == [[3], [2, 1]]
 
 
+@pytest.mark.slow
 def test_nothing_else_loads_jax() -> None:
     line = (
         "import sys, ludus, ludus.cli.main, ludus.envs.registry, ludus.algorithms.common.registry; "

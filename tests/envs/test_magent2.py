@@ -94,6 +94,7 @@ class Mirror:
             self.begin()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "extra"),
     [

@@ -39,6 +39,7 @@ def _elsewhere(*arguments: str) -> list[object]:
     return answer
 
 
+@pytest.mark.slow
 def test_a_run_of_a_registered_game_is_found_by_other_processes(tmp_path: Path) -> None:
     """The script has imported it, and says the bare name."""
     import spiel_pennies  # noqa: F401

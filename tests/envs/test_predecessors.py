@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from ludus.envs.families import FAMILIES
 from ludus.envs.registry import list_envs
 
@@ -16,6 +18,7 @@ NEEDS_MORE = (
 )  # packages that cannot be here; tests of their families play stand-ins
 
 
+@pytest.mark.slow
 def test_every_id_is_known() -> None:
     ids = set(re.findall(r"`([a-z][a-z0-9]*/[^`\s]+)`", PAGE.read_text()))
     assert len(ids) > 80

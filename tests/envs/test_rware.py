@@ -26,6 +26,7 @@ def test_rware_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, max_steps=12, **options), num_envs=2, steps=40, team="split")
 
 
+@pytest.mark.slow
 def test_a_plain_loop_is_paid_the_same() -> None:
     options = {"max_steps": 300, "layout": ".xx.\n.gg.\n....", "request_queue_size": 1}
     spec = registry["rware-tiny-2ag-v2"]

@@ -42,6 +42,7 @@ def none_is_left(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_vector_that_nobody_holds_ends_its_subprocesses() -> None:
     env = SubprocessVectorEnv(games.turns, 1, workers=1)
     running = [process.pid for process in env._processes]

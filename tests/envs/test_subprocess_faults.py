@@ -94,6 +94,7 @@ def test_an_exception_keeps_its_message_and_brings_its_traceback(fault: str, sen
     assert len(env.reset(SEEDS).due[0].slot) == 4  # the subprocess is still there, with a new vector
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["exit", pytest.param("raise", marks=Slow)])
 def test_a_fault_may_be_repaired_and_its_episodes_are_truncated(fault: str, made: Made) -> None:
     env = made(early(fault, [2]), 4, workers=2, restarts=1)

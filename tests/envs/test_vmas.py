@@ -33,6 +33,7 @@ def made(name: str, num_envs: int = 3, **options: Any) -> VmasVectorEnv:
     return env
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

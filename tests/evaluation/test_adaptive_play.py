@@ -55,6 +55,7 @@ def member(tree: GameTree, seed: int) -> Policy:
     return build_policy(tabular_spec(tree.enumeration, (0, 1)), {"probs": probs})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", [(0, 0), (0, 1)])
 def test_played_evaluation_against_exact_payoffs(population: tuple[int, int]) -> None:
     game = Kuhn(population)

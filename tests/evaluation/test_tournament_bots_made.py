@@ -24,6 +24,7 @@ def play(*entrants: str, to: Path, **options: float) -> TournamentReport:
     return play_tournament(entrants, to, env=KUHN, options=Options(**{"episodes": 40, **options}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bot", "error", "words"),
     [

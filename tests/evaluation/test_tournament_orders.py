@@ -186,6 +186,7 @@ def numbers(report: TournamentReport) -> dict[str, tuple[int, list[float]]]:
     return {r.pairing.id: (r.n, r.mean.tolist()) for r in report.results}
 
 
+@pytest.mark.slow
 def test_the_ranking_with_a_quarter_of_the_episodes(known: TournamentField, tmp_path: Path) -> None:
     """All 28 orders are decided, and right; everybody against everybody as often has open ones after four times as many episodes."""
     report = run_tournament(known, tmp_path / "adaptive", Options(budget=400_000))
@@ -217,6 +218,7 @@ def test_the_budget_holds_and_what_is_open_is_named(known: TournamentField, tmp_
     assert len(more.orders.undecided) < len(open_)
 
 
+@pytest.mark.slow
 def test_killed_it_goes_through_the_same_rounds(
     known: TournamentField, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

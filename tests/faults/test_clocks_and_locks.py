@@ -34,6 +34,7 @@ def jumping(seed: int) -> Callable[[], float]:
     return time_
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools.train("simulate", tmp_path / "whole")
     monkeypatch.setattr(time, "time", jumping(1))

@@ -160,6 +160,7 @@ def test_with_no_checkpoint_left_it_says_so(run_dir: Path, capfd: pytest.Capture
     }
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_goes_back(run_dir: Path, whole: Path) -> None:
     damage(run_dir / "checkpoint" / ids(run_dir)[-1] / "state.json", lambda data: b"")
     for at in range(1, 40, 9):

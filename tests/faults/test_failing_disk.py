@@ -126,6 +126,7 @@ def test_a_full_disk_in_every_way(whole: Path, tmp_path: Path) -> None:
         check_one_failure(at, tmp_path / str(at), whole)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_again_and_again(whole: Path, tmp_path: Path) -> None:
     """Every 31st operation fails, also while the run is resumed."""
     run_dir = tmp_path / "run"
@@ -181,6 +182,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full(small_disk: Path, whole: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Growing it a little at a time, the run goes on from where it stood, to the same end."""
     run_dir = small_disk / "run"

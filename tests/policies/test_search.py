@@ -146,6 +146,7 @@ def test_it_wins_in_one_and_blocks_in_one_without_a_network(options):
         assert found.visits.sum(1).tolist() == [200, 200]
 
 
+@pytest.mark.slow
 def test_with_enough_simulations_nobody_beats_it_without_a_network():
     """Tic-tac-toe against every reply, as first and as second player; with few simulations it loses."""
     model = KnownModel(RULES, uniform(RULES))

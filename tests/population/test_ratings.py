@@ -250,6 +250,7 @@ def test_ratings_of_very_many_games_converge(seed):
     np.testing.assert_allclose(rated.of(0) - rated.of(0).mean(), expected, atol=1.0)
 
 
+@pytest.mark.slow
 def test_a_thousand_policies():
     rng = np.random.default_rng(0)
     true = rng.normal(size=1000)

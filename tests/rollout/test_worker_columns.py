@@ -122,6 +122,7 @@ def test_noise_in_blocks_is_the_stream_one_by_one():
             at += rows * width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["decisions", pytest.param("episodes", marks=pytest.mark.slow)])
 def test_many_requests_take_no_more_memory_than_a_few(unit):
     env = StreamEnv(["dde", "d.E", "ddddde"] * 4, players=2)

@@ -43,6 +43,7 @@ def returns_of(run_dir: Path) -> list[float]:
     return [float(value) for (value,) in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "how"),
     [

@@ -89,6 +89,7 @@ def test_runs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_parallelism(load_scenario("kuhn", ["runtime=ray"])) == 1
 
 
+@pytest.mark.slow
 def test_killed_runs_are_reported_and_resumed(tmp_path: Path) -> None:
     made, watcher = experiment(tmp_path / "e", a="done", b="killed", c="broken"), Watcher()
     found = resume_experiment(made, observer=watcher, stop=StopRequest(), parallel=1)
@@ -132,6 +133,7 @@ def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, codes = experiment(tmp_path / "e", a="waits", b="done"), list[int]()
     other = threading.Thread(target=lambda: codes.append(main(["stop", str(made.folder)])))

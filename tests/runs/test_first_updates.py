@@ -79,6 +79,7 @@ def test_learners_that_go_on_from_task_to_task_have_them_all() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decisions", "change"),
     [(53, {}), (20, {"updates_per_decision": 0.059}), (62, {"min_size": 10})],

@@ -44,6 +44,7 @@ def test_every_way_is_a_change_after_another() -> None:
     assert tools.ways(["mkdir", *("open", "rename", "commit") * 3]) == [1, 2, 3, 4, 5, 8, 9, 10]
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_while_it_resumes(whole: tools.Whole, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     assert tools.dies(lambda: tools.train("ppo", run_dir), run_dir, at=20) is None

@@ -93,6 +93,7 @@ def test_a_vector_puts_back_what_its_environments_set(kind: str, when: str, ther
     env.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "when"), [("dqn", "made"), ("gru", "step")])
 def test_a_run_learns_and_lies_where_it_was_begun(algorithm: str, when: str, there: Path) -> None:
     given: dict[str, Any] = {"kind": "ppo", "memory": "gru", "batch": 20} if algorithm == "gru" else {"kind": algorithm}
@@ -118,6 +119,7 @@ def test_a_run_learns_and_lies_where_it_was_begun(algorithm: str, when: str, the
     assert not list(there.iterdir())
 
 
+@pytest.mark.slow
 def test_a_program_that_has_set_something_else(there: Path) -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)

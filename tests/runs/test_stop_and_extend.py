@@ -113,6 +113,7 @@ def test_resume_after_a_stop_names_how_to_extend(tmp_path: Path, capsys: pytest.
     assert len(resume(run_dir, ["generations=2", "stop=null"], report=False).generations) == 3
 
 
+@pytest.mark.slow
 def test_killed_while_it_is_extended(tmp_path: Path) -> None:
     wholes = {}
     for generations in (1, 2):

@@ -139,6 +139,7 @@ def test_a_task_is_warned_of_once_also_where_it_is_resumed(tmp_path: Path) -> No
     assert whole.warnings[0].text == again.warnings[0].text
 
 
+@pytest.mark.slow
 def test_a_game_of_two_that_never_ends_is_told_and_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -505,6 +505,7 @@ def test_a_damaged_entry_is_not_pulled(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replace", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_push_that_is_killed_leaves_the_zoo_as_it_was(replace: bool, tmp_path: Path) -> None:
     """At any of its changes: an entry is there as it was or as it was to be, and the next push does it all."""

@@ -119,6 +119,7 @@ def ask_for_ten_seconds(peer):
         peer.ask("add", 1)
 
 
+@pytest.mark.slow
 def test_a_peer_that_dies_while_it_is_asked(make):
     runtime = make()
     asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
@@ -213,6 +214,7 @@ def test_a_part_whose_process_is_killed(runtime):
     assert runtime.get(last) == 13
 
 
+@pytest.mark.slow
 def test_all_parts_are_killed_and_one_needs_the_answer_of_another(runtime):
     parts = [runtime.spawn(Worker, k, restarts=1) for k in range(3)]
     processes = each(runtime, parts, "process")
@@ -235,6 +237,7 @@ def test_all_parts_are_killed_and_one_needs_the_answer_of_another(runtime):
     assert [runtime.get(runtime.call(part, "add", 1), timeout=60) for part in parts] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_frozen_part_is_given_up(runtime):
     asked = runtime.spawn(Worker, 0, restarts=1, concurrency=2)
     visitor = runtime.spawn(Visitor, runtime.peer(asked))

@@ -222,6 +222,7 @@ def test_a_fork_server_that_is_killed_is_replaced(alone):
     assert not any(map(is_there, processes))
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_come(monkeypatch, alone):
     monkeypatch.setattr(fork_server, "_GRACE", 0.1)
     alone.get(alone.call(alone.spawn(CounterActor, 0), "add", 1))
@@ -289,6 +290,7 @@ open(sys.argv[1], "w").write(json.dumps(told))
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_a_daemon_has_started(tmp_path):
     """Without standard input and output, and told to ignore the ends of its children: one death is one death."""
     line = (

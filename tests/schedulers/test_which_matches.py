@@ -136,6 +136,7 @@ def test_adaptive_evaluation_keeps_psro_scheduler_contract() -> None:
     check(PSROScheduler, PSROOptions, (0, 1), generations=1, order="sequential")
 
 
+@pytest.mark.slow
 def test_adaptive_evaluation_keeps_other_scheduler_contracts() -> None:
     check(AnytimePSROScheduler, AnytimePSROOptions, (0, 1), generations=1)
     check(PipelinePSROScheduler, PipelinePSROOptions, (0, 1), generations=1, most=1)

@@ -356,6 +356,7 @@ def test_it_looks_sixteen_times_within_its_budget():
     assert evaluation.next_cells(game.table.view()).units.sum() == 100
 
 
+@pytest.mark.slow
 def test_as_good_with_a_third_of_the_matches():
     """40 policies: 30 blocks of each of the 780 pairs, or 7,800 where they matter; means over 10 games. A table of 10 blocks per pair, as
     many, is worse by a factor of two at least."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import pytest
+
 from ludus import load_scenario
 from ludus.runs.runner import run
 
@@ -33,6 +35,7 @@ def left() -> list[str]:
     return sorted(t.__name__ for t in found if str(t.__module__).startswith(own))
 
 
+@pytest.mark.slow
 def test_nothing_of_a_run_waits_for_the_collector_of_circles(tmp_path: Path) -> None:
     for name, (preset, *overrides) in _RUNS.items():
         run(load_scenario(preset, overrides), run_dir=tmp_path / name, report=False)  # what is compiled is kept

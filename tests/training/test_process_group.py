@@ -92,12 +92,14 @@ def test_it_is_a_group_of_ranks_with_shares():
     assert meet(2, work) == [(0, 2, slice(0, 2)), (1, 2, slice(2, 5))]
 
 
+@pytest.mark.slow
 def test_who_comes_too_late_is_an_error_that_says_so():
     meeting = RankMeeting()
     with pytest.raises(RunError, match=r"rank 1 of 2 met not all others at 127.0.0.1:\d+ within 0.5 s"):
         ProcessGroup(meeting.address, rank=1, size=2, timeout=0.5)
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_to_a_sum_is_waited_for_so_long():
     told = threading.Event()
 
