@@ -23,7 +23,7 @@ help:
 	@echo "make football    install Google Research Football from the wheel in LUDUS_WHEELS ($(LUDUS_WHEELS))"
 	@echo "make test-slow   the slow tests"
 	@echo "make test-long   the long ones, which CI leaves out: learning gates, games of packages one by one, repeated kills"
-	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/how-to/reproduce.md)"
+	@echo "make test-noise  the fast tests under deliberate rounding noise; NOISE=2 is another seed (docs/guides/reproduce.md)"
 	@echo "make test-gpu    what can only be seen on a card"
 	@echo "make search      the property tests, with examples that were not tried before"
 	@echo "make wheel-check build a wheel, install it into an empty environment, train there; sizes and seconds"
@@ -50,7 +50,7 @@ $(STAMP): $(CORE)
 # Its own requirement pygame would overwrite pygame-ce, and gym 0.26 breaks its reset: hence --no-deps, and what it needs by name.
 $(FOOTBALL): $(STAMP) $(WHEEL)
 	@test -n "$(WHEEL)" || { echo "No wheel of gfootball is in $(LUDUS_WHEELS). Set LUDUS_WHEELS to a directory that has one;" \
-	  "docs/envs/football.md says how it is built."; exit 1; }
+	  "docs/environments/football.md says how it is built."; exit 1; }
 	$(PIP) "gym==0.25.2" six opencv-python psutil absl-py pygame-ce
 	$(PIP) --no-deps "$(WHEEL)"
 	@touch $(FOOTBALL)

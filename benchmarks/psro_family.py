@@ -3,7 +3,7 @@ per game: exploitability of the announced meta-strategies, and of the least expl
 whose meta-strategies mean different things.
 
     python -m benchmarks.psro_family [--games leduc …] [--methods psro …] [--seeds 0 1 …] [--quick]
-    python -m benchmarks.psro_family --findings [--page docs/psro-family.md]
+    python -m benchmarks.psro_family --findings [--page docs/concepts/psro-family.md]
     python -m benchmarks.psro_family --plot docs/images/psro_family.svg
 
 One run per cell (game, method, seed), on one core; its result is a file of its own, benchmarks/results/psro_family/GAME/METHOD-SEED.json,

@@ -1,6 +1,6 @@
 """A goal to be reached, and a reward only for reaching it: bits are flipped one by one until they are those of the goal.
 
-    PYTHONPATH=examples ludus train my.yaml     # docs/how-to/postprocess.md has the file
+    PYTHONPATH=examples ludus train my.yaml     # docs/guides/postprocess.md has the file
 
 By chance n bits are right once in 2^n states, so that whoever learns from the rewards alone learns nothing; in hindsight every
 episode reached something (Andrychowicz et al. 2017, "Hindsight experience replay", section 3.1).

@@ -403,7 +403,7 @@ def _named(node: ast.expr, name: str) -> bool:
 # The house's tests.
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "how-to" / "reproduce.md"
+PAGE = HERE.parent / "docs" / "guides" / "reproduce.md"
 
 ALLOWED = {
     "envs/test_tree_ties.py:test_programs_choose_alike_against_uniform_play": "ties",

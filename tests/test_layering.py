@@ -104,7 +104,7 @@ def test_the_packages_are_those_of_the_architecture_page() -> None:
     packages = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("*/**/*.py")}  # a folder of caches alone is none
     assert packages == set(LAYERS)
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
-    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT.parent / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^  (\w+)/ ", page, re.MULTILINE)) == LAYERS
 
 

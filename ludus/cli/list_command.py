@@ -24,8 +24,8 @@ def _envs(family: str | None = None, word: str = "") -> None:
         return
     from ludus.envs.families import FAMILIES
 
-    rows = [(name, f.example, f.summary, _have(f), f"docs/envs/{name}.md") for name, f in sorted(FAMILIES.items())]
-    own = ("", "module:Class", "one of your own, as it is", "", "docs/envs/own.md")
+    rows = [(name, f.example, f.summary, _have(f), f"docs/environments/{name}.md") for name, f in sorted(FAMILIES.items())]
+    own = ("", "module:Class", "one of your own, as it is", "", "docs/environments/own.md")
     columns = ("family", "example", "what it is", "installed", "page")
     _say_left_out(table(columns, [*rows, own], left=range(5), spare=(4, 2)), "envs")
     write(
@@ -114,7 +114,7 @@ def _selectors() -> None:
     from ludus.replay.selectors import RESERVOIR, SELECTORS
 
     _parts("selector", {**SELECTORS, RESERVOIR: "(remover only)"})
-    write("`algorithm.sampler=NAME` and `algorithm.remover=NAME` of algorithms that replay; docs/how-to/pacing.md.")
+    write("`algorithm.sampler=NAME` and `algorithm.remover=NAME` of algorithms that replay; docs/guides/pacing.md.")
 
 
 def _ratings() -> None:

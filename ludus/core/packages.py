@@ -51,7 +51,7 @@ _OTHERS: Mapping[
 ] = {  # module -> what `pip install` calls what brings it, where that is neither an extra nor the module's name
     "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "huggingface_hub": "huggingface-hub",
-    "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/envs/mlagents.md says with what
+    "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/environments/mlagents.md says with what
     "pkg_resources": "'setuptools<81'",
     "pygame": "pygame-ce",
     "pyglet": "'pyglet<2'",

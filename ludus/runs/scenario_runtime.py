@@ -212,7 +212,7 @@ class RuntimeChoice(Config):
         if self.address is not None and (self.address == "local" or "://" in self.address):
             raise ConfigError(
                 f"runtime.address={self.address!r} was given; expected host:port of a running Ray, or auto. Without an address a Ray is "
-                "started on this machine; from outside of a cluster, submit the command as a job (docs/how-to/cluster.md)."
+                "started on this machine; from outside of a cluster, submit the command as a job (docs/guides/cluster.md)."
             )
         if self.table_shards and self.trainers > 1:
             raise ConfigError(

@@ -13,7 +13,7 @@ NumPy's `@`, loops of sums in kernels, and what compiled libraries do within (Sc
 The direction is a function of the result's bits, the operation and the seed: one program, run twice, still equals itself to the bit. A
 result whose lower half of the mantissa is 0 is taken for exact, and stays: 0, 1, 2.5 and infinity are the same on every processor.
 
-Without the variable nothing here is imported. See docs/how-to/reproduce.md.
+Without the variable nothing here is imported. See docs/guides/reproduce.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def test_families_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     for name, family in FAMILIES.items():
         line = next(line for line in out.splitlines() if line.startswith(f" {name} "))
         assert family.example in line
-        assert f"docs/envs/{name}.md" in line
+        assert f"docs/environments/{name}.md" in line
     assert "module:Class" in out
 
 

@@ -38,7 +38,7 @@ def test_python_runs(block: str, try1: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_sql_runs(try1: Path) -> None:
-    page = pages.ROOT / "docs" / "how-to" / "sql.md"
+    page = pages.ROOT / "docs" / "guides" / "sql.md"
     with sqlite3.connect(f"file:{try1}/runs/try1/ludus.db?mode=ro", uri=True) as connection:
         statements = [s for block in pages.blocks(page, "sql") for s in block.split(";") if s.strip()]
         rows = [connection.execute(statement).fetchall() for statement in statements]

@@ -73,10 +73,10 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("page", "heading", "names"),
     [
-        ("docs/presets.md", "preset", list_presets()),
+        ("docs/reference/presets.md", "preset", list_presets()),
         ("docs/concepts/environments.md", "family", [*FAMILIES, OWN]),
         ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
-        ("docs/how-to/plugins.md", "group", GROUPS),
+        ("docs/guides/plugins.md", "group", GROUPS),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("ludus/metagame/solvers/README.md", "name", META_SOLVERS),
@@ -87,9 +87,9 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/tables.md", "kind", [*TABLES, OWN]),
         ("docs/concepts/tables.md", "selector", [*SELECTORS, RESERVOIR, OWN]),
         ("docs/concepts/runs.md", "table", re.findall(r"CREATE TABLE (\w+)", SCHEMA)),
-        ("docs/how-to/wrappers.md", "wrapper", WRAPPERS),
-        ("docs/how-to/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
-        ("docs/how-to/check-environment.md", "check", [*ADVICE, ELSEWHERE]),
+        ("docs/guides/wrappers.md", "wrapper", WRAPPERS),
+        ("docs/guides/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
+        ("docs/guides/check-environment.md", "check", [*ADVICE, ELSEWHERE]),
         (
             "docs/concepts/errors.md",
             "class",
@@ -133,12 +133,12 @@ def test_keys_of_scenarios_are_named() -> None:
 
 
 def test_bots_are_named() -> None:
-    page = pages.text("docs/how-to/tournament.md")
+    page = pages.text("docs/guides/tournament.md")
     assert {name for name in BOTS if name != "registered" and f"bot:{name}" not in page} == set()
 
 
 def test_parts_of_the_profile_are_named() -> None:
-    rows = next(rows for rows in pages.tables("docs/how-to/profile.md") if rows[0][0] == "part")
+    rows = next(rows for rows in pages.tables("docs/guides/profile.md") if rows[0][0] == "part")
     assert [row[0] for row in rows[1:]] == [*PARTS, "other"]
 
 
@@ -150,7 +150,7 @@ def test_extras_are_named() -> None:
 
 def test_every_family_of_environments_has_a_page() -> None:
     for name, family in FAMILIES.items():
-        page = pages.text(f"docs/envs/{name}.md")
+        page = pages.text(f"docs/environments/{name}.md")
         assert family.example in page
         assert not family.extra or f"ludus-rl[{family.extra}]" in page
 
@@ -158,7 +158,7 @@ def test_every_family_of_environments_has_a_page() -> None:
 def test_every_shipped_check_has_an_example() -> None:
     sources = [pages.text(path) for path in (pages.ROOT / "ludus" / "testing").glob("*.py")]
     checks = {name for source in sources for name in re.findall(r"^def (check_\w+)", source, re.MULTILINE)}
-    page = pages.text("docs/how-to/check-parts.md") + pages.text("docs/how-to/tournament.md")
+    page = pages.text("docs/guides/check-parts.md") + pages.text("docs/guides/tournament.md")
     assert {name for name in checks - {"check_spec"} if f"import {name}" not in page} == set()
 
 
@@ -171,7 +171,7 @@ def test_every_benchmark_is_on_its_page() -> None:
 
 
 def test_presets_are_what_their_page_says() -> None:
-    rows = [row for rows in pages.tables("docs/presets.md") if rows[0][0] == "preset" for row in rows[1:]]
+    rows = [row for rows in pages.tables("docs/reference/presets.md") if rows[0][0] == "preset" for row in rows[1:]]
     for cell, _, algorithm, _, ends in rows:
         scenario = load_scenario(cell.strip("`"))
         assert f"{scenario.generations} generation" in ends
@@ -213,7 +213,7 @@ def test_every_setting_of_an_algorithm_is_on_a_page() -> None:
 
 
 def test_options_of_wrappers_are_their_arguments() -> None:
-    page = "docs/how-to/wrappers.md"
+    page = "docs/guides/wrappers.md"
     for names, words in zip(pages.cells(page, "wrapper"), pages.cells(page, "wrapper", 1), strict=True):
         (name,) = names
         known = list(inspect.signature(resolve_name("wrapper", name, WRAPPERS)).parameters)
@@ -230,7 +230,7 @@ def test_every_key_of_a_run_is_on_a_page() -> None:
     for key, model in (("runtime", RuntimeChoice), ("evaluation", Evaluation), ("checkpoints", Checkpoints)):
         missing = {name for name in model.model_fields if not re.search(rf"\b{key}\.{name}\b", everything)}
         assert missing == set(), f"no page names {key}."
-    assert set(pages.first_cells("docs/how-to/evaluate.md", "key")) == set(AdaptivePayoffs.model_fields)
+    assert set(pages.first_cells("docs/guides/evaluate.md", "key")) == set(AdaptivePayoffs.model_fields)
 
 
 def known_keys() -> dict[str, Any]:
@@ -282,7 +282,7 @@ def inner(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 
 
 def test_defaults_of_the_runtime_are_those_of_the_table() -> None:
-    found = re.findall(r"^\| `runtime\.(\w+)`[^|]* \| `?(\w+)`? \|", pages.text("docs/how-to/ray.md"), re.MULTILINE)
+    found = re.findall(r"^\| `runtime\.(\w+)`[^|]* \| `?(\w+)`? \|", pages.text("docs/guides/ray.md"), re.MULTILINE)
     model = RuntimeChoice.model_fields
     for name, value in dict(found).items():
         default = model[name].get_default(call_default_factory=True)
@@ -338,7 +338,7 @@ def test_classes_that_are_named_are_there() -> None:
     wrong = []
     for page in pages.PRESENT:
         named = {word for span in pages.spans(page) for word in re.findall(r"^([A-Z][a-z][A-Za-z]+)(?=$|[.(])", span)}
-        if page.parent.name == "docs":  # in the picture too
+        if page.parent.name in ("docs", "design"):  # in the picture too
             named |= set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b(?= \(\w+/)", pages.text(page)))
         wrong += [f"{pages.name(page)}: {word}" for word in named - known - _OTHERS - set(dir(builtins))]
     assert not wrong, "\n".join(sorted(wrong))

@@ -41,7 +41,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_index_has_every_page() -> None:
     """Decisions have an index of their own."""
-    decisions = INDEX.parent / "decisions"
+    decisions = INDEX.parent / "design" / "decisions"
     index = {where for where, *_ in linked(INDEX)} | {where for where, *_ in linked(decisions / "README.md")}
     missing = {page for page in pages.PAGES if page not in index} - {pages.ROOT / "README.md", INDEX}
     assert {pages.name(page) for page in missing} == set()
@@ -59,7 +59,7 @@ def test_every_algorithm_has_a_page_beside_its_code() -> None:
 
 
 def test_boxes_are_straight() -> None:
-    for block in re.findall(r"^```\n(.*?)^```$", pages.text("docs/architecture.md"), re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```\n(.*?)^```$", pages.text("docs/design/architecture.md"), re.DOTALL | re.MULTILINE):
         lines = [line for line in block.splitlines() if re.match(r"[+|]", line)]
         assert len({len(line) for line in lines}) <= 1, "lines of a box are of different lengths"
         assert {line[-1] for line in lines} <= {"+", "|"}

@@ -13,7 +13,7 @@ from ludus.contrib.football.encoders import ENCODERS, MASKS, encoder
 from ludus.contrib.football.match_statistics import NAMES
 from ludus.contrib.football.shaping import TERMS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "envs" / "football-observations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "environments" / "football-observations.md").read_text(encoding="utf-8")
 
 
 def section(heading: str) -> str:

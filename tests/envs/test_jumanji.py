@@ -17,7 +17,7 @@ from ludus.core.seeding import keys
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
-require("jumanji", "Jumanji is installed with --no-deps, as docs/envs/jumanji.md says")
+require("jumanji", "Jumanji is installed with --no-deps, as docs/environments/jumanji.md says")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [

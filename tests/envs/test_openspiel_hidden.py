@@ -32,7 +32,7 @@ PUBLIC = {
     "hanabi": "the last move",
     "rbc": "how many pieces each side has",
 }
-# … or what the rules hide (docs/envs/openspiel.md names these).
+# … or what the rules hide (docs/environments/openspiel.md names these).
 LEAKS = {
     "kriegspiel": "how often the true position has occurred, and moves since the last capture or pawn move",
     "phantom_go": "how many stones the other has on the board",

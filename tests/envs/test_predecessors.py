@@ -10,7 +10,7 @@ import pytest
 from ludus.envs.families import FAMILIES
 from ludus.envs.registry import list_envs
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "envs" / "predecessors.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "environments" / "predecessors.md"
 NEEDS_MORE = (
     "mlagents/",
     "smac/",

@@ -3,7 +3,7 @@
     rollout --> rewards of the game, and of a network that learns from the same rows --> what the policy learns from
 
 The network belongs to the learner: one per trained policy, fed by rollouts and saved with the learner. Matches, payoffs
-and the figures of a run count the game's rewards (docs/decisions/archive/0054), whatever a learner learns from.
+and the figures of a run count the game's rewards (docs/design/decisions/archive/0054), whatever a learner learns from.
 """
 
 from __future__ import annotations
