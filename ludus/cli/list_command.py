@@ -24,7 +24,9 @@ def _envs(family: str | None = None, word: str = "") -> None:
         return
     from ludus.envs.families import FAMILIES
 
-    rows = [(name, f.example, f.summary, _have(f), f"docs/environments/{name}.md") for name, f in sorted(FAMILIES.items())]
+    rows = [
+        (name, f.example, f.summary, _have(f), f"docs/environments/{name}.md") for name, f in sorted(FAMILIES.items())
+    ]
     own = ("", "module:Class", "one of your own, as it is", "", "docs/environments/own.md")
     columns = ("family", "example", "what it is", "installed", "page")
     _say_left_out(table(columns, [*rows, own], left=range(5), spare=(4, 2)), "envs")
