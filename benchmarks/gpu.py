@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("on the CPU, small: this shows that the code runs, and says nothing of a card")
         return measured.main([*rest, "--quick"])
     if args.device.startswith("cuda") and not gpu_count():
-        print("there is no card: nothing is measured")
+        print("there is no GPU: nothing is measured")
         for bar in measured.bars:
             print(bar.judge(Medians({})).line())
         return 0

@@ -100,7 +100,7 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|long)\b", re.MUL
 """How a file says that all of its tests are slow."""
 
 DEVICE = os.environ.get("LUDUS_TEST_DEVICE", "cuda")
-"""With `cpu`, tests of cards run on any machine, to see that they run."""
+"""With `cpu`, tests of GPUs run on any machine, to see that they run."""
 
 
 gc.disable()  # until all tests are imported: the collector would look through them again and again
@@ -160,16 +160,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Torch is loaded, and asked, where somebody wants tests of cards only."""
+    """Torch is loaded, and asked, where somebody wants tests of GPUs only."""
     if item.get_closest_marker("gpu") is not None and DEVICE == "cuda":
         from ludus.backend.device import gpu_count
 
         if not gpu_count():
-            pytest.skip("there is no card")
+            pytest.skip("there is no GPU")
 
 
 @pytest.fixture
-def card() -> str:
+def gpu() -> str:
     """The device that tests marked `gpu` are of."""
     return DEVICE
 

@@ -34,13 +34,13 @@ _Answer = TypeVar("_Answer")
 
 _FORM = re.compile(r"auto|cpu|cuda(:\d+)?")
 _OTHERS = ("mps", "xpu", "xla", "hpu", "mtia", "npu", "vulkan", "opencl", "directml", "rocm", "gpu")
-_ROCM = "AMD's cards are called cuda, too, by a torch that was built for ROCm."
+_ROCM = "AMD's GPUs are called cuda, too, by a torch that was built for ROCm."
 _WORTH = 5e7
-"""Multiplications of a forward pass over one step's rows from which a card is faster than one core's written passes. Measured on an H200
+"""Multiplications of a forward pass over one step's rows from which a GPU is faster than one core's written passes. Measured on an H200
 (`benchmarks.gpu_auto`): steps of PPO cross between 2e7 and 8e7, and answers of a policy at 1e7, which at 2e7 gain a fifth."""
 
 
-AUTO = f"a card, where there is one, for steps of {_WORTH:.0e} multiplications or more; else the CPU"
+AUTO = f"a GPU, where there is one, for steps of {_WORTH:.0e} multiplications or more; else the CPU"
 """What device: auto means, in words."""
 
 
@@ -48,7 +48,7 @@ def parse_device(value: str) -> str:
     """`value`, if it names a device: auto, cpu, cuda, cuda:N. Raises ConfigError."""
     if isinstance(value, str) and _FORM.fullmatch(value):
         return value
-    wanted = "expected auto, cpu, cuda, or cuda:N for card N (from 0)"
+    wanted = "expected auto, cpu, cuda, or cuda:N for GPU N (from 0)"
     kind = str(value).partition(":")[0].lower()
     if kind in _OTHERS:
         more = f" {_ROCM}" if kind in ("rocm", "gpu") else ""
@@ -76,7 +76,7 @@ def multiplications(shapes: Iterable[Sequence[int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What was decided. device: "cpu", "cuda:0" …. why: in words. compiler: None where nobody has asked for it. graphs: on a card."""
+    """What was decided. device: "cpu", "cuda:0" …. why: in words. compiler: None where nobody has asked for it. graphs: on a GPU."""
 
     device: str
     written: bool
@@ -106,14 +106,14 @@ class Placement:
 
     def compiled(self, function: Callable[_Given, _Answer], *, part: bool = False) -> Callable[_Given, _Answer]:
         """Return the function, compiled if that was asked for. It takes tensors of so many rows each, alone or in dataclasses and mappings,
-        and keeps nothing; what it answers is to be differentiated and read before it is called again (on a card that memory is used anew).
+        and keeps nothing; what it answers is to be differentiated and read before it is called again (on a GPU that memory is used anew).
         Floats that it is given change from call to call. part: of a step that is `repeated`."""
         if not self.compiles or self.compiler is None:
             return function
         return self.compiler.compiled(function, self, part=part)
 
     def repeated(self, step: Callable[..., _Answer]) -> Callable[..., _Answer]:
-        """Return a whole step, loss, gradient and optimizer: on a card as CUDA graphs, see `Graphs`; else as it is. It is given tensors
+        """Return a whole step, loss, gradient and optimizer: on a GPU as CUDA graphs, see `Graphs`; else as it is. It is given tensors
         there, and floats, which both change from call to call, alone or in tuples, mappings and dataclasses; beside them what does not
         change with the form of these. It changes tensors in place, asks nothing of the host, and answers tensors, without gradients, that
         are read before it is called again."""
@@ -138,7 +138,7 @@ class Placement:
             torch.set_float32_matmul_precision(before)
 
     def __str__(self) -> str:
-        road, compiler = "passes written out" if self.written else "torch", self.compiler
+        road, compiler = "CPU kernels" if self.written else "torch", self.compiler
         one_by_one = "" if self.graphs is None or not self.graphs.failed else f"; no CUDA graphs: {self.graphs.failed}"
         if compiler is None:
             return f"{self.device} ({road}): {self.why}{one_by_one}"
@@ -174,11 +174,11 @@ def placement_for_table(learner: object, table: str) -> Placement | None:
 
 
 def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
-    """Return where one learner computes. Raises ConfigError for a card that is not there, and for options that the place has no use for."""
+    """Return where one learner computes. Raises ConfigError for a GPU that is not there, and for options that the place has no use for."""
     device, why = _device(choice, work)
     if device == "cpu" and choice.precision == "tf32":
         raise ConfigError(
-            f"precision is tf32, which is a card's; this learns on the CPU ({why}). Leave it out, or give device=cuda."
+            f"precision is tf32, which is a GPU's; this learns on the CPU ({why}). Leave it out, or give device=cuda."
         )
     written = choice.written and work.has_cpu_kernel and device == "cpu" and choice.precision == "float32"
     if device == "cpu" and not work.has_cpu_kernel and work.no_kernel_reason:
@@ -193,10 +193,10 @@ def resolve_placement(choice: DeviceChoice, work: UpdateCost) -> Placement:
 def _device(choice: DeviceChoice, work: UpdateCost) -> tuple[str, str]:
     if choice.device == "auto":
         if not gpu_count():
-            return "cpu", "there is no card"
+            return "cpu", "there is no GPU"
         size = work.multiplications * work.rows
         if size < _WORTH:
-            return "cpu", f"{size:.2g} multiplications a step are too few for a card (from {_WORTH:.0g})"
+            return "cpu", f"{size:.2g} multiplications a step are too few for a GPU (from {_WORTH:.0g})"
         return "cuda:0", f"{size:.2g} multiplications a step"
     if choice.device.startswith("cuda"):
         return require_gpu(choice.device), "as asked for"
@@ -219,16 +219,16 @@ def require_gpu(device: str) -> str:
         return f"cuda:{number}"
     if count:
         raise ConfigError(
-            f"device is {device}, and there {'is one card' if count == 1 else f'are {count} cards'}, "
+            f"device is {device}, and there {'is one GPU' if count == 1 else f'are {count} GPUs'}, "
             f"cuda:0{'' if count == 1 else f' to cuda:{count - 1}'}. Name one of them."
         )
     if torch.version.cuda is None and torch.version.hip is None:
         raise ConfigError(
-            f"device is {device}, and this torch ({torch.__version__}) was built for CPUs only. Install one that was built for your card "
+            f"device is {device}, and this torch ({torch.__version__}) was built for CPUs only. Install one that was built for your GPU "
             "(https://pytorch.org/get-started/locally), or use device=cpu."
         )
     raise ConfigError(
-        f"device is {device}, and torch ({torch.__version__}) sees no card. Look whether nvidia-smi does, whether the driver is new enough "
+        f"device is {device}, and torch ({torch.__version__}) sees no GPU. Look whether nvidia-smi does, whether the driver is new enough "
         "for this torch, and whether CUDA_VISIBLE_DEVICES hides it (on Ray, give runtime.trainer_gpus); or use device=cpu."
     )
 
@@ -242,7 +242,7 @@ run as they are."""
 
 
 class Compiler:
-    """`torch.compile` of one learner's functions, on a card as CUDA graphs. What fails is run as it is from then on, and failed says why.
+    """`torch.compile` of one learner's functions, on a GPU as CUDA graphs. What fails is run as it is from then on, and failed says why.
     others: whether batches came whose sizes are not compiled."""
 
     def __init__(self, failed: str = "") -> None:
@@ -254,7 +254,7 @@ class Compiler:
         """See `Placement.compiled`."""
         import torch
 
-        card, sizes = placement.device.startswith("cuda"), set[int]()
+        on_gpu, sizes = placement.device.startswith("cuda"), set[int]()
         fast: Callable[..., Any] | None = None
 
         def as_tensors(value: Any) -> Any:
@@ -273,9 +273,9 @@ class Compiler:
             sizes.add(rows)
             try:
                 if fast is None:
-                    mode = "reduce-overhead" if card and not part else None
+                    mode = "reduce-overhead" if on_gpu and not part else None
                     fast = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
-                if card and not part:
+                if on_gpu and not part:
                     torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
                 with placement.products(), _compiles() if new else nullcontext():
                     answer: _Answer = fast(
@@ -342,7 +342,7 @@ def missing_compiler(device: str) -> str:
     """Return what is missing for compiling there; "" if all is there."""
     if device.startswith("cuda"):
         if find_spec("triton") is None:
-            return "Triton is not installed, by which torch compiles for cards"
+            return "Triton is not installed, by which torch compiles for GPUs"
         has_compiler = any(map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")))
         return "" if has_compiler else "there is no C compiler, which Triton needs (CC names one)"
     if device == "cpu":
@@ -352,7 +352,7 @@ def missing_compiler(device: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whole steps that a card repeats: to begin their kernels one by one is most of what small steps cost.
+# Whole steps that a GPU repeats: to begin their kernels one by one is most of what small steps cost.
 
 _FORMS = 8
 """Of what a step is given, for which it is kept: those that came last. Each has its inputs once more, and all share memory beside that."""
@@ -473,8 +473,8 @@ def pool_on(device: torch.device) -> Any:
 
 
 def captured(step: Callable[[], _Answer], device: torch.device, pool: Any) -> tuple[_Answer, Callable[[], None]]:
-    """Return (where the step will answer, what runs it there): its kernels on a card, which are noted and not run. Raises what the step
-    does, and RuntimeError for what a graph cannot take; the card is then as it was."""
+    """Return (where the step will answer, what runs it there): its kernels on a GPU, which are noted and not run. Raises what the step
+    does, and RuntimeError for what a graph cannot take; the GPU is then as it was."""
     import torch
 
     graph, beside, now = torch.cuda.CUDAGraph(), _capturing_on(device), torch.cuda.current_stream(device)
@@ -620,7 +620,7 @@ _ALIGNED = 16  # bytes, so that every column may be read as what it is
 
 
 def columns_to_device(columns: Mapping[str, Array], device: torch.device) -> dict[str, torch.Tensor]:
-    """Return copies of columns in one piece of memory: to a card it goes in one transfer, by pinned memory, that nobody waits for."""
+    """Return copies of columns in one piece of memory: to a GPU it goes in one transfer, by pinned memory, that nobody waits for."""
     import torch
 
     whole = {name: np.ascontiguousarray(array) for name, array in columns.items()}
@@ -642,7 +642,7 @@ def dtype_of(array: Array) -> torch.dtype:
 
 
 def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
-    """Copy float32 of tensors of one device. From a card they come in one transfer, beside what it computes: in a stream of its own that
+    """Copy float32 of tensors of one device. From a GPU they come in one transfer, beside what it computes: in a stream of its own that
     waits for what was asked for by now, and for which nothing waits there."""
     import torch
 
@@ -655,7 +655,7 @@ def floats_to_host(tensors: Sequence[torch.Tensor]) -> list[Array]:
 
 
 def _beside(packed: torch.Tensor) -> Array:
-    """Return what a card holds, read in a stream of its own."""
+    """Return what a GPU holds, read in a stream of its own."""
     import torch
 
     out = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)

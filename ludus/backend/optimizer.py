@@ -1,4 +1,4 @@
-"""Adam on one flat parameter vector, with the gradient's norm clipped: in one compiled pass on a CPU, torch's fused one on a card."""
+"""Adam on one flat parameter vector, with the gradient's norm clipped: in one compiled pass on a CPU, torch's fused one on a GPU."""
 
 from __future__ import annotations
 

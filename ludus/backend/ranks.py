@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUCKET = 25 << 20
 """Bytes of gradients that are added up at a time while a backward pass goes on: less than this is one sum after it. (As PyTorch's
-DistributedDataParallel has it; not measured on cards.)"""
+DistributedDataParallel has it; not measured on GPUs.)"""
 
 
 @runtime_checkable

@@ -188,9 +188,9 @@ _DETAILS = re.compile(
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """Return what torch says of it, in one line (on a card: what was asked for, and how much of how much was free), where this error or
+    """Return what torch says of it, in one line (on a GPU: what was asked for, and how much of how much was free), where this error or
     what caused it is that a device, or the host, has no room for a tensor; None where it is something else. What the calls that failed held
-    is let go, and given back to the card, which others may share."""
+    is let go, and given back to the GPU, which others may share."""
     torch: Any = sys.modules.get("torch")  # a process that has not loaded it has not run out of its memory
     at: BaseException | None = error if torch is not None else None
     while at is not None:
@@ -238,7 +238,7 @@ def thread_limits(*, torch_threads: int | None) -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The same bits from the same products and sums. On a CPU torch gives them anyway, with as many threads. On a card some
+# The same bits from the same products and sums. On a CPU torch gives them anyway, with as many threads. On a GPU some
 # kernels add up in whatever order threads come; cuBLAS and cuDNN choose algorithms by the time they take.
 
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -248,7 +248,7 @@ _NO_KERNEL = "does not have a deterministic implementation"
 
 @contextmanager
 def deterministic_algorithms(wanted: bool) -> Iterator[None]:
-    """While this is open, and if it is wanted, torch computes by kernels that repeat themselves to the bit on one kind of card; how it was
+    """While this is open, and if it is wanted, torch computes by kernels that repeat themselves to the bit on one kind of GPU; how it was
     comes back afterwards. Raises ConfigError where CUDA has started already, and cannot be told any more; and for what torch has no such
     kernel for."""
     if not wanted:
@@ -261,7 +261,7 @@ def deterministic_algorithms(wanted: bool) -> Iterator[None]:
     workspace = os.environ.get(_WORKSPACE)
     if workspace not in _WORKSPACES and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         raise ConfigError(
-            f"runtime.deterministic was given, and this process has used a card before, without {_WORKSPACE}. Start Python with "
+            f"runtime.deterministic was given, and this process has used a GPU before, without {_WORKSPACE}. Start Python with "
             f"{_WORKSPACE}={_WORKSPACES[0]}."
         )
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()

@@ -17,12 +17,12 @@ from ludus.envs.tree.sweeps import first_alike
 from ludus.policies.base import Policy
 
 _WORTH = 200_000
-"""Merged terminals from which a card sums a single profile faster than one core's compiled sweeps. On an H200 (`benchmarks.gpu_auto`): 0.7
+"""Merged terminals from which a GPU sums a single profile faster than one core's compiled sweeps. On an H200 (`benchmarks.gpu_auto`): 0.7
 times as fast with 147,420, 3.2 times with 493,608. Batches of policies are worth it earlier."""
 
 
 def refuse_device(device: str) -> None:
-    """Where nothing is computed on one. Raises ConfigError if a card was asked for."""
+    """Where nothing is computed on one. Raises ConfigError if a GPU was asked for."""
     if parse_device(device).startswith("cuda"):
         raise ConfigError(
             f"device={device} says where exact values are computed, and this game has no tree to compute them from: it is played, on "
@@ -31,8 +31,8 @@ def refuse_device(device: str) -> None:
 
 
 def tree_on(tree: GameTree, device: str) -> GameTree:
-    """Return the tree, which computes where `device` asks (auto, cpu, cuda, cuda:N): auto takes a card, where there is one, for large
-    trees. Raises ConfigError for a card that is not there, and for what is no device."""
+    """Return the tree, which computes where `device` asks (auto, cpu, cuda, cuda:N): auto takes a GPU, where there is one, for large
+    trees. Raises ConfigError for a GPU that is not there, and for what is no device."""
     parse_device(device)
     large = tree.arrays.outcomes.weight.shape[1] >= _WORTH
     if not device.startswith("cuda") and not (device == "auto" and large and gpu_count()):

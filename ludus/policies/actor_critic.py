@@ -165,7 +165,7 @@ def core_step(core: nn.RNNBase | Cell, x: Tensor, memory: Tensor) -> tuple[Tenso
 def unrolled(core: nn.RNNBase, x: Tensor | PackedSequence, state: Any) -> Any:
     """Return the output of a GRU or an LSTM for sequences."""
     with warnings.catch_warnings():
-        # A card's kernel wants weights in one piece of their own; here they are parts of a learner's vector, and are copied at each call.
+        # A GPU's kernel wants weights in one piece of their own; here they are parts of a learner's vector, and are copied at each call.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
         return core(x, state)
 

@@ -97,5 +97,5 @@ def of_players(block: Block, column: Tensor, *, others: bool = False) -> Tensor:
 def until_next(block: Block, column: Tensor) -> Tensor:
     """Return float64[K, C]: sums of a column float64[K, C] over the times from each row up to its slot's next one, or its episode's end."""
     times = len(column)
-    so_far = column.new_ones(times, times).tril() @ column  # a product, whose bits repeat on a card
+    so_far = column.new_ones(times, times).tril() @ column  # a product, whose bits repeat on a GPU
     return so_far.gather(0, block.until) - so_far + column

@@ -116,7 +116,7 @@ class RolloutHost:
                 raise
             count = sum(worker.env.num_envs for worker in workers)
             raise TrainingError(
-                f"there was not enough memory to act in {count} environments: {full}. Give fewer env.num_envs, fewer tasks on one card "
+                f"there was not enough memory to act in {count} environments: {full}. Give fewer env.num_envs, fewer tasks on one GPU "
                 "(runtime.tasks), or device=cpu."
             ) from error
 

@@ -204,7 +204,7 @@ class PolicyTables:
 
 def thresholds(probs: Tensor) -> Tensor:
     """Return float32[n, A], of which an action is the first that is above a uniform number; one of probability 0 is never taken. Sums are
-    taken as products, whose bits repeat on a card."""
+    taken as products, whose bits repeat on a GPU."""
     weights, ones = probs.double(), torch.ones(probs.shape[1], probs.shape[1], dtype=torch.float64, device=probs.device)
     upto, behind = weights @ ones.triu(), weights @ ones.tril(-1)
     return torch.where(behind > 0, upto / upto[:, -1:], torch.inf).float()

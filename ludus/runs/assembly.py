@@ -212,7 +212,7 @@ def _exact(
     device = scenario.runtime.device
     if device.startswith("cuda") and scenario.runtime.trainers and not gpu_count():  # theirs are on other machines
         tell(
-            f"runtime.device={device}: the driver's machine has no card, so its CPU computes exact payoffs and exploitability."
+            f"runtime.device={device}: the driver's machine has no GPU, so its CPU computes exact payoffs and exploitability."
         )
         device = "cpu"
     return ExactEvaluator(tree_on(tree, device), population)

@@ -100,7 +100,7 @@ def _check_workers(scenario: Scenario, env: EnvSpec) -> None:
     may = "may " if runtime.device == "auto" and gpu_count() else ""  # large networks do
     if scenario.has_children and (may or runtime.device.startswith("cuda")):
         raise ScenarioError(
-            f"{option}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a card, where "
+            f"{option}, on the CPU beside this process, and with runtime.device={runtime.device} policies {may}act on a GPU, where "
             "results differ in their last bits. Leave it out, give runtime.device=cpu, or use --runtime processes or ray, whose workers "
             "act on the CPU."
         )
@@ -182,7 +182,7 @@ def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learne
 
 
 def _check_device(choice: DeviceChoice, context: ScheduleContext) -> None:
-    """Check that learners can use a requested device or precision. Whether a card is there, `RuntimeChoice` checks."""
+    """Check that learners can use a requested device or precision. Whether a GPU is there, `RuntimeChoice` checks."""
     device = choice.device not in ("auto", "cpu")
     if not device and choice.precision == "float32":
         return

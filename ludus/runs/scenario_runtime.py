@@ -28,7 +28,7 @@ SHARDS = 8
 class Inference(Config):
     """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
     each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
-    server (by default a card where runtime.device is cuda); a dead one is replaced as workers are."""
+    server (by default a GPU where runtime.device is cuda); a dead one is replaced as workers are."""
 
     kind: Literal["local", "server"] = "local"
     servers: int | None = Field(None, ge=1)
@@ -57,7 +57,7 @@ class RuntimeChoice(Config):
     workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
     them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are
     environments, or decisions that an iteration collects, if those are fewer. cpus, gpus: that each worker asks for (processes ignore
-    cpus, and get whole cards); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
+    cpus, and get whole GPUs); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
     wait for its process.
     restarts: how often each worker is replaced when its process dies, or is stuck (deadline).
     deadline: seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for so
@@ -65,20 +65,20 @@ class RuntimeChoice(Config):
     environment in a subprocess, `runtime.bots.deadline` of one move of a bot.
     tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
     inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
-    each (by default a card each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
+    each (by default a GPU each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
     over; 0: they lie beside the learner. replay: device has what is replayed lie where a learner computes, as tensors, with
     room for the whole capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are
-    learned from, ahead; by default 2 on a card, where they come from memory and no priorities choose them, else 0. threads: of torch
+    learned from, ahead; by default 2 on a GPU, where they come from memory and no priorities choose them, else 0. threads: of torch
     where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
     networks costs more than it saves.
 
     device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
-    (cuda, where Ray places them). auto takes a card, where there is one, for what is large enough (`ludus.backend.device`). precision: of
+    (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`). precision: of
     products there: float32, tf32 or bf16 (parameters stay float32). compile: whether torch compiles steps that are not written out, where
-    it can; else the results say why not. deterministic: the same run again, on one kind of card, has the same bits, and is slower.
+    it can; else the results say why not. deterministic: the same run again, on one kind of GPU, has the same bits, and is slower.
 
     environments: where the games of training tasks are played: in memory (host), or where the learner computes (device), for environments
-    that can live there. auto: there, where that is a card (`ludus.training.ondevice_collector.select_collector` decides).
+    that can live there. auto: there, where that is a GPU (`ludus.training.ondevice_collector.select_collector` decides).
 
     mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
     Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
@@ -180,7 +180,7 @@ class RuntimeChoice(Config):
 
     @property
     def acting(self) -> DeviceChoice:
-        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have cards
+        """Where the policies of workers are asked to compute: with the learner, in one process; else on the CPU, unless workers have GPUs
         (`gpus`)."""
         return replace(self.device_choice, written=True) if self.kind == "inprocess" or self.gpus else CPU
 
@@ -197,7 +197,7 @@ class RuntimeChoice(Config):
         )
 
     def check(self) -> None:
-        """Raise UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a card that is not there."""
+        """Raise UnknownName for a kind that is none, ConfigError for options that it has no use for, and for a GPU that is not there."""
         from ludus.runtime.inprocess import RUNTIMES  # a scenario can be read without loading what it runs on
 
         unused = {
@@ -239,24 +239,24 @@ class RuntimeChoice(Config):
 
     def _check_processes(self) -> None:
         """What only Ray does. Raises ConfigError."""
-        cards = {
+        gpus = {
             "gpus": self.gpus,
             "inference.gpus": self.inference.gpus,
             "trainer_gpus": self.trainer_gpus,
         }
-        shared = next((name for name, amount in cards.items() if not float(amount or 0.0).is_integer()), "")
+        shared = next((name for name, amount in gpus.items() if not float(amount or 0.0).is_integer()), "")
         flaws = {
             "address": self.address and "which are of this machine alone: only Ray joins a cluster",
             "resources": self.resources and "which are not placed by resources: only Ray counts them",
-            shared: shared and "which get whole cards: only Ray shares one",
+            shared: shared and "which get whole GPUs: only Ray shares one",
             "trainers": self.trainers > 1
             and self._num_gpus(self.trainer_gpus)
-            and "whose trainers learn together on CPUs alone: only Ray's do on cards",
+            and "whose trainers learn together on CPUs alone: only Ray's do on GPUs",
         }
         for name, flaw in flaws.items():
             if flaw:
                 raise ConfigError(
-                    f"runtime.{name}={cards.get(name) or getattr(self, name)!r} was given, and runtime.kind is processes, {flaw}. Use "
+                    f"runtime.{name}={gpus.get(name) or getattr(self, name)!r} was given, and runtime.kind is processes, {flaw}. Use "
                     "--runtime ray, or leave it out."
                 )
 
@@ -267,13 +267,13 @@ class RuntimeChoice(Config):
         if elsewhere and ":" in self.device:
             raise ConfigError(
                 f"runtime.device={self.device} was given, and {'Ray places' if self.kind == 'ray' else 'there are'} {elsewhere}: each sees "
-                "the cards that it is given, from cuda:0. Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray or the run is started, says "
-                "which cards there are."
+                "the GPUs that it is given, from cuda:0. Give device=cuda; CUDA_VISIBLE_DEVICES, where Ray or the run is started, says "
+                "which GPUs there are."
             )
         if self.trainers > 1 and not float(each := self._num_gpus(self.trainer_gpus)).is_integer():
             raise ConfigError(
-                f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a card "
-                "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a card)."
+                f"runtime.trainers={self.trainers} and runtime.trainer_gpus={each:g} were given: trainers that learn together need a GPU "
+                "each. Give trainer_gpus=1, or one trainer (those of different tasks may share a GPU)."
             )
         if not self.trainers:
             require_gpu(self.device)

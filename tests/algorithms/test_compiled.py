@@ -116,7 +116,7 @@ def test_results_say_that_steps_were_compiled(compiles, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("choice", "work", "reason"),
     [
-        (DeviceChoice("auto", compile=True), LITTLE, "cpu (passes written out): there is no card; not compiled: there is nothing to"),
+        (DeviceChoice("auto", compile=True), LITTLE, "cpu (CPU kernels): there is no GPU; not compiled: there is nothing to"),
         (DeviceChoice("cpu", compile=True), UpdateCost(1, 1, False), "cpu (torch): as asked for; not compiled: its steps are"),
         (DeviceChoice("cpu", compile=True), ONE_ROW, "cpu (torch): as asked for; not compiled: there is no C++ compiler 'no-such-one'"),
         (DeviceChoice("cuda", compile=True), ONE_ROW, "cuda:0 (torch): as asked for; not compiled: Triton is not installed"),

@@ -38,15 +38,15 @@ LITTLE, LARGE = (
 
 
 @pytest.mark.parametrize(
-    ("choice", "work", "cards", "expected"),
+    ("choice", "work", "gpus", "expected"),
     [
-        (DeviceChoice("auto"), LITTLE, 0, "cpu (passes written out): there is no card"),
-        (DeviceChoice("auto"), LARGE, 0, "cpu (torch): there is no card; it sees images"),
+        (DeviceChoice("auto"), LITTLE, 0, "cpu (CPU kernels): there is no GPU"),
+        (DeviceChoice("auto"), LARGE, 0, "cpu (torch): there is no GPU; it sees images"),
         (
             DeviceChoice("auto"),
             LITTLE,
             1,
-            "cpu (passes written out): 3.8e+06 multiplications a step are too few for a card",
+            "cpu (CPU kernels): 3.8e+06 multiplications a step are too few for a GPU",
         ),
         (DeviceChoice("auto"), LARGE, 1, "cuda:0 (torch): 4.1e+09 multiplications a step"),
         (DeviceChoice("cuda"), LITTLE, 2, "cuda:0 (torch): as asked for"),
@@ -54,22 +54,22 @@ LITTLE, LARGE = (
         (DeviceChoice("cpu", written=False), LITTLE, 2, "cpu (torch): as asked for"),
     ],
 )
-def test_one_function_decides(monkeypatch, choice, work, cards, expected):
-    monkeypatch.setattr(device, "gpu_count", lambda: cards)
+def test_one_function_decides(monkeypatch, choice, work, gpus, expected):
+    monkeypatch.setattr(device, "gpu_count", lambda: gpus)
     assert str(resolve_placement(choice, work)).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("choice", "cards", "message"),
+    ("choice", "gpus", "message"),
     [
         (DeviceChoice("cuda"), 0, "was built for CPUs only. Install one"),
-        (DeviceChoice("cuda:1"), 1, "there is one card, cuda:0. Name"),
-        (DeviceChoice("cuda:4"), 3, "there are 3 cards, cuda:0 to cuda:2. Name"),
-        (DeviceChoice("cpu", precision="tf32"), 0, "precision is tf32, which is a card's"),
+        (DeviceChoice("cuda:1"), 1, "there is one GPU, cuda:0. Name"),
+        (DeviceChoice("cuda:4"), 3, "there are 3 GPUs, cuda:0 to cuda:2. Name"),
+        (DeviceChoice("cpu", precision="tf32"), 0, "precision is tf32, which is a GPU's"),
     ],
 )
-def test_missing_device_raises(monkeypatch, choice, cards, message):
-    monkeypatch.setattr(device, "gpu_count", lambda: cards)
+def test_missing_device_raises(monkeypatch, choice, gpus, message):
+    monkeypatch.setattr(device, "gpu_count", lambda: gpus)
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=message):
         resolve_placement(choice, LARGE)
@@ -331,7 +331,7 @@ def test_both_roads_learn_alike(name, request):
 @pytest.mark.parametrize("name", ["muzero", "ppo, states", "impala, lstm", "dqn, states", "rainbow", "r2d2", "qmix, gru", "sac",
                                   "sac, states", "nfsp, states", "maddpg", "hatrpo", "a2po, shared", "coppo, gru by agent"])  # fmt: skip
 def test_device_tables_give_the_same_update_as_host_tables(name, request):
-    """To the bit. (Tensors on a CPU stand for those of a card.)"""
+    """To the bit. (Tensors on a CPU stand for those of a GPU.)"""
     case = Case(name, request)
     one, other = (case.learner(DeviceChoice("cpu", written=False)) for _ in range(2))
     for number in range(2):
@@ -363,7 +363,7 @@ def test_a_step_of_an_enumerated_game_counts_for_its_states(monkeypatch):
     env = make_env("openspiel/leduc_poker", num_envs=1, tree="on").spec
     for batch in (750, 1_000_000):
         learner = PPO(batch=batch).learner(LearnerContext(env, (0,), 0, device=DeviceChoice("auto")))
-        assert str(learner.placement).startswith("cpu (passes written out): 2.9e+06 multiplications a step are too few")
+        assert str(learner.placement).startswith("cpu (CPU kernels): 2.9e+06 multiplications a step are too few")
 
 
 def test_weights_leave_a_device_together(request):

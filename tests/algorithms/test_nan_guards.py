@@ -30,7 +30,7 @@ SHELLS = {
 """One learner of each, and the error of a round whose first of three updates (on-policy: whose one) has a number that is none."""
 
 
-def as_on_a_card(learner):
+def as_on_a_gpu(learner):
     """On this CPU by what is done elsewhere: steps by torch's kernel, of which none is looked at before a round ends."""
     model, guarded = getattr(learner, "model", None), getattr(learner, "_adam", None)
     if model is not None:
@@ -61,11 +61,11 @@ def round_of(learner, *batches):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_nothing_moves_by_what_is_no_number(shell, tensors):
     (algorithm, message), ends = SHELLS[shell], []
-    for road in ("cpu", "as on a card", *["cuda"][: gpu_count()]):
+    for road in ("cpu", "as on a GPU", *["cuda"][: gpu_count()]):
         device = DeviceChoice("cuda" if road == "cuda" else "cpu", written=False)
         learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=1000, device=device))
-        if road == "as on a card":
-            as_on_a_card(learner)
+        if road == "as on a GPU":
+            as_on_a_gpu(learner)
         elif road == "cpu" and shell in ("replay", "two networks"):  # which look at every update there
             message = message.replace("6", "[46]")
         good = batch_of(learner, tensors)

@@ -1,4 +1,4 @@
-"""Whole steps that a card repeats as CUDA graphs: what a graph would do, done by a fake that runs a step again in the same memory."""
+"""Whole steps that a GPU repeats as CUDA graphs: what a graph would do, done by a fake that runs a step again in the same memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tensors_in(value):
 
 @pytest.fixture
 def kept(monkeypatch):
-    """How often each graph ran. A card notes a step without running it; the fake runs it when it is to be noted, and not when it is to run
+    """How often each graph ran. A GPU notes a step without running it; the fake runs it when it is to be noted, and not when it is to run
     for the first time."""
     found = []
 

@@ -18,7 +18,7 @@ def test_without_a_card_every_bar_is_unjudged(
     monkeypatch.setattr(device, "gpu_count", lambda: 0)
     assert gpu.main(["--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "there is no card: nothing is measured"
+    assert said[0] == "there is no GPU: nothing is measured"
     assert len(said) == 1 + len(gpu.benchmark("cuda").bars)
     assert all(line.startswith("bar ") and line.endswith("unjudged") for line in said[1:])
     assert not list(tmp_path.iterdir())
@@ -38,6 +38,6 @@ def test_the_worker_of_each_kind_runs_on_a_cpu(kind: str, capsys: pytest.Capture
     assert all(value > 0 for value in figures.values())
 
 
-def test_a_cpu_judges_no_bar_of_a_card() -> None:
+def test_a_cpu_judges_no_bar_of_a_gpu() -> None:
     assert not any(bar.quick for bar in gpu.benchmark("cpu").bars)
     assert all(bar.quick for bar in gpu.benchmark("cuda").bars)

@@ -165,17 +165,17 @@ def test_config_prints_the_scenario_and_where_it_learns(
     assert parse_scenario(text, [], source="here") == scenario
     plays, rule, place = text.splitlines()[-3:]
     assert plays == "# plays in this process"
-    assert rule.startswith("# device auto: a card, where there is one, for steps of 5e+07 multiplications or more")
-    assert place == "# learns on cpu (passes written out): there is no card"
+    assert rule.startswith("# device auto: a GPU, where there is one, for steps of 5e+07 multiplications or more")
+    assert place == "# learns on cpu (CPU kernels): there is no GPU"
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (["share=never", "algorithm=ppo", "algorithms={1: tabular_q}"], ["cpu (passes", "cpu: TabularQLearner computes"]),
+        (["share=never", "algorithm=ppo", "algorithms={1: tabular_q}"], ["cpu (CPU kernels", "cpu: TabularQLearner computes"]),
         (["algorithm=exact"], ["no device: its answers are computed"]),
-        (["algorithm=ppo", "runtime.compile=true"], ["cpu (passes written out): there is no card; not compiled: there is"]),
-        (["algorithm=nfsp"], ["cpu (passes written out): there is no card; its best response on cpu (passes written"]),
+        (["algorithm=ppo", "runtime.compile=true"], ["cpu (CPU kernels): there is no GPU; not compiled: there is"]),
+        (["algorithm=nfsp"], ["cpu (CPU kernels): there is no GPU; its best response on cpu (CPU kernels"]),
     ],
 )  # fmt: skip
 def test_config_says_it_of_each(

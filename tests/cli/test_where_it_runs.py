@@ -66,7 +66,7 @@ def test_results_and_report_say_where_who_learned_and_why(
     who = "algorithms={0: {kind: ppo, hidden: [4], batch: 30}}"
     assert main([*line, who, "runtime.compile=true", "--run-dir", str(tmp_path / "run")]) == 0
     told = [
-        "cpu (passes written out): there is no card; not compiled: there is nothing to compile (ppo of player 0)",
+        "cpu (CPU kernels): there is no GPU; not compiled: there is nothing to compile (ppo of player 0)",
         "no device: its answers are computed (exact of player 1)",
     ]
     assert re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out) == told
@@ -86,8 +86,8 @@ def test_the_doctor_says_where_learners_compute_and_how_fast(
     assert main(["doctor"]) == 0
     places, speeds = capsys.readouterr().out.split("learning, rows")
     assert re.search(r"runtimes +inprocess, processes, ray\n", places)
-    assert "PPO, perceptron 64 × 64  cpu (passes written out): there is no card" in places
-    assert "PPO, GRU of 64           cpu (torch): there is no card; autograd learns a memory (gru)" in places
+    assert "PPO, perceptron 64 × 64  cpu (CPU kernels): there is no GPU" in places
+    assert "PPO, GRU of 64           cpu (torch): there is no GPU; autograd learns a memory (gru)" in places
     found = re.findall(r"PPO, (perceptron 64 × 64|GRU of 64) +([\d.]+) [kM] +([\d.]+) [kM]", speeds)
     assert [name for name, *_ in found] == ["perceptron 64 × 64", "GRU of 64"]
     assert all(float(rate) > 0.0 for _, *rates in found for rate in rates)

@@ -102,8 +102,8 @@ def test_on_a_device_it_is_the_same() -> None:
 
 
 @pytest.mark.gpu
-def test_a_game_lives_on_a_card(card: str) -> None:
-    assert check_on_a_device(make_env(ID, num_envs=3), card, steps=60) >= 3
+def test_a_game_lives_on_a_gpu(gpu: str) -> None:
+    assert check_on_a_device(make_env(ID, num_envs=3), gpu, steps=60) >= 3
 
 
 REFUSED: list[Refusal] = [

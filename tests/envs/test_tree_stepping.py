@@ -189,23 +189,23 @@ def test_failed_compilation_falls_back_to_unfused_steps(monkeypatch: pytest.Monk
 
 
 @pytest.mark.gpu
-def test_a_card_plays_the_same_games(card: str) -> None:
+def test_a_gpu_plays_the_same_games(gpu: str) -> None:
     """One kernel a step there, operation by operation on the CPU."""
     tree = compile_tree("leduc_poker")
-    here, there = TreeGames(tree, "cpu"), TreeGames(tree, card, fused=True)
+    here, there = TreeGames(tree, "cpu"), TreeGames(tree, gpu, fused=True)
     tables, choice = [torch.from_numpy(many) for many in everyones(tree, 2)], [torch.arange(3000) % 2] * 2
     wanted = here.play(tables, 3000, choice=choice, seed=4)
-    found = there.play([t.to(card) for t in tables], 3000, choice=[c.to(card) for c in choice], seed=4)
+    found = there.play([t.to(gpu) for t in tables], 3000, choice=[c.to(gpu) for c in choice], seed=4)
     assert found.returns.cpu().equal(wanted.returns)
     assert found.decisions.cpu().equal(wanted.decisions)
-    env, other = (TreeDeviceEnv(tree, 100, device, fused=device == card) for device in ("cpu", card))
+    env, other = (TreeDeviceEnv(tree, 100, device, fused=device == gpu) for device in ("cpu", gpu))
     rng, step, theirs = np.random.default_rng(0), env.reset(2), other.reset(2)
     for _ in range(20):
         for ours, slots in zip(step.slots, theirs.slots, strict=True):
             for name in ("observation", "due", "reward", "ended"):
                 assert getattr(slots, name).cpu().equal(getattr(ours, name)), name
         actions = at_random(env, step, rng)
-        step, theirs = env.step(actions), other.step(tuple(action.to(card) for action in actions))
+        step, theirs = env.step(actions), other.step(tuple(action.to(gpu) for action in actions))
     assert [there.unfused, other.games.unfused] == ["", ""]
 
 

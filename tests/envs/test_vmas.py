@@ -190,21 +190,21 @@ def test_on_a_device_it_is_the_same(name: str, options: dict[str, Any], episodes
 
 
 @pytest.mark.gpu
-def test_a_batch_lives_on_a_card(card: str) -> None:
+def test_a_batch_lives_on_a_gpu(gpu: str) -> None:
     """And its random stream is its own there, too."""
     host = made("navigation", max_steps=5, n_agents=2, teams="one")
     played = []
     for disturbed in (False, True):
-        env = host.on_device(torch.device(card), num_envs=7)
+        env = host.on_device(torch.device(gpu), num_envs=7)
         steps, finished = [env.reset(11)], 0
         for t in range(12):
             if disturbed:
-                torch.rand(5, device=card)
+                torch.rand(5, device=gpu)
             (actions,) = random_actions(host, 7, t)
-            steps.append(env.step((actions.to(card),)))
+            steps.append(env.step((actions.to(gpu),)))
             finished += int(steps[-1].over.sum())
         assert finished >= 14
-        assert {step.slots[0].observation.device.type for step in steps} == {torch.device(card).type}
+        assert {step.slots[0].observation.device.type for step in steps} == {torch.device(gpu).type}
         played.append(torch.stack([step.slots[0].observation for step in steps]).cpu())
     torch.testing.assert_close(*played)
 

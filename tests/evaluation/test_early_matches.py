@@ -155,14 +155,14 @@ def test_children_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_where_nothing_would_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RuntimeChoice, "check", lambda self: None)  # no card is here
+    monkeypatch.setattr(RuntimeChoice, "check", lambda self: None)  # no GPU is here
     for changes, why in (
         (["evaluation.payoffs=auto"], "computed from its tree"),
         (["scenario=efficient_psro", "rule=hedge"], "efficient_psro plays none for payoffs"),
         (["scenario=self_play"], "self_play asks for few of them. Leave it out, or set cells=all"),
         (["scenario=pipeline_psro"], r"pipeline_psro asks for few of them. Leave it out\.$"),
         (["evaluation.adaptive={}"], "adaptive evaluation decides as it goes"),
-        (["runtime.device=cuda"], "act on a card"),
+        (["runtime.device=cuda"], "act on a GPU"),
     ):
         with pytest.raises(LudusError, match=why):
             run(parse_scenario(PSRO, ["evaluation.workers=1", *changes]))
@@ -190,8 +190,8 @@ def test_who_asks_for_matches_of_new_members_with_all(changes: list[str], all_of
     assert parse_scenario(PSRO, changes).asks_for_all == all_of_them
 
 
-def test_where_a_card_may_be_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_gpu_may_be_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children see none: the same match would differ by who plays it."""
     monkeypatch.setattr(scenario_check, "gpu_count", lambda: 1)
-    with pytest.raises(LudusError, match=r"device=auto policies may act on a card.* give runtime\.device=cpu"):
+    with pytest.raises(LudusError, match=r"device=auto policies may act on a GPU.* give runtime\.device=cpu"):
         run(parse_scenario(PSRO, ["evaluation.workers=1"]))

@@ -112,7 +112,7 @@ def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "cards", "worth", "place"),
+    ("device", "gpus", "worth", "place"),
     [
         ("cpu", 1, 1, None),
         ("auto", 0, 1, None),
@@ -122,13 +122,13 @@ def test_a_device_finds_what_the_compiled_sweeps_find() -> None:
     ],
 )
 def test_where_exact_values_are_computed(
-    device: str, cards: int, worth: int, place: str | None, monkeypatch: pytest.MonkeyPatch
+    device: str, gpus: int, worth: int, place: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kuhn poker has 30 terminals. The card is one in name only."""
+    """Kuhn poker has 30 terminals. The GPU is one in name only."""
     made: list[str] = []
     monkeypatch.setattr(exact_values, "_WORTH", worth)
     for module in (exact_values, core_device):
-        monkeypatch.setattr(module, "gpu_count", lambda: cards)
+        monkeypatch.setattr(module, "gpu_count", lambda: gpus)
     monkeypatch.setattr("ludus.envs.tree.tensors.PlacedTree", lambda tree, where: made.append(where) or tree)
     tree = compile_tree("kuhn_poker")
     assert tree_on(tree, device) is tree
@@ -143,8 +143,8 @@ def test_exact_evaluator_rejects_unknown_devices() -> None:
         tree_on(tree, "cuda:99")
 
 
-def test_a_driver_without_a_card_says_so_where_trainers_have_them() -> None:
-    """On Ray: cards are on the trainers' machines, and this one computes what is exact."""
+def test_a_driver_without_a_gpu_says_so_where_trainers_have_them() -> None:
+    """On Ray: GPUs are on the trainers' machines, and this one computes what is exact."""
     scenario = parse_scenario(
         "{env: openspiel/kuhn_poker, algorithm: exact}",
         ["runtime.kind=ray", "runtime.trainers=1", "runtime.device=cuda"],
@@ -154,7 +154,7 @@ def test_a_driver_without_a_card_says_so_where_trainers_have_them() -> None:
     assert exact is not None
     assert exact.tree is env.tree  # type: ignore[attr-defined]
     assert len(told) == 1
-    assert told[0].startswith("runtime.device=cuda: the driver's machine has no card")
+    assert told[0].startswith("runtime.device=cuda: the driver's machine has no GPU")
 
 
 def test_a_correlated_solution_is_deviated_from_unseen() -> None:

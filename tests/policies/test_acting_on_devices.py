@@ -223,13 +223,13 @@ def test_a_server_asks_where_each_group_computes(name):
     [("auto", 8, None), ("auto", 128, "cuda:0"), ("cuda:1", 8, "cuda:1"), ("cpu", 128, None), ("meta", 8, "meta")],
 )
 def test_small_networks_stay_where_they_are_faster(asked, width, expected, monkeypatch):
-    """Of 7 × 128, 128 × 128 and 128 × 6 multiplications a row, and 4,096 rows, 7e7; from 5e7 on, a card takes them."""
+    """Of 7 × 128, 128 × 128 and 128 × 6 multiplications a row, and 4,096 rows, 7e7; from 5e7 on, a GPU takes them."""
     monkeypatch.setattr(device, "gpu_count", lambda: 2)
     spec = critic(body=body_config(hidden=(width, width)))
     policy = build_policy(spec, weights_of(spec, np.random.default_rng(0)))
     place = acting_placement(policy, DeviceChoice(asked), 4096)
     assert (place and place.device) == expected
-    if asked == "auto":  # learners may be on the card that this is asked for
+    if asked == "auto":  # learners may be on the GPU that this is asked for
         place = acting_placement(policy, DeviceChoice(asked, "tf32"), 4096)
         assert (place and (place.device, place.precision)) == (expected and (expected, "tf32"))
     monkeypatch.setattr(device, "gpu_count", lambda: 0)

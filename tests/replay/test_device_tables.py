@@ -13,7 +13,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.kinds import build_table
 from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy
 
-HERE = torch.device("cpu")  # tensors with numbers, where there is no card
+HERE = torch.device("cpu")  # tensors with numbers, where there is no GPU
 SPECS = {
     "queue": TableSpec("t", "queue", 40, max_lag=2),
     "ring": TableSpec("t", "ring", 40),
@@ -23,10 +23,10 @@ SPECS = {
 }
 
 
-@pytest.fixture(params=["cpu", pytest.param("card", marks=pytest.mark.gpu)])
-def place(request: pytest.FixtureRequest, card: str) -> str:
+@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
+def place(request: pytest.FixtureRequest, gpu: str) -> str:
     """Where tensors are."""
-    return card if request.param == "card" else "cpu"
+    return gpu if request.param == "gpu" else "cpu"
 
 
 def items(rng: np.random.Generator, count: int, version: int) -> dict[str, np.ndarray]:

@@ -102,15 +102,15 @@ def assert_same(one: PolicyOutput, other: PolicyOutput, *, extras: Sequence[str]
 
 
 def test_failed_loads_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card was full for a moment: C plays then, and not B, who had its place."""
+    """A GPU was full for a moment: C plays then, and not B, who had its place."""
     served, spec = Served(), spec_of([1])
     bank = served.bank(spec, 2)
     policies = [(PolicyRef(0, name), FixedPolicy.of(k)) for k, name in enumerate("abc", start=1)]
     bank.load(served.sent(policies[:2]))
     bank.load(served.sent(policies[:1]))
     with monkeypatch.context() as full:
-        full.setattr(policy_cache, "Group", raising(MemoryError("the card is full")))
-        with pytest.raises(MemoryError, match="the card is full"):
+        full.setattr(policy_cache, "Group", raising(MemoryError("the GPU is full")))
+        with pytest.raises(MemoryError, match="the GPU is full"):
             bank.load(served.sent(policies[::2]))
     again = served.bank(spec, 2, client="b")
     again.load(served.sent(policies[::2]))

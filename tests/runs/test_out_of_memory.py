@@ -1,5 +1,5 @@
 """A device whose memory is not enough for a task ends that task, with the last good weights, and says what to make smaller. The run goes
-on. PyTorch's error is raised where a card would raise it: its builds for CPUs have it, too."""
+on. PyTorch's error is raised where a GPU would raise it: its builds for CPUs have it, too."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_out_of_memory_detection() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_card_says_how_much_was_free() -> None:
+def test_a_gpu_says_how_much_was_free() -> None:
     with pytest.raises(torch.OutOfMemoryError) as there:
         torch.empty(1 << 46, device="cuda")
     assert re.search("Tried to allocate .* total capacity of .* is free$", out_of_memory(there.value) or "")

@@ -79,7 +79,7 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
         ),
         (
             ["runtime.kind=ray", "runtime.trainers=2", "runtime.device=cuda", "runtime.trainer_gpus=0.5"],
-            "need a card each",
+            "need a GPU each",
         ),
         (
             ["runtime.kind=ray", "runtime.gpus=0.5", "runtime.device=cuda:1"],
@@ -88,7 +88,7 @@ def test_shards_do_not_follow_the_workers(changes: list[str], shards: int | str)
         (["runtime=processes", "runtime.address=auto"], "address='auto' was given, and runtime.kind is processes"),
         (["runtime=processes", "runtime.resources={gold: 1}"], "only Ray counts them"),
         (["runtime=processes", "runtime.inference={kind: server, gpus: 0.5}"], "inference.gpus=0.5 .* only Ray shares"),
-        (["runtime=processes", "runtime.trainers=2", "runtime.device=cuda"], "trainers=2 .* only Ray's do on cards"),
+        (["runtime=processes", "runtime.trainers=2", "runtime.device=cuda"], "trainers=2 .* only Ray's do on GPUs"),
         (["runtime=ray", "runtime.address=local"], "address='local' was given; expected host:port"),
         (["runtime=ray", "runtime.address=ray://head:10001"], "submit the command as a job"),
         (["runtime=rey"], "unknown runtime 'rey'; did you mean 'ray'"),
@@ -256,7 +256,7 @@ def test_one_trainer_in_a_process_of_its_own_is_equal_to_the_bit(tmp_path: Path,
     assert policies(tmp_path, *away, "runtime.trainers=1", name="one") == here
     for name in ("here", "one"):  # where it learned comes with the result
         with Reader(tmp_path / name) as reader:
-            assert reader.summary().learned_on == ["cpu (passes written out): there is no card"]
+            assert reader.summary().learned_on == ["cpu (CPU kernels): there is no GPU"]
     resume(
         tmp_path / "one",
         ["generations=2", "runtime.kind=inprocess", "runtime.workers=1", "runtime.trainers=0"],
@@ -321,7 +321,7 @@ def test_train_command_runs_on_ray_with_bots_beside_workers(
 def test_exact_values_are_computed_on_the_card_that_a_run_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CPU that is called a card, for exact responses, which no card learns: payoffs, exploitability and the responses themselves."""
+    """A CPU that is called a GPU, for exact responses, which no GPU learns: payoffs, exploitability and the responses themselves."""
     asked: list[str] = []
 
     def called(device: str) -> str:

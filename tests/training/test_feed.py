@@ -1,4 +1,4 @@
-"""How batches come to a learner: from memory or from where it computes, and how many ahead. (`meta` stands for a card.)"""
+"""How batches come to a learner: from memory or from where it computes, and how many ahead. (`meta` stands for a gpu.)"""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_on_a_cpu_tables_lie_in_memory_either_way(name):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_on_a_card_tables_are_saved_and_learned_from_alike_wherever_they_lie(name, card):
+def test_on_a_gpu_tables_are_saved_and_learned_from_alike_wherever_they_lie(name, gpu):
     algorithm, _ = ALGORITHMS[name]
-    choice = DeviceChoice(card, written=False)
+    choice = DeviceChoice(gpu, written=False)
     here, there = (trainer(algorithm, choice, feed) for feed in (HOST_REPLAY, BatchPlacement(on_device=True)))
     learn(here, rounds=1)
     for one, other in ((here, there), (there, here)):

@@ -73,12 +73,18 @@ class Server:
         self.close()
 
 
+def refusals(page: Any) -> list[str]:
+    """Return what the server said with each answer of 400 or above."""
+    return [f"{each.status} {each.url}: {each.text()}" for each in page.responses if each.status >= 400]
+
+
 @contextmanager
 def opened(browser: Any, server: Server, to: str = "#/", **options: Any) -> Iterator[Any]:
     """A page at an address of the page, with `messages` of its console. options: of the browser's context."""
     with browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}) as context:
         page = context.new_page()
-        page.messages = []
+        page.messages, page.responses = [], []
+        page.on("response", page.responses.append)
         page.on("console", lambda message: page.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: page.messages.append(f"error: {error}"))
         page.goto(f"{server.link}&to={to.replace('#', '%23')}")

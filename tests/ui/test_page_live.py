@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import synthetic_run as synthetic
-from page_tools import Server, opened, remove_run, run_ids
+from page_tools import Server, opened, refusals, remove_run, run_ids
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +117,7 @@ def test_every_page_by_phone_in_the_dark_and_read_aloud(browser: Any, server: Se
             assert levels[:1] == [1], address
             assert all(after <= before + 1 for before, after in pairwise(levels)), (address, levels)
             refused = "Failed to load resource: the server responded with a status of 4"  # what made-up runs have not
-            assert [m for m in page.messages if name == "two" or refused not in m] == [], address
+            assert [m for m in page.messages if name == "two" or refused not in m] == [], (address, refusals(page))
 
 
 def test_by_keys_alone(browser: Any, server: Server) -> None:

@@ -82,7 +82,7 @@ def state_table(context: LearnerContext) -> InformationStates | None:
 
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 _SMALL = 1e9
-"""Multiplications of a step below which a card spends its time on beginning kernels, whatever their rows: to compile fewer sizes is worth
+"""Multiplications of a step below which a GPU spends its time on beginning kernels, whatever their rows: to compile fewer sizes is worth
 more than to have no rows that weigh nothing."""
 
 

@@ -28,9 +28,7 @@ class Host:
             dict.fromkeys(THREADS, "1")
         )  # before torch is loaded, which reads it once; Ray puts num_cpus there
         threadpool_limits(limits=1)  # what Ray has loaded already
-        if (
-            not ray.get_runtime_context().get_accelerator_ids().get("GPU")
-        ):  # Ray hides cards only from who asks for some
+        if not ray.get_runtime_context().get_accelerator_ids().get("GPU"):  # Ray hides GPUs only from who asks for some
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def place(self) -> tuple[int, str]:

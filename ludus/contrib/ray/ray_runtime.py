@@ -367,13 +367,13 @@ class RayRuntime:
 def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:
     """Return the message for a part that Ray cannot place."""
     total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
-    cards = (
-        "; there is no card that Ray knows of (nvidia-smi lists them)"
+    gpus = (
+        "; there is no GPU that Ray knows of (nvidia-smi lists them)"
         if options.get("num_gpus") and not total.get("GPU")
         else ""
     )
     return (
         f"{name} {why}. It needs {describe_resources(options)}; the cluster has {describe_resources(total)}, of which "
-        f"{describe_resources(free)} is free{cards}. Ask for less, run fewer parts (runtime.tasks is how many tasks have trainers at a "
+        f"{describe_resources(free)} is free{gpus}. Ask for less, run fewer parts (runtime.tasks is how many tasks have trainers at a "
         "time), or add nodes."
     )

@@ -321,14 +321,14 @@ def _of(teams: Teams | None) -> dict[str, Any]:
 
 def acting_placement(policy: Policy, device: DeviceChoice, rows: int) -> Placement | None:
     """Return where policies like this one compute for so many rows at a time, if that is not the way of CPUs; None, too, for kinds without
-    a network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a card that is not there."""
+    a network that torch evaluates (`stack_on`): tables, bots, random ones. Raises ConfigError for a GPU that is not there."""
     known = device != CPU and hasattr(type(policy), "multiplications")
     if not known or (device.device == "auto" and not devices.gpu_count()):
         return None
     size: int = policy.multiplications  # type: ignore[attr-defined]
     if not size:
         return None
-    # A precision of cards is refused on a CPU, where these may stay while learners do not.
+    # A precision of GPUs is refused on a CPU, where these may stay while learners do not.
     place = resolve_placement(replace(device, precision="float32"), UpdateCost(size, rows, has_cpu_kernel=True))
     return None if place.device == "cpu" and device.written else replace(place, precision=device.precision)
 

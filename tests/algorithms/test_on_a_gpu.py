@@ -1,4 +1,4 @@
-"""What can only be seen on a card: that it learns, computes and goes on as a CPU does. Run by `make test-gpu`; with LUDUS_TEST_DEVICE=cpu
+"""What can only be seen on a GPU: that it learns, computes and goes on as a CPU does. Run by `make test-gpu`; with LUDUS_TEST_DEVICE=cpu
 without one."""
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ludus.storage.reader import Reader
 
 pytestmark = pytest.mark.gpu
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without which no product on a card is the same twice
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without which no product on a GPU is the same twice
 HERE = DeviceChoice("cpu", written=False)
 
 
 @pytest.fixture
-def cuda(card):
-    if card == "cpu":
-        pytest.skip("graphs are a card's")
-    return card
+def cuda(gpu):
+    if gpu == "cpu":
+        pytest.skip("graphs are a GPU's")
+    return gpu
 
 
 def compile_anew() -> None:
@@ -45,23 +45,23 @@ def compile_anew() -> None:
         torch._dynamo.reset()
 
 
-def there(card: str) -> DeviceChoice:
-    return DeviceChoice(card, written=False)
+def there(gpu: str) -> DeviceChoice:
+    return DeviceChoice(gpu, written=False)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_card_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, card):
+def test_a_gpu_learns_as_a_cpu_and_each_goes_on_from_the_other(name, request, gpu):
     case = Case(name, request)
-    cpu, gpu = case.learner(HERE), case.learner(there(card))
-    assert torch.device(gpu.placement.device).type == card
+    cpu, gpu = case.learner(HERE), case.learner(there(gpu))
+    assert torch.device(gpu.placement.device).type == gpu
     assert_learn_alike(case, cpu, gpu)
 
 
 @pytest.mark.parametrize("name", ["ppo", "ppo, gru", "rainbow", "qmix, gru", "sac"])
-def test_the_same_twice(name, request, card):
+def test_the_same_twice(name, request, gpu):
     case = Case(name, request)
     with deterministic_algorithms(True):
-        learners, cpu = [case.learner(there(card)) for _ in range(2)], case.learner(HERE)
+        learners, cpu = [case.learner(there(gpu)) for _ in range(2)], case.learner(HERE)
         for number in range(3):
             rows = case.experience(cpu, number)
             assert taught(learners[0], rows) == taught(learners[1], rows)
@@ -128,10 +128,10 @@ def test_a_step_that_reads_a_number_back_runs_as_it_is_and_leaves_nothing(cuda):
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c, of many", "dqn", "rainbow", "sac", "td3"])
-def test_compiled_steps_are_cuda_graphs(name, request, card):
+def test_compiled_steps_are_cuda_graphs(name, request, gpu):
     compile_anew()
     case = Case(name, request)
-    plain, compiled = case.learner(there(card)), case.learner(replace(there(card), compile=True))
+    plain, compiled = case.learner(there(gpu)), case.learner(replace(there(gpu), compile=True))
     for number in range(4):
         rows = case.experience(plain, number)
         assert taught(compiled, rows) == pytest.approx(taught(plain, rows), rel=2e-3, abs=2e-5), number
@@ -141,27 +141,27 @@ def test_compiled_steps_are_cuda_graphs(name, request, card):
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_products_of_fewer_digits(precision, compiled, request, card):
-    if precision == "tf32" and card == "cpu":
-        pytest.skip("tf32 is a card's")
+def test_products_of_fewer_digits(precision, compiled, request, gpu):
+    if precision == "tf32" and gpu == "cpu":
+        pytest.skip("tf32 is a GPU's")
     compile_anew()
     case = Case("a2c", request)
-    learners = [case.learner(there(card)), case.learner(replace(there(card), precision=precision, compile=compiled))]
+    learners = [case.learner(there(gpu)), case.learner(replace(there(gpu), precision=precision, compile=compiled))]
     rows = case.experience(learners[0])
     exact, rounded = (taught(learner, rows) for learner in learners)
     assert rounded["loss"] == pytest.approx(exact["loss"], abs=0.02)
     assert {array.dtype for array in learners[1].weights().values()} == {np.dtype(np.float32)}
 
 
-def test_numbers_go_there_and_back(card):
+def test_numbers_go_there_and_back(gpu):
     array = np.random.default_rng(0).integers(0, 255, (64, 3, 5)).astype(np.uint8)
-    tensor = to_device(array, torch.device(card))
-    assert tensor.device.type == card
+    tensor = to_device(array, torch.device(gpu))
+    assert tensor.device.type == gpu
     np.testing.assert_array_equal(to_numpy(tensor), array)
     assert scalars_to_host([tensor.sum(), tensor.float().mean()]) == pytest.approx([array.sum(), array.mean()])
 
 
-def test_traces(card):
+def test_traces(gpu):
     """The scan over all rows at once, beside the compiled loop."""
     rng, n = np.random.default_rng(0), 500
     columns = {name: torch.from_numpy(rng.standard_normal(n)) for name in ("reward", "after", "logp", "value")}
@@ -174,18 +174,18 @@ def test_traces(card):
         value, options = rows.pop("value"), {"gamma": 0.97, "lam": 0.9, "rho_bar": 1.0, "c_bar": 1.0}
         return [to_numpy(found) for found in vtrace_targets(rows, value=value, logp=logp.to(device), **options, **how)]
 
-    for one, other in zip(traced("cpu", compiled=True), traced(card, compiled=False), strict=True):
+    for one, other in zip(traced("cpu", compiled=True), traced(gpu, compiled=False), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["kuhn_poker(players=3)", "leduc_poker"])
-def test_game_trees(name, card):
+def test_game_trees(name, gpu):
     tree = compile_tree(name)
     rng = np.random.default_rng(0)
     tables = [tree.uniform(p) * rng.exponential(size=(5, *tree.uniform(p).shape)) for p in range(tree.num_players)]
     tables = [table / table.sum(axis=2, keepdims=True) for table in tables]
     found = []
-    for place in ("cpu", card, card):
+    for place in ("cpu", gpu, gpu):
         tensors = TreeTensors(tree, place)
         given = [torch.from_numpy(table).to(place) for table in tables]
         plans = [tensors.realization(p, table) for p, table in enumerate(given)]
@@ -197,11 +197,11 @@ def test_game_trees(name, card):
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "exact"])
-def test_a_whole_run(algorithm, card, tmp_path: Path, capsys):
+def test_a_whole_run(algorithm, gpu, tmp_path: Path, capsys):
     run = str(tmp_path / "run")
-    line = ["train", "leduc", "--device", card, "--algorithm", algorithm, "generations=1", "response.episodes=2000"]
+    line = ["train", "leduc", "--device", gpu, "--algorithm", algorithm, "generations=1", "response.episodes=2000"]
     assert main([*line, "--run-dir", run]) == 0
-    place = "no device: its answers are computed" if algorithm == "exact" else card
+    place = "no device: its answers are computed" if algorithm == "exact" else gpu
     assert re.search(rf"device +{place}", capsys.readouterr().out)
     assert main(["resume", run, "--device", "cpu", "generations=2"]) == 0
     with Reader(Path(run)) as reader:
