@@ -84,7 +84,7 @@ def opened(browser: Any, server: Server, to: str = "#/", **options: Any) -> Iter
     with browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}) as context:
         page = context.new_page()
         page.messages, page.responses = [], []
-        page.on("response", page.responses.append)
+        page.on("response", lambda response: page.responses.append(response))
         page.on("console", lambda message: page.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: page.messages.append(f"error: {error}"))
         page.goto(f"{server.link}&to={to.replace('#', '%23')}")
