@@ -26,7 +26,7 @@ def info(run_dir: Path, players: int = 2, **changes: object) -> RunInfo:
         "utility_range": ((-13.0, 13.0),) * players,
         "zero_sum": True,
         "generations": 20,
-        "text": "scenario: psro\nenv: openspiel/leduc_poker\nseed: 7\n",
+        "text": "scenario: psro\nenv: {id: openspiel/leduc_poker}\nseed: 7\n",
     }
     return RunInfo(**{**facts, **changes})  # type: ignore[arg-type]
 
