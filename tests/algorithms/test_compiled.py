@@ -147,6 +147,7 @@ def place() -> Placement:
     return resolve_placement(DeviceChoice("cpu", compile=True), ONE_ROW)
 
 
+@pytest.mark.slow
 def test_a_function_is_compiled_for_few_sizes_and_all_numbers(compiles):
     here = place()
     function = here.compiled(doubled)

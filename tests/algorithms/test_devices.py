@@ -272,6 +272,7 @@ def leaves(state, path=""):
             yield f"{path}/{key}", np.asarray(value)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")  # says that nothing is copied
 @pytest.mark.parametrize("name", [name for name in CASES if name not in REPEATED])
 def test_an_update_reads_nothing_back(name, request):

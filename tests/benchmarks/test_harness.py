@@ -156,6 +156,7 @@ def test_a_whole_measurement(whole: tuple[Path, str, str]) -> None:
         assert private not in text
 
 
+@pytest.mark.slow
 def test_quick_uses_committed_medians_of_slow_peers(
     tmp_path: Path, whole: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,7 @@ def test_every_row_of_the_issue_is_a_task() -> None:
     assert all(task.source for task in TASKS.values() if task.published is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of environments' packages
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name.split("-")[0] in HEAVY)) for name in TASKS]

@@ -76,6 +76,7 @@ def test_results_and_report_say_where_who_learned_and_why(
     assert re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out) == ["no device: its answers are computed"]
 
 
+@pytest.mark.slow
 def test_the_doctor_says_where_learners_compute_and_how_fast(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ class Count(NullObserver):
         self.threads.add(torch.get_num_threads())
 
 
+@pytest.mark.slow
 def test_a_run_learns_with_its_threads_and_goes_on_with_others(tmp_path: Path) -> None:
     import torch
 

@@ -87,6 +87,7 @@ def test_a_second_reset_while_steps_are_under_way() -> None:
             timestep = env.step((np.zeros(1, np.int64),))
 
 
+@pytest.mark.slow
 def test_kinds_and_render() -> None:
     env = vector("pong", 2)
     spec = env.spec

@@ -32,6 +32,7 @@ def test_dmc_satisfies_vector_env_contract() -> None:
     check_env(lambda n: make_env("dmc/point_mass-easy", num_envs=n, **SHORT), num_envs=2, steps=10)
 
 
+@pytest.mark.slow
 def test_the_suites_own_loop_gives_the_same() -> None:
     """Observations, rewards and ends of three episodes, for the same seeds and actions."""
     from dm_control import suite

@@ -35,6 +35,7 @@ def vector(name: str, n: int, **options: Any) -> VectorEnv:
     return make_env(f"envpool/{name}", num_envs=n, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_envpool_satisfies_vector_env_contract(name: str) -> None:
     check_env(lambda n: vector(name, n, **KINDS[name]), num_envs=3, steps=30)

@@ -32,6 +32,7 @@ def vector(name: str, n: int, **options: Any) -> VectorEnv:
 FAST = {"TicTacToe-v1", "KuhnPoker-v1", "LeducHoldem-v1", "SparrowMahjong-v1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in GAMES])
 def test_envpool_boards_satisfy_vector_env_contract(name: str) -> None:
     check_env(lambda n: vector(name, n), num_envs=3, steps=30)

@@ -223,6 +223,7 @@ def test_it_plays_as_the_package_does(
     ours.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"),
     [

@@ -30,6 +30,7 @@ pytestmark = [
 ID = "gymnax/CartPole-v1"
 
 
+@pytest.mark.slow
 def test_as_gymnax_plays_it() -> None:
     """Keys: of episode k fold_in(seed, k), of its beginning that folded with 0, of step t with t from 1. The pole falls, which is
     termination, or the eighth step is over, which is truncation."""

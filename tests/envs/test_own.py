@@ -55,6 +55,7 @@ def test_gymnasiums_interface_without_its_class() -> None:
             env.render(0)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_one_object_for_several_environments_is_refused() -> None:
     for name, workers in (("one_corridor", 0), ("one_corridor", 1), ("wrapped_corridor", 0), ("one_duck", 0)):
         env = own(name, 2, workers=workers)

@@ -64,6 +64,7 @@ def test_turns_agree_with_a_plain_loop(game: str) -> None:
         assert sum(played.returns) == pytest.approx(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

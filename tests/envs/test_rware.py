@@ -21,6 +21,7 @@ from ludus.testing.env import check_env
 ID = "rware/rware-tiny-2ag-v2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"teams": "one", "reward_type": "global"}])
 def test_rware_satisfies_vector_env_contract(options: dict[str, Any]) -> None:
     check_env(lambda n: make_env(ID, num_envs=n, max_steps=12, **options), num_envs=2, steps=40, team="split")

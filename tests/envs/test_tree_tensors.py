@@ -113,6 +113,7 @@ def test_equals_go_to_the_lowest_action() -> None:
     assert rows == {"0": [0, 1], "1": [0, 1], "2": [1, 0], "0pb": [1, 0], "1pb": [1, 0], "2pb": [1, 0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kuhn_poker(players=3)", GOOFSPIEL])
 def test_nothing_is_read_back(name: str) -> None:
     tree = compile_tree(name)

@@ -147,6 +147,7 @@ def test_environments_of_every_scenario_begin_anew_one_by_one(id: str) -> None:
 # ---------------------------------------------------------------------------------------------- on a device
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [None, 2])
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -130,6 +130,7 @@ def test_a_version_is_scored_once_however_often_the_run_is_resumed(
     assert scores(tmp_path / "run", "response-0-1") == scores(tmp_path / "whole", "response-0-1")
 
 
+@pytest.mark.slow
 def test_scores_of_a_learner_that_is_given_up_go_with_it(tmp_path: Path, recorded: list[tuple[str, int]]) -> None:
     """Under another algorithm the response begins anew: its versions are not those that were scored."""
     changes = ["evaluation.background={every: 1, episodes: 40, num_envs: 8}", "checkpoints.iterations=2"]

@@ -55,6 +55,7 @@ def test_a_bot_that_cannot_be_made_is_named(
     assert not (tmp_path / FILE).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bot", "error", "words"),
     [
@@ -75,6 +76,7 @@ def test_a_bot_that_does_not_answer_is_named(
         play("bot:random", f"own_bots:{bot}", to=tmp_path, deadline=0.2 if bot == "Hangs" else 30.0)
 
 
+@pytest.mark.slow
 def test_bots_play_in_processes_and_are_made_nowhere_else(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """What they play is what they would play here. Policies that meet each other do not make them either."""
     file = tmp_path / "chance.safetensors"

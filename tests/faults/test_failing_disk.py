@@ -146,6 +146,7 @@ def test_a_disk_that_fails_again_and_again(whole: Path, tmp_path: Path) -> None:
     tools.assert_same_run(whole, run_dir)
 
 
+@pytest.mark.slow
 def test_a_full_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """SQLite has no more room in the middle of a run."""
     monkeypatch.chdir(tmp_path)

@@ -78,6 +78,7 @@ def test_prioritised_over_many_items():
     assert chisquare(in_groups, expected).pvalue > LEAST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "weights"), [("uniform", [1, 1, 1, 1]), ("prioritised", [1, 2, 3, 6])], ids=["uniform", "prioritised"]
 )
@@ -91,6 +92,7 @@ def test_batches_of_different_items_are_draws_one_by_one(sampler, weights):
     assert p_value(orders, one_by_one(weights, 2)) > LEAST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("remover", "weights"), [("uniform", [1, 1, 1, 1]), ("prioritised", [1, 2, 3, 6])], ids=["uniform", "prioritised"]
 )

@@ -225,6 +225,7 @@ def test_new_items_have_the_largest_priority_that_any_shard_has_seen():
     assert heap.try_sample(3, rng()).columns["x"].tolist() == [0, 6, 1]
 
 
+@pytest.mark.slow
 def test_draws_of_different_items_are_different_and_each_as_likely():
     found = np.zeros(12)
     for seed in range(600):
@@ -237,6 +238,7 @@ def test_draws_of_different_items_are_different_and_each_as_likely():
     assert_allclose(found / 600, 5 / 12, atol=0.08)
 
 
+@pytest.mark.slow
 def test_a_reservoirs_draw_is_uniform_over_all_that_came():
     """By the inserts that the drawn items came with: each has its share, within four standard deviations."""
     trials, size = 200, np.array([3, 30, 2, 40, 15])

@@ -200,6 +200,7 @@ def requests(spec: EnvSpec) -> list[RolloutRequest]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     ["openspiel/kuhn_poker", "mpe2/simple_tag_v3", "gymnasium/FrozenLake-v1"],

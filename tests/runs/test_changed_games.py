@@ -100,6 +100,7 @@ def test_a_run_that_does_not_know_its_game_opens_as_before(tmp_path: Path, game:
     assert open_run(tmp_path / "run").info.game is None
 
 
+@pytest.mark.slow
 def test_agents_go_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each earns 4 × 1, 10 or 100 in an episode, whatever comes first when the run goes on."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))

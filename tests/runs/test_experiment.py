@@ -118,6 +118,7 @@ def test_all_runs_are_cut_into_the_same_shards(tmp_path: Path) -> None:
         assert made.scenario["runtime"]["shards"] == shards
 
 
+@pytest.mark.slow
 def test_a_stop_ends_all_and_begins_no_more(tmp_path: Path) -> None:
     made, stop = experiment(tmp_path / "e", a="waits", b="waits", c="done"), StopRequest()
 

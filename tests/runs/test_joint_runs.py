@@ -61,6 +61,7 @@ def test_a_server_answers_whole_teams(whole: Path, tmp_path: Path) -> None:
     assert len(policies(tmp_path / "served", *changes)) == 4
 
 
+@pytest.mark.slow
 def test_team_run_is_evaluated_loaded_and_debugged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ def test_the_same_scenario_twice_is_the_same_run(whole: tools.Whole, tmp_path: P
     tools.assert_same_run(whole["shared"], tmp_path / "again")
 
 
+@pytest.mark.slow
 def test_killed_at_a_change_and_resumed(whole: tools.Whole, tmp_path: Path) -> None:
     """With learners that go on, replay, and payoffs that are played. The other scenarios: below, and in the slow tests."""
     whole.check_kills("own_past", tmp_path, kills=1)

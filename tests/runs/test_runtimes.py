@@ -182,6 +182,7 @@ def test_several_tasks_at_once_change_nothing(tmp_path: Path) -> None:
     assert len(one) == 6
 
 
+@pytest.mark.slow
 def test_a_run_of_several_tasks_is_resumed_to_the_bit(tmp_path: Path) -> None:
     """Stopped in the middle of two responses, which have passed different numbers of barriers."""
     changes = ["generations=2", "runtime.tasks=2", "algorithm.batch=12"]

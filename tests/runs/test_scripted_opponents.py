@@ -134,6 +134,7 @@ def test_exact_values_of_those_who_can_be_computed(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- schedules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [k if k in ("psro", "league") else pytest.param(k, marks=pytest.mark.slow) for k in SCENARIOS],
@@ -166,6 +167,7 @@ def test_every_schedule_has_them_among_its_members(kind: str, tmp_path: Path, mo
     assert result.stopped_by == "the schedule is complete"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["psro", pytest.param("league", marks=pytest.mark.long)])
 def test_a_resumed_run_is_equal_to_the_bit(kind: str, tmp_path: Path) -> None:
     """Learners whose episodes go on from request to request, stopped within a response."""

@@ -161,6 +161,7 @@ def test_one_that_does_not_read_is_lost(child: Made) -> None:
     assert is_gone(one.pid)
 
 
+@pytest.mark.slow
 def test_ending_all_asks_first_and_takes_what_they_started(child: Made, tmp_path: Path) -> None:
     willing, hanging = child(), child()
     willing.send("closes_by_writing", str(tmp_path / "closed"))

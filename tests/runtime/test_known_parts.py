@@ -48,6 +48,7 @@ def test_a_runtime_of_one_process_has_no_parts_of_its_own() -> None:
     assert tuple(known_parts(InProcess())) == ()
 
 
+@pytest.mark.slow
 def test_parts_are_seen_to_work_to_be_silent_and_to_die(
     runtime_apart: Any, apart: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

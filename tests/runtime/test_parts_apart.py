@@ -251,6 +251,7 @@ def test_a_frozen_part_is_given_up(runtime):
     assert runtime.get(runtime.call(asked, "add", 1)) == 1
 
 
+@pytest.mark.slow
 def test_stuck_parts_are_given_up_stopped_or_closed(session, make):
     runtime = make()
     parts = [runtime.spawn(Worker, 5, restarts=1) for _ in range(3)]

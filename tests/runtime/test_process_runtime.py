@@ -207,6 +207,7 @@ def test_a_process_that_cannot_be_made_ends_alone(monkeypatch):
             os.fstat(given)
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_is_killed_is_replaced(alone):
     parts = [alone.spawn(Worker, k, restarts=1) for k in range(2)]
     processes = [alone.get(alone.call(part, "process")) for part in parts]
@@ -344,6 +345,7 @@ def is_there(process):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "sent", "code"),
     [

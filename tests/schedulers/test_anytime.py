@@ -179,6 +179,7 @@ class _ExactResponses:
         return Mixture(tuple(factors))
 
 
+@pytest.mark.slow
 def test_with_exact_responses_exploitability_never_rises() -> None:
     """McAleer et al. 2022, Proposition 2; and what is announced is least exploitable, up to the rule's regret."""
     exact = _ExactResponses(rounds=400)

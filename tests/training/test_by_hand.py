@@ -329,6 +329,7 @@ def test_arrays_leave_open_episodes_as_they_are() -> None:
     assert not set(learner.rows(given).episode.tolist()) & set(played.episode.tolist())
 
 
+@pytest.mark.slow
 def test_a_state_begins_episodes_anew_here_and_there() -> None:
     """The learner that was saved goes on as the one that was loaded, to the bit; a state of earlier weights plays by those, whatever was
     played before by others of the same version."""
