@@ -16,7 +16,7 @@ from ludus.runs.scenario_files import load_scenario, read_scenario
 
 BLOCKS = [
     pytest.param(
-        block, id=f"{pages.name(page)}-{k}", marks=[pytest.mark.slow] if 'runtime="processes"' in block else []
+        block, id=f"{pages.name(page)}-{k}", marks=[pytest.mark.slow] if '"processes"' in block else []
     )
     for page in pages.PAGES
     for k, block in enumerate(pages.blocks(page, "python"))
