@@ -89,7 +89,7 @@ def test_a_run_that_is_deleted_under_the_page(browser: Any, root: Path, server: 
         page.get_by_role("link", name="doomed").click(timeout=30_000)
         page.wait_for_selector("h1:has-text('doomed')")
         remove_run(root / "doomed")
-        page.wait_for_selector("text=/is gone|not there any more|was removed|no run/i", timeout=30_000)
+        page.wait_for_selector("text=/is gone|no such run|has been deleted/i", timeout=30_000)
         page.get_by_role("link", name="Runs").first.click()
         page.wait_for_selector("text=two")
         assert page.get_by_role("link", name="doomed").count() == 0
