@@ -1,9 +1,9 @@
-"""What a card does, beside the bare limit or a peer in the same run; each part says what it measures.
+"""What a GPU does, beside the bare limit or a peer in the same run; each part says what it measures.
 
     python -m benchmarks.gpu [--quick] [--device cuda:1] [--only NAME …]
     python -m benchmarks.gpu --device cpu        the same code, small, on the CPU: to see that it runs; bars stay unjudged
 
-Without a card nothing is measured, and every bar is unjudged. Figures are medians over the orders of a process, and over processes.
+Without a GPU nothing is measured, and every bar is unjudged. Figures are medians over the orders of a process, and over processes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ KINDS: dict[str, Measure] = {kind: measure for part in PARTS for kind, measure i
 
 
 def benchmark(device: str) -> Benchmark:
-    """On this device. Its bars are a card's."""
+    """On this device. Its bars are a GPU's."""
     return Benchmark(
         name="gpu",
         contestants=tuple(each for part in PARTS for each in part.contestants(device)),
-        bars=tuple(bar for part in PARTS for bar in part.bars(card=device != "cpu")),
+        bars=tuple(bar for part in PARTS for bar in part.bars(gpu=device != "cpu")),
     )
 
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, rest = parser.parse_known_args(argv)
     measured = benchmark(args.device)
     if args.device == "cpu":
-        print("on the CPU, small: this shows that the code runs, and says nothing of a card")
+        print("on the CPU, small: this shows that the code runs, and says nothing of a GPU")
         return measured.main([*rest, "--quick"])
     if args.device.startswith("cuda") and not gpu_count():
         print("there is no GPU: nothing is measured")

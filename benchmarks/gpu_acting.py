@@ -1,4 +1,4 @@
-"""Acting on a card: a population's networks beside one, and an inference server beside copies on the CPU's cores.
+"""Acting on a GPU: a population's networks beside one, and an inference server beside copies on the CPU's cores.
 
 `stack`: rows a second that policies of one architecture answer, observations taken from host memory and actions given back there: 50 of
 them, each row one's at random, beside one that answers all; whose it is stays from call to call, as it does while episodes last. Networks
@@ -78,8 +78,8 @@ def _workers(options: Options, *, kind: str) -> Mapping[str, float]:
 
     server = kind == "server"
     device = DeviceChoice(options.device, written=False) if server else CPU
-    cards = 1.0 if device.device.startswith("cuda") else 0.0
-    players = Players(kind, 2 if options.small else WORKERS, 0.0, device=device, gpus=cards)
+    gpus = 1.0 if device.device.startswith("cuda") else 0.0
+    players = Players(kind, 2 if options.small else WORKERS, 0.0, device=device, gpus=gpus)
     try:
         seconds = 0.3 if options.quick else 1.0
         widths = SMALL_WIDTHS if options.small else WIDTHS
@@ -124,10 +124,10 @@ def _crossover(m: Medians) -> float:
     return next((float(width) for width in WIDTHS if _of_copies(width, m) >= 1), 2.0 * WIDTHS[-1])
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """What is wanted of a card."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """What is wanted of a GPU."""
     return (
-        *(Bar(f"50 opponents, {name}, of the speed of one", ">= 0.8", _of_one(name), quick=card) for name in STACKS),
-        Bar("server of 16 workers, 512x512, times copies", ">= 1", partial(_of_copies, 512), unit="x", quick=card),
-        Bar("server of 16 workers, crossover at width", "<= 512", _crossover, quick=card),
+        *(Bar(f"50 opponents, {name}, of the speed of one", ">= 0.8", _of_one(name), quick=gpu) for name in STACKS),
+        Bar("server of 16 workers, 512x512, times copies", ">= 1", partial(_of_copies, 512), unit="x", quick=gpu),
+        Bar("server of 16 workers, crossover at width", "<= 512", _crossover, quick=gpu),
     )

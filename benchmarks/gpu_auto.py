@@ -1,10 +1,10 @@
-"""What `auto` gives to a card, beside one core: from which size on each is faster, which decides what `ludus.backend.device` and
+"""What `auto` gives to a GPU, beside one core: from which size on each is faster, which decides what `ludus.backend.device` and
 `ludus.evaluation.exact` should weigh.
 
 `auto_learning`: steps of PPO, whole batches, by size of the perceptron and rows of a step; `auto_acting`: answers of one perceptron that
 takes observations from host memory and gives actions back there; both by their number of multiplications, written out on the CPU.
-`auto_trees`: exploitability of one profile, by merged terminals. A figure of one size is how many times as fast as the core the card is.
-The least of those that `auto` gives to the card should not be below 1; the greatest of the others says what it leaves lying.
+`auto_trees`: exploitability of one profile, by merged terminals. A figure of one size is how many times as fast as the core the GPU is.
+The least of those that `auto` gives to the GPU should not be below 1; the greatest of the others says what it leaves lying.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TREES = (
 )
 SMALL = ((16, 64),)
 EPOCHS, INPUTS = 8, 32
-GIVEN, LEFT = "least of those that auto gives to the card", "greatest of those that it leaves"
+GIVEN, LEFT = "least of those that auto gives to the GPU", "greatest of those that it leaves"
 
 
 def learning(options: Options) -> Mapping[str, float]:
@@ -63,12 +63,12 @@ def learning(options: Options) -> Mapping[str, float]:
     for width, rows in SMALL if options.small else LEARNING:
         made = Rows((INPUTS,), rows, 1, EPOCHS)
         seconds = {}
-        for place, choice in ("cpu", CPU), ("card", DeviceChoice(options.device)):
+        for place, choice in ("cpu", CPU), ("gpu", DeviceChoice(options.device)):
             learner, sample = ppo_of(made, choice, options.seed, hidden=(width, width))
             seconds[place] = median_seconds(partial(learner.update, sample), orders=2 if options.small else 5)
         size = multiplications(weight.shape for weight in learner.weights().values())
         name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
-        found.append((name, seconds["cpu"] / seconds["card"], _gives(size, rows)))
+        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows)))
     return _figures(found)
 
 
@@ -93,13 +93,13 @@ def acting(options: Options) -> Mapping[str, float]:
         policy = build_policy(spec, initial_weights(spec, rng))
         seen, noise = rng.standard_normal((rows, INPUTS), np.float32), rng.random((rows, 1), np.float32)
         index, seconds = np.zeros(rows, np.int32), {}
-        for place, choice in ("cpu", CPU), ("card", DeviceChoice(options.device, written=False)):
+        for place, choice in ("cpu", CPU), ("gpu", DeviceChoice(options.device, written=False)):
             group = Group([policy], "explore", acting_placement(policy, choice, rows))
             act = partial(group.act, seen, None, None, noise, index=index)
             seconds[place] = median_seconds(act, orders=2 if options.small else 30)
         size: int = policy.multiplications  # type: ignore[attr-defined]
         name = f"{width}x{width}, {rows} rows: {size * rows} multiplications"
-        found.append((name, seconds["cpu"] / seconds["card"], _gives(size, rows)))
+        found.append((name, seconds["cpu"] / seconds["gpu"], _gives(size, rows)))
     return _figures(found)
 
 
@@ -116,16 +116,16 @@ def trees(options: Options) -> Mapping[str, float]:
         plans = [tree.realization(p, tree.uniform(p)) for p in range(tree.num_players)]
         here, there = (each.exploitability(plans).nash_conv for each in (tree, placed))
         np.testing.assert_allclose(there, here, rtol=0, atol=1e-9)
-        for place, each in ("cpu", tree), ("card", placed):
+        for place, each in ("cpu", tree), ("gpu", placed):
             seconds[place] = median_seconds(partial(each.exploitability, plans), orders=2 if options.small else 15)
         terminals = tree.arrays.outcomes.weight.shape[1]
         chosen = tree_on(tree, "auto") is not tree
-        found.append((f"{name}: {terminals} merged terminals", seconds["cpu"] / seconds["card"], chosen))
+        found.append((f"{name}: {terminals} merged terminals", seconds["cpu"] / seconds["gpu"], chosen))
     return _figures(found)
 
 
 def _gives(size: int, rows: int) -> bool:
-    """Whether auto takes the card for so many multiplications of a row."""
+    """Whether auto takes the GPU for so many multiplications of a row."""
     from ludus.backend.device import UpdateCost, resolve_placement
     from ludus.core.types import DeviceChoice
 
@@ -133,7 +133,7 @@ def _gives(size: int, rows: int) -> bool:
 
 
 def _figures(found: Sequence[tuple[str, float, bool]]) -> Mapping[str, float]:
-    """Of (size in words, times as fast as the core, whether auto takes the card)."""
+    """Of (size in words, times as fast as the core, whether auto takes the GPU)."""
     out = {f"{name}, times one core": times for name, times, _ in found}
     given, left = ([times for _, times, chosen in found if chosen == which] for which in (True, False))
     return out | ({GIVEN: min(given)} if given else {}) | ({LEFT: max(left)} if left else {})
@@ -148,19 +148,19 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     return tuple(contestant(name, kind, device) for kind, name in NAMES.items())
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """They are a card's."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """They are a GPU's."""
 
     def of(name: str, figure: str) -> Callable[[Medians], float]:
         return lambda m: m(name, figure)
 
     return (
         *(
-            Bar(f"{name}, {GIVEN}, times one core", ">= 1", of(name, GIVEN), unit="x", quick=card)
+            Bar(f"{name}, {GIVEN}, times one core", ">= 1", of(name, GIVEN), unit="x", quick=gpu)
             for name in NAMES.values()
         ),
         *(
-            Bar(f"{name}, {LEFT}, times one core", "<= 2", of(name, LEFT), unit="x", quick=card)
+            Bar(f"{name}, {LEFT}, times one core", "<= 2", of(name, LEFT), unit="x", quick=gpu)
             for name in NAMES.values()
         ),
     )

@@ -1,4 +1,4 @@
-"""Learning on a card, beside the bare limit, Stable-Baselines3, and what the card can multiply.
+"""Learning on a GPU, beside the bare limit, Stable-Baselines3, and what the GPU can multiply.
 
 PPO's frames lie on the device, as a table there gives them; an update is all epochs over them, and its limit is forward pass, loss,
 backward pass and torch's fused Adam, compiled, on minibatches that are cut already. Ludus's steps are compiled, too (`runtime.compile`).
@@ -40,7 +40,7 @@ def _orders(options: Options) -> int:
 
 
 def _choice(options: Options, *, bf16: bool = False) -> DeviceChoice:
-    """By torch, on the CPU too: passes that are written out are none of a card's. Steps are compiled on a card."""
+    """By torch, on the CPU too: passes that are written out are none of a GPU's. Steps are compiled on a GPU."""
     from ludus.core.types import DeviceChoice
 
     return DeviceChoice(options.device, "bf16" if bf16 else "float32", written=False, compile=not options.small)
@@ -241,7 +241,7 @@ def replaying(kind: str, options: Options) -> Mapping[str, float]:
 
 
 def replaying_limit(kind: str, options: Options) -> Mapping[str, float]:
-    """A bare loop on one batch; on a card as many of its rounds as copy the targets once are a CUDA graph."""
+    """A bare loop on one batch; on a GPU as many of its rounds as copy the targets once are a CUDA graph."""
     import torch
 
     from benchmarks.training_speed_updates_limit import dqn, sac
@@ -302,7 +302,7 @@ KINDS: Mapping[str, Measure] = {
 
 
 def contestants(device: str) -> tuple[Contestant, ...]:
-    """On this device; SB3 beside a card only."""
+    """On this device; SB3 beside a GPU only."""
     sb3 = Contestant(
         "SB3, DQN and SAC", "benchmarks.peers.sb3_rollout.updates", ("--case", *NAMES, "--device", device), "sb3_rollout",
         seeds=(0, 1, 2), quick_seeds=(),
@@ -317,8 +317,8 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     )
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """They are a card's."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """They are a GPU's."""
 
     def beside(kind: str, other: str) -> Callable[[Medians], float]:
         figure = per_wall(kind, "updates")
@@ -326,16 +326,16 @@ def bars(*, card: bool) -> tuple[Bar, ...]:
 
     share = ratio(slow="PPO, Nature CNN, limit", fast="PPO, Nature CNN", figure=FRAMES)
     return (
-        Bar("PPO, Nature CNN, bf16, of the limit", ">= 0.85", share, unit="x", quick=card),
+        Bar("PPO, Nature CNN, bf16, of the limit", ">= 0.85", share, unit="x", quick=gpu),
         *(
-            Bar(f"{name}, of the limit", ">= 0.7", beside(kind, f"{name}, limit"), unit="x", quick=card)
+            Bar(f"{name}, of the limit", ">= 0.7", beside(kind, f"{name}, limit"), unit="x", quick=gpu)
             for kind, name in NAMES.items()
         ),
         *(
-            Bar(f"{name}, times SB3", ">= 2", beside(kind, "SB3, DQN and SAC"), unit="x", quick=card)
+            Bar(f"{name}, times SB3", ">= 2", beside(kind, "SB3, DQN and SAC"), unit="x", quick=gpu)
             for kind, name in NAMES.items()
         ),
         Bar(
-            "transformer of 10 M parameters, of the peak", ">= 0.25", lambda m: m("PPO, transformer", SHARE), unit="x", quick=card
+            "transformer of 10 M parameters, of the peak", ">= 0.25", lambda m: m("PPO, transformer", SHARE), unit="x", quick=gpu
         ),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """What the parts of `benchmarks.gpu` have in common: a worker's options, and how one is asked.
 
-A part is a module with KINDS, what a worker measures by name; contestants(device), who is measured there; and bars(card=…), what is wanted.
+A part is a module with KINDS, what a worker measures by name; contestants(device), who is measured there; and bars(GPU=…), what is wanted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.harness import Bar, Contestant
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of a worker. device: as torch names it. quick: on a card fewer repetitions; on a CPU small enough for seconds."""
+    """Of a worker. device: as torch names it. quick: on a GPU fewer repetitions; on a CPU small enough for seconds."""
 
     device: str
     seed: int
@@ -38,7 +38,7 @@ class Part(Protocol):
 
     def contestants(self, device: str) -> tuple[Contestant, ...]: ...
 
-    def bars(self, *, card: bool) -> tuple[Bar, ...]: ...
+    def bars(self, *, gpu: bool) -> tuple[Bar, ...]: ...
 
 
 def contestant(name: str, kind: str, device: str, **more: Any) -> Contestant:

@@ -3,7 +3,7 @@ the preset `leduc` there, beside the same preset on one core.
 
 `learns` is one learner in self-play that plays all seats. A decision counts once it was learned from; the clock runs through playing and
 learning, and what is read back of each round. `preset` is a whole run as a user's, database and policy files included, but for the report,
-on a clock that starts after a smaller run. Its updates there are fewer and larger (`THERE`): a card's step costs the same for some hundred
+on a clock that starts after a smaller run. Its updates there are fewer and larger (`THERE`): a GPU's step costs the same for some hundred
 decisions as for some ten thousand.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DECISIONS, SECONDS, NASH_CONV = "decisions per second", "seconds", "nash_conv"
 THERE = ("algorithm.batch=1500", "algorithm.epochs=10")
-"""Settings of the preset on a card."""
+"""Settings of the preset on a GPU."""
 
 
 def mmd(options: Options) -> Mapping[str, float]:
@@ -129,15 +129,15 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     )
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """They are a card's."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """They are a GPU's."""
 
     def apart(m: Medians) -> float:
         return m(PRESET, NASH_CONV) / m(PRESET_HERE, NASH_CONV)
 
     return (
-        Bar(MMD_THERE, ">= 2e7", lambda m: m(MMD_THERE, DECISIONS), unit="/s", quick=card),
-        Bar(PPO_THERE, ">= 2e7", lambda m: m(PPO_THERE, DECISIONS), unit="/s", quick=card),
-        Bar(PRESET, "<= 8", lambda m: m(PRESET, SECONDS), unit="s", quick=card),
-        Bar(f"{PRESET}: NashConv, times one core's", "<= 1.1", apart, unit="x", quick=card),
+        Bar(MMD_THERE, ">= 2e7", lambda m: m(MMD_THERE, DECISIONS), unit="/s", quick=gpu),
+        Bar(PPO_THERE, ">= 2e7", lambda m: m(PPO_THERE, DECISIONS), unit="/s", quick=gpu),
+        Bar(PRESET, "<= 8", lambda m: m(PRESET, SECONDS), unit="s", quick=gpu),
+        Bar(f"{PRESET}: NashConv, times one core's", "<= 1.1", apart, unit="x", quick=gpu),
     )

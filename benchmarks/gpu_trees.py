@@ -1,8 +1,8 @@
-"""Game trees on a card: whole games of Leduc poker, and exact NashConv of 1,000 profiles beside one core's compiled sweeps.
+"""Game trees on a GPU: whole games of Leduc poker, and exact NashConv of 1,000 profiles beside one core's compiled sweeps.
 
 `play` has uniform policies for tables, and one compiled kernel for a step of all games; a step is a decision of a player (chance is not
 counted), and the count is read back once per order, which is what the clock waits for. `NashConv` begins with tables in the memory of the
-device that computes, realises them as plans, and ends with 1,000 numbers in host memory; both roads must agree.
+device that computes, realises them as plans, and ends with 1,000 numbers in host memory; both backends must agree.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     )
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """They are a card's."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """They are a GPU's."""
     times = ratio(slow="Leduc, NashConv, one core", fast="Leduc, NashConv", figure=SECONDS)
     return (
-        Bar("Leduc, random play", ">= 1e9", lambda m: m("Leduc, random play", STEPS), unit="/s", quick=card),
-        Bar("Leduc, random play, aim", ">= 5e9", lambda m: m("Leduc, random play", STEPS), unit="/s", quick=card),
-        Bar("NashConv of 1,000 Leduc profiles, times one core", ">= 20", times, unit="x", quick=card),
+        Bar("Leduc, random play", ">= 1e9", lambda m: m("Leduc, random play", STEPS), unit="/s", quick=gpu),
+        Bar("Leduc, random play, aim", ">= 5e9", lambda m: m("Leduc, random play", STEPS), unit="/s", quick=gpu),
+        Bar("NashConv of 1,000 Leduc profiles, times one core", ">= 20", times, unit="x", quick=gpu),
     )

@@ -207,10 +207,10 @@ def contestants(device: str) -> tuple[Contestant, ...]:
     )
 
 
-def bars(*, card: bool) -> tuple[Bar, ...]:
-    """They are a card's."""
+def bars(*, gpu: bool) -> tuple[Bar, ...]:
+    """They are a GPU's."""
 
     def share(m: Medians) -> float:
         return (m(BARE_STEPS, SECONDS) + m(BARE_LEARNER, SECONDS)) / m(MAPPO_THERE, SECONDS)
 
-    return (Bar("navigation, MAPPO: bare steps and bare learner, share of it", ">= 0.8", share, unit="x", quick=card),)
+    return (Bar("navigation, MAPPO: bare steps and bare learner, share of it", ">= 0.8", share, unit="x", quick=gpu),)

@@ -40,7 +40,7 @@ from benchmarks.machine import ROOT, this_machine
 SETTINGS = Path(__file__).with_suffix(".yaml")
 WORKER = Path(__file__).with_name("traces_worker.py")
 CACHE = ROOT / "build" / "traces"
-ROADS, WAYS = ("kernels", "autograd"), ("one", "two", "killed")
+BACKENDS, WAYS = ("kernels", "autograd"), ("one", "two", "killed")
 CHILDREN = 2
 LIMIT = 900.0  # seconds for one algorithm
 LIST = """
@@ -75,14 +75,14 @@ def cells_of(name: str, settings: Mapping[str, Any]) -> list[Cell]:
     algorithm = {"algorithm": {"kind": name, **entry["settings"]}}
     base = merged(settings["everywhere"], settings["tasks"][entry["task"]], algorithm)
     two = {"runtime": {"kind": "processes", "workers": 2}}
-    roads = (entry["only"],) if "only" in entry else ROADS
+    backends = (entry["only"],) if "only" in entry else BACKENDS
     cells = []
-    for road in roads:
-        lower = {"runtime": {"precision": "bf16"}} if road == "autograd" and len(roads) > 1 else {}
+    for backend in backends:
+        lower = {"runtime": {"precision": "bf16"}} if backend == "autograd" and len(backends) > 1 else {}
         for way in WAYS:
             scenario = merged(base, lower, two if way == "two" else {})
             cells.append(
-                {"name": f"{name}/{road}/{way}", "way": way, "whole": f"{name}/{road}/one", "scenario": scenario}
+                {"name": f"{name}/{backend}/{way}", "way": way, "whole": f"{name}/{backend}/one", "scenario": scenario}
             )
     return cells
 
@@ -92,7 +92,7 @@ def absent(settings: Mapping[str, Any]) -> dict[str, str]:
     out = {}
     for name, entry in settings["algorithms"].items():
         if "only" in entry:
-            (other,) = set(ROADS) - {entry["only"]}
+            (other,) = set(BACKENDS) - {entry["only"]}
             out[f"{name}/{other}"] = entry["because"]
     return out
 
@@ -280,7 +280,7 @@ def disagreements(recording: Recording) -> list[str]:
     return out
 
 
-def same_road(recording: Recording) -> list[str]:
+def same_backend(recording: Recording) -> list[str]:
     """Algorithms of which `traces.yaml` says that they learn by kernels and by autograd, and that learned in the same place by both."""
     places = {cell: answer.get("places") for cell, answer in recording.items()}
     both = sorted({cell.partition("/")[0] for cell in places if "/autograd/one" in cell})
@@ -291,14 +291,14 @@ def same_road(recording: Recording) -> list[str]:
 def report(
     result: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapping[str, Any], names: Sequence[str]
 ) -> None:
-    """Prints a line for each algorithm and road, and then what differs."""
+    """Prints a line for each algorithm and backend, and then what differs."""
     console, table = Console(width=150, highlight=False), Table("algorithm", "by", *WAYS)
     for name in names:
-        for road in ROADS:
-            why = absent(settings).get(f"{name}/{road}")
-            cells = [result.get(f"{name}/{road}/{way}") for way in WAYS]
+        for backend in BACKENDS:
+            why = absent(settings).get(f"{name}/{backend}")
+            cells = [result.get(f"{name}/{backend}/{way}") for way in WAYS]
             words = ["-" if cell is None else ", ".join(cell) or "equal" for cell in cells]
-            table.add_row(name, road, *([f"none: {why}", "", ""] if why else words))
+            table.add_row(name, backend, *([f"none: {why}", "", ""] if why else words))
     console.print(table)
     for cell, groups in result.items():
         for group, parts in groups.items():
@@ -329,8 +329,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     report(result, settings, names)
     for line in disagreements(head):
         print(f"here, not as in one process: {line}")
-    for name in same_road(head):
-        print(f"here, {name} learns by the same road with precision=bf16: say `only` in {SETTINGS.name}")
+    for name in same_backend(head):
+        print(f"here, {name} learns by the same backend with precision=bf16: say `only` in {SETTINGS.name}")
     different = sum(map(bool, result.values()))
     print(f"{len(result)} runs, {len(result) - different} equal to {commit[:8]}, {different} not")
     return 1 if different else 0

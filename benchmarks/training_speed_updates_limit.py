@@ -34,8 +34,8 @@ def perceptron(inputs: int, outputs: int, setting: Replay) -> nn.Sequential:
 
 
 def _adam(parameters: Iterable[nn.Parameter], setting: Replay) -> torch.optim.Optimizer:
-    card = torch.get_default_device().type == "cuda"  # where `benchmarks.gpu_learning` captures what is done here
-    return torch.optim.Adam(parameters, lr=setting.learning_rate, fused=True, capturable=card)
+    gpu = torch.get_default_device().type == "cuda"  # where `benchmarks.gpu_learning` captures what is done here
+    return torch.optim.Adam(parameters, lr=setting.learning_rate, fused=True, capturable=gpu)
 
 
 def dqn(setting: Replay) -> Callable[[], None]:

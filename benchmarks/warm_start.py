@@ -5,7 +5,7 @@ PPO's responses and about the settings of a user who gives the id of a game.
     python -m benchmarks.warm_start --findings [--page docs/concepts/algorithms.md]
 
 Two games are trained on their trees, with exact payoffs; two are played step by step, and payoffs are means of episodes, as in an
-environment of the user's own. (By its id, Goofspiel with 4 cards would be trained on its tree.) A response has 10,000 episodes on a tree,
+environment of the user's own. (By its id, Goofspiel with 4 GPUs would be trained on its tree.) A response has 10,000 episodes on a tree,
 5,000 in Goofspiel and 4,000 in the sealed bids; all settings are written out in the worker. One run per cell (game, start, seed); its
 result is a file of its own, benchmarks/results/warm_start/GAME/START-SEED.json, and cells that have one are not run again: the command can
 be stopped and goes on. Each seed is finished before the next begins. `--quick` runs a tenth of the generations with one seed and writes

@@ -59,7 +59,7 @@ LONGEST = (
     "rollout/test_shared_inference",
     "ui/test_page",
     "runs/test_control_of_runs.py",
-    "runs/test_football_roads.py",
+    "runs/test_football_path.py",
     "envs/test_pgx.py",
     "runs/test_processes.py",
     "runs/test_scripted_opponents.py",

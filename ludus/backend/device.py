@@ -1,4 +1,4 @@
-"""Where networks compute: on which device, in which precision, and by which of two roads.
+"""Where networks compute: on which device, in which precision, and by which of two backends.
 
 *written*: passes that are written out, and kernels for few rows on a CPU. *torch*: the module itself, by autograd, on any device. What a
 scenario asks for is a `DeviceChoice`; `resolve_placement` is the one function that decides, and says why.
@@ -138,14 +138,14 @@ class Placement:
             torch.set_float32_matmul_precision(before)
 
     def __str__(self) -> str:
-        road, compiler = "CPU kernels" if self.written else "torch", self.compiler
+        backend, compiler = "CPU kernels" if self.written else "torch", self.compiler
         one_by_one = "" if self.graphs is None or not self.graphs.failed else f"; no CUDA graphs: {self.graphs.failed}"
         if compiler is None:
-            return f"{self.device} ({road}): {self.why}{one_by_one}"
+            return f"{self.device} ({backend}): {self.why}{one_by_one}"
         if compiler.failed:
-            return f"{self.device} ({road}): {self.why}; not compiled: {compiler.failed}{one_by_one}"
+            return f"{self.device} ({backend}): {self.why}; not compiled: {compiler.failed}{one_by_one}"
         sizes = f"; batches of {_SIZES} sizes are compiled, others are not" if compiler.others else ""
-        return f"{self.device} ({road}, compiled): {self.why}{sizes}{one_by_one}"
+        return f"{self.device} ({backend}, compiled): {self.why}{sizes}{one_by_one}"
 
 
 @runtime_checkable
@@ -157,7 +157,7 @@ class HasPlacement(Protocol):
 
 
 def describe_device(learner: object) -> str:
-    """Return where it computes, by which road and why, in words."""
+    """Return where it computes, by which backend and why, in words."""
     return (
         str(learner.placement)
         if isinstance(learner, HasPlacement)

@@ -104,7 +104,7 @@ def _places() -> Iterator[tuple[str, str]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Both roads, on updates of the sizes that people learn with.
+# Both backends, on updates of the sizes that people learn with.
 
 
 def _tasks() -> Iterator[tuple[str, Algorithm]]:

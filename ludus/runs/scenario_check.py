@@ -163,7 +163,7 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
 
 
 def learner_placements(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
-    """Return where who will learn, by which road and why: learners are made and asked, and no experience is. Raises what making them
+    """Return where who will learn, by which backend and why: learners are made and asked, and no experience is. Raises what making them
     does."""
     algorithms, place_of = scenario.who_learns(scenario.population(env)), dict[str, str]()
     for assigned in algorithms.assigned(env):

@@ -118,10 +118,10 @@ def halves(arrays):
     return [*body, weight[:SIZE], bias[:SIZE], weight[SIZE:], bias[SIZE:]]
 
 
-ROADS = pytest.mark.parametrize("device", [CPU, AUTOGRAD], ids=["written", "autograd"])
+BACKENDS = pytest.mark.parametrize("device", [CPU, AUTOGRAD], ids=["written", "autograd"])
 
 
-@ROADS
+@BACKENDS
 def test_sac(device, monkeypatch):
     """It draws the noise of the actions of now first, and that of the next ones then. Its log-probabilities have 1e-6 in them."""
     learner = learner_of(SAC(hidden=(16, 16), gamma=0.9, batch=ROWS, learning_rate=1e-3), env_of(BOX), device=device)
@@ -145,7 +145,7 @@ def test_sac(device, monkeypatch):
     assert learner.state_dict()["temperature"]["log"][0] == pytest.approx(model.log_ent_coef.item(), abs=1e-5)
 
 
-@ROADS
+@BACKENDS
 @pytest.mark.parametrize("cls", [TD3, DDPG])
 def test_td3_and_ddpg(cls, device, monkeypatch):
     """Its critics' loss is twice ours, so that Adam's ε is half as large there: entries with hardly a gradient differ. Its DDPG clips the
@@ -172,7 +172,7 @@ def test_td3_and_ddpg(cls, device, monkeypatch):
     assert not queue
 
 
-@ROADS
+@BACKENDS
 def test_dqn(device):
     """Its target network is copied by who plays there, so it is done here. Its Adam has another ε."""
     options = {
@@ -209,7 +209,7 @@ def decisions():
     }
 
 
-@ROADS
+@BACKENDS
 @pytest.mark.parametrize("cls", [PPO, A2C])
 def test_ppo_and_a2c(cls, device):
     """Of whole rollouts, advantages as they are. Its values' loss is the square, and ours half of it."""

@@ -250,6 +250,6 @@ def test_errors_of_the_function_are_its_own(compiles):
 
 
 def test_those_that_are_not_perceptrons_are_compiled_as_well():
-    """The contract above covers the road of modules, and that of perceptrons, if these are not written out."""
+    """The contract above covers the backend of modules, and that of perceptrons, if these are not written out."""
     assert TORCH - REASONS.keys()
     assert CASES.keys() - TORCH - REASONS.keys()

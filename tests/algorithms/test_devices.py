@@ -29,7 +29,7 @@ from ludus.replay.base import ON_HOST, Sample, TableSpec
 from ludus.replay.kinds import build_table
 from ludus.testing.algorithm import synthetic_rollout
 
-# ------------------------------------------------------------------ which device, and which road
+# ------------------------------------------------------------------ which device, and which backend
 
 LITTLE, LARGE = (
     UpdateCost(5_000, 750, has_cpu_kernel=True),
@@ -322,7 +322,7 @@ def assert_learn_alike(case, one, other, *, updates=4, sizes=4):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in TORCH])
-def test_both_roads_learn_alike(name, request):
+def test_both_backends_learn_alike(name, request):
     case = Case(name, request)
     written, autograd = case.learner(), case.learner(DeviceChoice("cpu", written=False))
     assert (written.placement.written, autograd.placement.written) == (True, False)

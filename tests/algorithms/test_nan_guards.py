@@ -61,12 +61,12 @@ def round_of(learner, *batches):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_nothing_moves_by_what_is_no_number(shell, tensors):
     (algorithm, message), ends = SHELLS[shell], []
-    for road in ("cpu", "as on a GPU", *["cuda"][: gpu_count()]):
-        device = DeviceChoice("cuda" if road == "cuda" else "cpu", written=False)
+    for backend in ("cpu", "as on a GPU", *["cuda"][: gpu_count()]):
+        device = DeviceChoice("cuda" if backend == "cuda" else "cpu", written=False)
         learner = algorithm.learner(LearnerContext(tensors, (0,), 0, total=1000, device=device))
-        if road == "as on a GPU":
+        if backend == "as on a GPU":
             as_on_a_gpu(learner)
-        elif road == "cpu" and shell in ("replay", "two networks"):  # which look at every update there
+        elif backend == "cpu" and shell in ("replay", "two networks"):  # which look at every update there
             message = message.replace("6", "[46]")
         good = batch_of(learner, tensors)
         round_of(learner, good, good, good)

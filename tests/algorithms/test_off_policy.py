@@ -236,7 +236,7 @@ def test_rows_that_are_drawn_more_often_weigh_less(cls, device, boxed, tensors):
     assert config.tables()[0].kind == "prioritised"
 
 
-def test_both_roads_and_all_ranks_weigh_alike(boxed):
+def test_both_backends_and_all_ranks_weigh_alike(boxed):
     config = TD3(**SMALL, priority_exponent=0.6)
     batch = replace(batch_of(learner_of(config, boxed), boxed), probability=np.linspace(0.01, 0.1, 16))
     ends = []

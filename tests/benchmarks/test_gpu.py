@@ -1,4 +1,4 @@
-"""The benchmark of a card, where there is none: it says so, and its code runs."""
+"""The benchmark of a GPU, where there is none: it says so, and its code runs."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_without_a_card_every_bar_is_unjudged(
     "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in gpu.KINDS]
 )
 def test_the_worker_of_each_kind_runs_on_a_cpu(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both roads of NashConv agree, or the worker fails."""
+    """Both backends of NashConv agree, or the worker fails."""
     if kind.startswith("vmas"):
         pytest.importorskip("vmas")
     assert gpu.work(["--worker", kind, "--device", "cpu", "--quick"]) == 0

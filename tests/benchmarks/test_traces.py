@@ -19,17 +19,19 @@ ONE = {
 }
 
 
-def test_every_algorithm_is_recorded_by_both_roads_or_says_why_not() -> None:
+def test_every_algorithm_is_recorded_by_both_backends_or_says_why_not() -> None:
     assert SETTINGS["algorithms"].keys() == ALGORITHMS.keys()
     missing = traces.absent(SETTINGS)
     for name in ALGORITHMS:
         cells = traces.cells_of(name, SETTINGS)
-        roads = {cell["name"].split("/")[1] for cell in cells}
-        assert roads | {key.partition("/")[2] for key in missing if key.partition("/")[0] == name} == set(traces.ROADS)
-        assert len(cells) == len(roads) * len(traces.WAYS)
+        backends = {cell["name"].split("/")[1] for cell in cells}
+        assert backends | {key.partition("/")[2] for key in missing if key.partition("/")[0] == name} == set(
+            traces.BACKENDS
+        )
+        assert len(cells) == len(backends) * len(traces.WAYS)
 
 
-def test_roads_and_ways_differ_by_the_runtime_alone() -> None:
+def test_backends_and_ways_differ_by_the_runtime_alone() -> None:
     cells = {cell["name"]: cell["scenario"] for cell in traces.cells_of("ppo", SETTINGS)}
     kernels, two = cells["ppo/kernels/one"], cells["ppo/kernels/two"]
     assert kernels["runtime"] == {"shards": 2, "tasks": 1, "device": "cpu"}
@@ -60,12 +62,12 @@ def test_a_run_that_failed_or_is_new_is_a_difference() -> None:
     assert result == {"dqn/kernels/one": {"base": ["it was not recorded"]}, "ppo/kernels/one": {}}
 
 
-def test_ways_that_disagree_and_roads_that_are_one_are_told() -> None:
+def test_ways_that_disagree_and_backends_that_are_one_are_told() -> None:
     other = {"hashes": {**ONE["hashes"], "weights": {}}, "places": {"x": "cpu"}}
     recording = {"ppo/kernels/one": ONE, "ppo/kernels/two": other, "ppo/kernels/killed": ONE, "ppo/autograd/one": other}
     assert traces.disagreements(recording) == ["ppo/kernels/two: weights"]
-    assert traces.same_road(recording) == ["ppo"]
-    assert traces.same_road({**recording, "ppo/autograd/one": {**other, "places": {"x": "torch"}}}) == []
+    assert traces.same_backend(recording) == ["ppo"]
+    assert traces.same_backend({**recording, "ppo/autograd/one": {**other, "places": {"x": "torch"}}}) == []
 
 
 def test_clocks_are_left_out_and_numbers_are_not() -> None:

@@ -15,9 +15,7 @@ from ludus.apps.experiments.sweep import load_sweep
 from ludus.runs.scenario_files import load_scenario, read_scenario
 
 BLOCKS = [
-    pytest.param(
-        block, id=f"{pages.name(page)}-{k}", marks=[pytest.mark.slow] if '"processes"' in block else []
-    )
+    pytest.param(block, id=f"{pages.name(page)}-{k}", marks=[pytest.mark.slow] if '"processes"' in block else [])
     for page in pages.PAGES
     for k, block in enumerate(pages.blocks(page, "python"))
     if page.name != "README.md"  # that one is an example, tested as such

@@ -1,4 +1,4 @@
-"""Learners, by each of their roads, beside the plain programs of this folder: from the same weights and experience, the same numbers."""
+"""Learners, by each of their backends, beside the plain programs of this folder: from the same weights and experience, the same numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout
 
-ROADS = pytest.mark.parametrize("written", [True, False], ids=["written", "torch"])
+BACKENDS = pytest.mark.parametrize("written", [True, False], ids=["written", "torch"])
 
 
 def started(algorithm, action, written):
@@ -75,7 +75,7 @@ def assert_alike(arrays, module):
         np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-4, atol=2e-5)
 
 
-@ROADS
+@BACKENDS
 def test_ppo(written):
     common = {"epochs": 4, "gamma": 0.9, "clip": 0.02, "value_coefficient": 0.7, "max_gradient_norm": 0.3}
     algorithm = PPO(hidden=(8, 8), learning_rate=1e-2, entropy=0.03, gae_lambda=0.8, scale_rewards=False, **common)
@@ -99,7 +99,7 @@ def test_ppo(written):
         assert_alike(layers(learner.weights(), *names), plain.network)
 
 
-@ROADS
+@BACKENDS
 def test_dqn(written):
     common = {"gamma": 0.9, "target_period": 2, "max_gradient_norm": 0.3}
     algorithm = DQN(hidden=(8,), learning_rate=3e-3, dueling=False, scale_rewards=False, **common)
@@ -116,7 +116,7 @@ def test_dqn(written):
         assert_alike(layers(learner.weights(), *names), plain.online)
 
 
-@ROADS
+@BACKENDS
 def test_sac(written):
     """Actions of the environment are in [-1, 3]."""
     algorithm = SAC(hidden=(8,), learning_rate=3e-3, gamma=0.9, polyak=0.3, temperature=0.4, scale_rewards=False)

@@ -296,7 +296,7 @@ ENDS = {
 MARKS = {"leduc-xdo": pytest.mark.slow, "leduc-exact": pytest.mark.slow, "tic-tac-toe": pytest.mark.long}
 """Of those that take longest to their ends."""
 ELSEWHERE = {
-    *("football-5v5", "football-5v5-script"),  # by test_football_roads
+    *("football-5v5", "football-5v5-script"),  # by test_football_path
     "football-5v5-league",  # the game there, too; the schedule by `leduc-league`
     *("football-empty-goal", "football-pass-and-shoot", "football-run-to-score"),  # by `football-3-vs-1`
     "pong-vmpo",  # by `pong` and `cartpole-vmpo`

@@ -1,4 +1,4 @@
-"""Runs by torch's road, on a CPU: the same bits again where they are asked for; and how far apart the two roads may be."""
+"""Runs by torch's backend, on a CPU: the same bits again where they are asked for; and how far apart the two backends may be."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_cpu_has_the_same_bits_anyway(name: str, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.long)])
-def test_a_run_goes_on_by_the_other_road_within_a_tolerance(
+def test_a_run_goes_on_by_the_other_backend_within_a_tolerance(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Killed in the middle of a response, by the passes that are written out, and resumed by torch: weights within 1e-4."""
@@ -123,4 +123,4 @@ def test_a_run_goes_on_by_the_other_road_within_a_tolerance(
             *(sorted(load_policy(path).weights().items()) for path in (one, other)), strict=True
         ):
             np.testing.assert_allclose(a, b, rtol=0.0, atol=1e-4, err_msg=f"{one.name} {key}")
-    assert equal < len(ours), "it has not gone on by the other road"
+    assert equal < len(ours), "it has not gone on by the other backend"

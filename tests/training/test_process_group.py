@@ -179,7 +179,7 @@ ALGORITHMS = {
     "ppo": PPO(epochs=4, hidden=(16,), learning_rate=0.003),
     "ppo-minibatches": PPO(epochs=2, minibatches=4, hidden=(16,), learning_rate=0.003),
     "dqn": DQN(hidden=(16,), learning_rate=0.003),
-    "a2c, in buckets": A2C(hidden=(16,), learning_rate=0.003),  # by torch's road
+    "a2c, in buckets": A2C(hidden=(16,), learning_rate=0.003),  # by torch's backend
 }
 
 

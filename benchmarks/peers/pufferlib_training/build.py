@@ -1,6 +1,6 @@
 """Builds PufferLib 3.0.0 into the environment that runs this; `python -m benchmarks.harness setup pufferlib_training` does, last.
 
-From its source distribution, without the graphics card's kernel and of its C environments CartPole alone: its own installation loads
+From its source distribution, without the graphics GPU's kernel and of its C environments CartPole alone: its own installation loads
 libraries of other environments from the network, and its switch against that, NO_OCEAN, does not work in this version.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
                 binding.unlink()
         start = package / "pufferlib" / "__init__.py"  # which leaves a link wherever it is imported
         start.write_text(start.read_text().replace("os.symlink(link_to, 'resources')", "pass"))
-        # Without a compiler for graphics cards in the path: torch is the processor's.
+        # Without a compiler for graphics GPUs in the path: torch is the processor's.
         subprocess.run([*PIP, "install", *ALONE, str(package)], env={**os.environ, "PATH": "/usr/bin:/bin"}, check=True)
 
 

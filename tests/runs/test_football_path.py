@@ -1,4 +1,4 @@
-"""The road of five a side, small: the side by rules is recorded and cloned, and PSRO starts from the clone."""
+"""Training of five a side, small: the side by rules is recorded and cloned, and PSRO starts from the clone."""
 
 from __future__ import annotations
 
