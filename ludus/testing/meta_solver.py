@@ -279,9 +279,11 @@ def _check_holes(solver: MetaSolver, needs: frozenset[str], seed: int) -> None:
     mean[:, 1, 2], exact[1, 2] = np.nan, False
     answer, message = _refusal(solver, dataclasses.replace(full, mean=mean, exact=exact), seed)
     if answer is None:
-        assert "(1, 2)" in message, f"{name} refuses a hole without naming its profile (1, 2): {message}"
+        assert "(1, 2)" in message, f"{name} refuses a missing entry without naming its profile (1, 2): {message}"
         return
     other = zero_sum_view(matrix + np.array([[0.0], [5.0], [9.0]]) - np.array([[0.0, 3.0, 0.0]]))
     others = _solve(solver, dataclasses.replace(other, population=full.population), seed=seed)
     blind = all(np.array_equal(a, b) for a, b in zip(_distributions(answer), _distributions(others), strict=True))
-    assert blind, f"{name} reads the payoffs, and yet answers a game with a hole; expected a SolverError that names it."
+    assert blind, (
+        f"{name} reads the payoffs, and yet answers a game with a missing entry; expected a SolverError that names it."
+    )

@@ -51,8 +51,8 @@ def population_performance(
     envelope theorem), and cells are taken for independent.
 
     Zero-sum, two players; seat orders are pooled where they share a population, so swapping `first` and `second` turns the sign.
-    tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for holes
-    among these profiles and for other games.
+    tolerance: of the equilibrium, as a fraction of the payoffs' range. Raises DataError for empty or unknown choices; SolverError for
+    missing entries among these profiles and for other games.
     """
     normal_form.require_two_player_zero_sum(
         payoffs, "relative population performance", advice="a tournament compares policies of any game"

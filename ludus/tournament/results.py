@@ -105,8 +105,8 @@ def _parts(match: Match) -> list[Match]:
 def payoffs_of(results: Sequence[PairingResult], place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
     """Return all entrants as one population that the players share: what each earns in a meeting, a mean over its seats, stands in every
     order of the seats. The copies' variances are as many times that of the meeting, so that those who average over seats get the meeting's.
-    Who did not meet, and an entrant against itself, is a hole. Raises DataError where there would be more than ten million profiles, or
-    where there are fewer entrants than players."""
+    Who did not meet, and an entrant against itself, is a missing entry. Raises DataError where there would be more than ten million
+    profiles, or where there are fewer entrants than players."""
     n, players = len(place), spec.num_players
     if n**players * players > _MOST_CELLS or n < players:
         raise DataError(
@@ -128,11 +128,11 @@ def payoffs_of(results: Sequence[PairingResult], place: Mapping[str, int], spec:
 
 
 def nothing_known(place: Mapping[str, int], spec: EnvSpec) -> Payoffs:
-    """Return the shape of `payoffs_of`, all holes, which takes no memory: for raters that read matches alone."""
+    """Return the shape of `payoffs_of`, all entries missing, which takes no memory: for raters that read matches alone."""
     players, shape = spec.num_players, (len(place),) * spec.num_players
-    holes, zeros = np.broadcast_to(np.nan, (players, *shape)), np.broadcast_to(0.0, (players, *shape))
+    means, zeros = np.broadcast_to(np.nan, (players, *shape)), np.broadcast_to(0.0, (players, *shape))
     count, exact = np.broadcast_to(np.int64(0), shape), np.broadcast_to(np.False_, shape)
-    return Payoffs(holes, count, zeros, exact, spec.utility_range, (0,) * players, spec.zero_sum)
+    return Payoffs(means, count, zeros, exact, spec.utility_range, (0,) * players, spec.zero_sum)
 
 
 def only_wins_and_losses(results: Sequence[PairingResult], spec: EnvSpec) -> bool:

@@ -101,7 +101,7 @@ class CellArrays:
             ) from error
 
     def reserve(self, sizes: tuple[int, ...]) -> None:
-        """Grow to `sizes`, new cells being holes; amortised constant time per cell."""
+        """Grow to `sizes`, new cells being missing; amortised constant time per cell."""
         capacity = self.exact.shape
         if any(size > room for size, room in zip(sizes, capacity, strict=True)):
             old, region = (self.mean, self.m2, self.weight, self.exact), block_slices((0,) * self.players, self.sizes)
@@ -254,7 +254,7 @@ class PayoffTable:
     # ------------------------------------------------------------------------------------------ growing
 
     def add_policy(self, population: int) -> int:
-        """Make room for one more policy; its index in the population. The new cells are holes."""
+        """Make room for one more policy; its index in the population. The new cells are missing."""
         if not 0 <= population < len(self._sizes):
             raise DataError(f"there is no population {population}; populations are 0 to {len(self._sizes) - 1}.")
         self._sizes[population] += 1

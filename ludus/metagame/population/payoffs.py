@@ -90,7 +90,7 @@ class Payoffs:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Return bool[n_0, …]: the profiles that are exact or were played. The others are holes."""
+        """Return bool[n_0, …]: the profiles that are exact or were played. The others are missing."""
         return self.exact | (self.count > 0)
 
     @property

@@ -265,7 +265,7 @@ class AlphaRank:
             raise ConfigError("alpha_rank: a single population has no joint answer; use model: multi_population.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN, a single-population model of anything but two players of one
+        """Solve the meta-game. Raises SolverError for missing entries or NaN, a single-population model of anything but two players of one
         population, an alpha that splits the chain in floating point, and games of more than 12,000 profiles that are all visited. `warm` is
         not used."""
         normal_form.require_complete(payoffs, "alpha_rank")

@@ -166,8 +166,8 @@ class PayoffBounds:
 
 
 def payoff_bounds(payoffs: Payoffs, *, confidence: float = 0.95, min_units: int = MIN_UNITS) -> PayoffBounds:
-    """Return simultaneous confidence sequences (union bound over the sampled payoffs); holes have the whole utility range, exact cells no
-    width.
+    """Return simultaneous confidence sequences (union bound over the sampled payoffs); missing entries have the whole utility range, exact
+    cells no width.
 
     Counts must be of independent units (see `ludus.metagame.solvers.match_selection`) of policies that do not change. For players who
     share a population,
@@ -264,7 +264,8 @@ def indistinct(payoffs: Payoffs, population: int, place: int) -> int | None:
     Returns:
         The first other policy of the population that earns the same in each seat and against each profile of the others: within `TIE` of
         the payoffs' range where payoffs are exact, within two standard errors of the difference where they are sampled. None if there is
-        none, or if payoffs are too few to say (a hole, fewer than `MIN_UNITS` units in a cell, an error above a tenth of the range).
+        none, or if payoffs are too few to say (a missing entry, fewer than `MIN_UNITS` units in a cell, an error above a tenth of the
+        range).
     """
     known = payoffs.mean[np.isfinite(payoffs.mean)]
     span = float(np.ptp(known)) if len(known) else 0.0

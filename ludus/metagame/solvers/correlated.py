@@ -65,7 +65,7 @@ class CoarseCorrelated:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN. The answer is a joint distribution; `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN. The answer is a joint distribution; `warm` is not used."""
         normal_form.require_complete(payoffs, self.kind)
         mean = normal_form.symmetrize(payoffs)
         weights, part, note = self._answer(mean)

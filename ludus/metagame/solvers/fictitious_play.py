@@ -120,7 +120,8 @@ class FictitiousPlay:
             raise ConfigError(f"fictitious_play: iterations is {self.iterations}, expected at least 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: averages over an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN. Each solve starts anew: averages over an older game would be
+        stale."""
         normal_form.require_complete(payoffs, "fictitious_play")
         mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         counts = padded_uniform(payoffs.sizes)

@@ -238,8 +238,8 @@ class Logit:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN, and if the branch cannot be followed up to `rationality`, or to where
-        that makes no difference (with a note). `warm` is not used."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN, and if the branch cannot be followed up to `rationality`, or
+        to where that makes no difference (with a note). `warm` is not used."""
         normal_form.require_complete(payoffs, "logit")
         mean = normal_form.symmetrize(payoffs)
         scale = normal_form.payoff_range(mean) or 1.0

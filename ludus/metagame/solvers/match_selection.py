@@ -21,7 +21,7 @@ from ludus.metagame.solvers.normal_form import expected_payoffs, opponent_distri
 from ludus.metagame.solvers.registry import solve
 
 # --------------------------------------------------------------------------------------------------------------------
-# Guesses for the payoffs that were never played, so that a table with holes can be solved while it is decided what
+# Guesses for the payoffs that were never played, so that a table with missing entries can be solved while it is decided what
 # to play. A guess is the player's mean payoff plus an effect of each player's policy: what skill alone predicts,
 # and cycles do not. It steers; what a meta-strategy is worth is said by `payoff_bounds`, which knows of no guesses,
 # and by what is played.
@@ -32,7 +32,8 @@ RIDGE = 2.0
 
 
 def impute_missing(payoffs: Payoffs) -> Payoffs:
-    """Return the same view with a guess in every hole, which counts as one unit without spread. Played and exact cells stay as they are.
+    """Return the same view with a guess in every missing entry, which counts as one unit without spread. Played and exact cells stay as
+    they are.
 
     Least squares with a ridge over the played profiles, each with equal weight, by sweeps over the players; clipped to the utility range.
     """
@@ -122,17 +123,16 @@ class Goal(Protocol):
 
     def demand(self, payoffs: Payoffs, solution: MetaSolution, units: int) -> NDArray[np.float64]:
         """Return float64[n_0, …]: more units for each cell, some `units` in all, one of each block's cells counted (more are scaled down);
-        zeros where the goal is reached. The view may have holes: a goal that steers by estimates fills them (`impute_missing`), one that
-        decides does not take guesses for results."""
+        zeros where the goal is reached. The view may have missing entries: a goal that steers by estimates fills them (`impute_missing`),
+        one that decides does not take guesses for results."""
         ...
 
 
 def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: int, at_least: int = 1) -> CellSelection:
     """Return the cells that get about `units` more units, in portions of `at_least`; nothing where the goal is reached.
 
-    solution: of the same view, with holes `impute_missing`. Largest remainders are rounded up, as far as `units` goes. Raises ConfigError
-    for
-    amounts below 1.
+    solution: of the same view, with missing entries `impute_missing`. Largest remainders are rounded up, as far as `units` goes. Raises
+    ConfigError for amounts below 1.
     """
     if units < 1 or at_least < 1:
         raise ConfigError(f"adaptive evaluation: {units} units in portions of {at_least}; expected at least 1 of each.")
@@ -149,7 +149,8 @@ def next_cells(payoffs: Payoffs, solution: MetaSolution, *, goal: Goal, units: i
 def first_cells(
     payoffs: Payoffs, *, profiles: int | None, rng: np.random.Generator, at_least: int = 1
 ) -> CellSelection:
-    """Return random holes, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in all).
+    """Return random missing entries, `at_least` units each, so that every policy has been played in at least `profiles` profiles (None: in
+    all).
 
     Solvers need a payoff in every cell and `impute_missing` guesses the others, for which each policy must have met some.
     """

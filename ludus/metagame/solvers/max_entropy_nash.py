@@ -158,8 +158,8 @@ class MaxEntropyNash:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum. `warm` is not
-        used."""
+        """Solve the meta-game. Raises SolverError for missing entries, NaN, more than two players, or a game that is not zero-sum. `warm`
+        is not used."""
         normal_form.require_two_player_zero_sum(payoffs, "max_entropy_nash")
         normal_form.require_complete(payoffs, "max_entropy_nash")
         matrix = normal_form.zero_sum_matrix(payoffs)

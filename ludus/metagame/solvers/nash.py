@@ -435,7 +435,7 @@ class Nash:
             raise ConfigError(f"nash: slack is {self.slack}, expected 0 (exact) to below 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, or a game that is not zero-sum."""
+        """Solve the meta-game. Raises SolverError for missing entries, NaN, more than two players, or a game that is not zero-sum."""
         normal_form.require_two_player_zero_sum(payoffs, "nash")
         normal_form.require_complete(payoffs, "nash")
         matrix = normal_form.zero_sum_matrix(payoffs)

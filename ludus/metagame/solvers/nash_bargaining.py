@@ -59,8 +59,8 @@ class NashBargaining:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN, and if no agreement is better for everybody than to disagree. `warm` is
-        not used."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN, and if no agreement is better for everybody than to disagree.
+        `warm` is not used."""
         normal_form.require_complete(payoffs, "nash_bargaining")
         mean = normal_form.symmetrize(payoffs)
         flat = mean.reshape(len(mean), -1)

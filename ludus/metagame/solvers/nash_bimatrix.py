@@ -212,8 +212,8 @@ class NashBimatrix:
             raise ConfigError(f"nash_bimatrix: tolerance is {self.tolerance}, expected between 0 and 1, like 1e-6.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes, NaN, more than two players, too many pairs of supports, or if no equilibrium
-        was found."""
+        """Solve the meta-game. Raises SolverError for missing entries, NaN, more than two players, too many pairs of supports, or if no
+        equilibrium was found."""
         normal_form.require_two_player(payoffs, "nash_bimatrix")
         normal_form.require_complete(payoffs, "nash_bimatrix")
         mean, shared = normal_form.symmetrize(payoffs), normal_form.share_population(payoffs)

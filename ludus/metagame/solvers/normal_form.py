@@ -110,7 +110,7 @@ def deviation_gains(
 ) -> NDArray[np.float64]:
     """Return float64[P]: how much each player would gain with its best pure strategy over its own marginal; all zero at equilibrium.
 
-    Their sum is the NashConv of the meta-game. Holes give NaN.
+    Their sum is the NashConv of the meta-game. Missing entries give NaN.
     """
     mean = payoffs.mean if isinstance(payoffs, Payoffs) else payoffs
     gains = np.empty(len(mean))
@@ -225,7 +225,8 @@ def scatter(probs: NDArray[np.float64], places: Sequence[int], size: int) -> NDA
 
 
 def nash_conv(payoffs: Payoffs, marginals: Sequence[NDArray[np.float64]]) -> float:
-    """Return the sum of the deviation gains in the view as it is, seats pooled where a population is shared; NaN if it has holes."""
+    """Return the sum of the deviation gains in the view as it is, seats pooled where a population is shared; NaN if it has missing
+    entries."""
     return float(deviation_gains(symmetrize(payoffs), marginals).sum())
 
 

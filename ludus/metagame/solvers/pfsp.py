@@ -74,8 +74,8 @@ class PFSPSolver:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for an empty population, a hole or NaN among the profiles that are read, and unbounded
-        returns without a `span`. One player has no opponents: uniform."""
+        """Solve the meta-game. Raises SolverError for an empty population, a missing entry or NaN among the profiles that are read, and
+        unbounded returns without a `span`. One player has no opponents: uniform."""
         normal_form.require_populated(payoffs, "pfsp")
         spans = self._spans(payoffs)
         by_player = [pfsp(_beaten(payoffs, player, spans), self.weighting) for player in range(payoffs.num_players)]

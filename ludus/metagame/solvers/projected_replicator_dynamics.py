@@ -262,7 +262,7 @@ class ProjectedReplicatorDynamics:
             )
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN.
+        """Solve the meta-game. Raises SolverError for missing entries or NaN.
 
         `gamma` is lowered to 1 / n where a population has too many policies for it. Each solve starts anew.
         """

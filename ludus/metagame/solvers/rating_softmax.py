@@ -50,8 +50,8 @@ class RatingSoftmax:
             raise ConfigError(f"rating_softmax: rounds is {self.rounds}, expected at least 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN, and with "elo" for other games than two-player zero-sum ones with
-        bounds."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN, and with "elo" for other games than two-player zero-sum ones
+        with bounds."""
         normal_form.require_complete(payoffs, "rating_softmax")
         ratings = self._elo(payoffs) if self.rating == "elo" else mean_ratings(payoffs)
         marginals = normal_form.pool_marginals([softmax(r / self.temperature) for r in ratings], payoffs.population)

@@ -122,7 +122,8 @@ class RegretMatching:
             raise ConfigError(f"regret_matching: gamma is {self.gamma}, expected a probability below 1.")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN. Each solve starts anew: regrets of an older game would be
+        stale."""
         return _solve(payoffs, solver="regret_matching", iterations=self.iterations, gamma=self.gamma, plus=False)
 
 
@@ -145,5 +146,6 @@ class RegretMatchingPlus:
         _require_iterations(self.iterations, "regret_matching_plus")
 
     def solve(self, payoffs: Payoffs, *, warm: Any = None, rng: np.random.Generator) -> MetaSolution:
-        """Solve the meta-game. Raises SolverError for holes or NaN. Each solve starts anew: regrets of an older game would be stale."""
+        """Solve the meta-game. Raises SolverError for missing entries or NaN. Each solve starts anew: regrets of an older game would be
+        stale."""
         return _solve(payoffs, solver="regret_matching_plus", iterations=self.iterations, gamma=0.0, plus=True)

@@ -76,8 +76,8 @@ class MetaGame:
 
     @cached_property
     def mean(self) -> Floats:
-        """Return float64[P, n_0, …], NaN in holes. Where two players draw from one population, a seat order that was never played has what
-        the other one gave, and a policy that never met itself half of a constant sum."""
+        """Return float64[P, n_0, …], NaN where an entry is missing. Where two players draw from one population, a seat order that was never
+        played has what the other one gave, and a policy that never met itself half of a constant sum."""
         mean = self.log.mean
         if not self.symmetric:
             return mean
@@ -105,12 +105,13 @@ class MetaGame:
         )
 
     def earned(self, player: int) -> Floats:
-        """Return float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a hole has weight."""
+        """Return float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a missing entry has
+        weight."""
         return self.expected(self.mean[player], player)
 
     def expected(self, values: Floats, *players: int) -> Floats:
         """Return float64[n_p, …] for the policies of these players, in rising order: expectation of values [n_0, …] over what the last
-        meta-strategies have the others play, together where they are joint. NaN where a hole has weight."""
+        meta-strategies have the others play, together where they are joint. NaN where a missing entry has weight."""
         if self.joint is None:
             return against(values, self.marginals, keep=players)
         return _beside(values, self.joint.sum(axis=players), players)
@@ -153,7 +154,7 @@ def _meta_game(reader: Reader) -> MetaGame:
 
 
 def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...]) -> Floats:
-    """Expectation of `mean` [n_0, …] over the marginals of all axes but `keep` (in rising order). NaN where a hole has weight."""
+    """Expectation of `mean` [n_0, …] over the marginals of all axes but `keep` (in rising order). NaN where a missing entry has weight."""
     result = mean
     for axis in reversed(range(mean.ndim)):
         if axis in keep:
@@ -166,7 +167,8 @@ def against(mean: Floats, marginals: Sequence[Floats], *, keep: tuple[int, ...])
 
 
 def _beside(values: Floats, weight: Floats, players: tuple[int, ...]) -> Floats:
-    """Return weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a hole has weight."""
+    """Return weighted sum of values [n_0, …] over the profiles of all but these players, weight [n_q, …]. NaN where a missing entry has
+    weight."""
     played = np.flatnonzero(weight)
     axes = tuple(range(len(players)))
     rows = np.moveaxis(values, players, axes).reshape(*(values.shape[player] for player in players), -1)

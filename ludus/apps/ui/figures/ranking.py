@@ -94,7 +94,7 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
 
 
 def filled_half_width(game: MetaGame, player: int) -> Floats:
-    """As `MetaGame.half_width`, where `MetaGame.mean` has taken the other seat order or the constant for a hole."""
+    """As `MetaGame.half_width`, where `MetaGame.mean` has taken the other seat order or the constant for a missing entry."""
     half = game.half_width(player)
     if game.symmetric:
         half = np.where(np.isnan(half), game.half_width(1 - player).T, half)
