@@ -101,7 +101,7 @@ BROKEN = {
     "warm object": (lambda p, w, r, s: changed(s, warm={"a": [object()]}), "warm holds a object"),
     "writes warm": (grow_warm, "writes into the `warm`"),
     "hidden randomness": (random_answer, "differently the second time"),
-    "fills holes": (fill_holes, "answers a game with a hole"),
+    "fills holes": (fill_holes, "answers a game with a missing entry"),
     "answers all": (lambda p, w, r, s: uniform_if_refused(p, s), "answers a general-sum game without a SolverError"),
     "shared": (first_and_last, "although they share a population"),
 }
