@@ -74,7 +74,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
     ("page", "heading", "names"),
     [
         ("docs/reference/presets.md", "preset", list_presets()),
-        ("docs/concepts/environments.md", "family", [*FAMILIES, OWN]),
+        ("docs/environments/index.md", "family", [*FAMILIES, OWN]),
         ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
         ("docs/guides/plugins.md", "group", GROUPS),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
