@@ -69,7 +69,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Keys beside those that all have in common. PSRO's responses are played greedily; snapshots of self-play as they are, since with an
 entropy bonus or a magnet they are themselves a mixture. The magnet's alpha, its rate and both seats are of one trial at a quarter of the
-budget with the same seed (docs/benchmarks.md, "What was tried")."""
+budget with the same seed."""
 
 
 def scenario(method: str, seed: int, *, steps: int, episodes: int = EPISODES) -> dict[str, Any]:

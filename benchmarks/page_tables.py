@@ -1,0 +1,621 @@
+"""The tables of docs/benchmarks.md: a function for each marked block of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
+
+from benchmarks.football_cells import CELLS as ACADEMIES
+from benchmarks.learning_tasks import TASKS
+from benchmarks.page_results import (
+    RESULTS,
+    TIMES,
+    document,
+    football_runs,
+    goofspiel_runs,
+    learning_outcomes,
+    learning_runs,
+    medians,
+    number,
+    outcomes,
+    peer_scores,
+    repetition,
+    score,
+    smax_runs,
+    table,
+    wanted,
+)
+from benchmarks.psro_family_cells import load
+from benchmarks.psro_family_report import FINDINGS
+from benchmarks.results import Outcome
+from benchmarks.smax import PRESETS, peer_of
+
+TITLES = {"sb3": "Stable-Baselines3", "ludus": "what suits Ludus"}
+FRAMEWORKS = {
+    "sb3": "SB3",
+    "pufferlib": "PufferLib",
+    "sample_factory": "Sample Factory",
+    "tianshou": "Tianshou",
+    "torchrl": "torchrl",
+    "rllib": "RLlib",
+}
+
+
+def _ratio(large: float, small: float) -> str:
+    return f"{number(large / small)}{TIMES}"
+
+
+def headline() -> str:
+    """Return the dozen figures at the top of the page."""
+    exact, leduc, speed = medians("psro_leduc_exact"), medians("psro_leduc"), medians("training_speed")
+    peers, solvers, matches = medians("rollout_peers"), medians("meta_solvers"), medians("tournament")
+    rows = [("question", "Ludus", "compared with", "benchmark")]
+
+    def row(question: str, ours: str, theirs: str, command: str) -> None:
+        rows.append((question, f"**{ours}**", theirs, f"`{command}`"))
+
+    ours, theirs = exact("ludus leduc-exact", "seconds to 0.36"), exact("psro_v2 exact", "seconds to 0.36")
+    row(
+        "exact PSRO on Leduc poker to NashConv 0.36, seconds",
+        number(ours),
+        f"{number(theirs)}, OpenSpiel's psro_v2 ({_ratio(theirs, ours)})",
+        "psro_leduc_exact",
+    )
+    ends = leduc.values("ludus leduc", "exploitability")
+    row(
+        "exploitability of preset `leduc` (PPO responses)",
+        score(ends),
+        f"{number(leduc('ludus leduc', 'seconds'))} s a seed",
+        "psro_leduc",
+    )
+    key = "cartpole/gymnasium, steps per core second"
+    ours, theirs = peers("Ludus, cartpole", key), peers("SB3, cartpole", key)
+    row(
+        "environment steps per core second, Gymnasium's CartPole vector",
+        number(ours),
+        f"{number(theirs)}, Stable-Baselines3 ({_ratio(ours, theirs)})",
+        "rollout_peers",
+    )
+    key = "sb3/gymnasium, steps per wall second"
+    ours, theirs = speed("Ludus, PPO", key), speed("SB3, PPO", key)
+    row(
+        "PPO on CartPole, decisions collected and learned per second",
+        number(ours),
+        f"{number(theirs)}, Stable-Baselines3 with the same settings ({_ratio(ours, theirs)})",
+        "training_speed",
+    )
+    for kind, of in (("dqn", "DQN"), ("sac", "SAC")):
+        key = f"{kind}, updates per wall second"
+        ours, theirs = speed("Ludus, updates", key), speed("SB3, updates", key)
+        row(
+            f"{of}, updates per second",
+            number(ours),
+            f"{number(theirs)}, Stable-Baselines3 ({_ratio(ours, theirs)})",
+            "training_speed",
+        )
+    row(
+        "PPO on CartPole after 100,000 decisions, return",
+        score(_scores("cartpole-ppo")),
+        "500, the best possible",
+        "learning",
+    )
+    ours, theirs = solvers("Ludus, Nash", "Nash: seconds"), solvers("OpenSpiel, Nash", "Nash: seconds")
+    row(
+        "equilibrium of a 1,000 × 1,000 zero-sum game to 1e-6, seconds",
+        number(ours),
+        f"{number(theirs)}, OpenSpiel's linear program ({_ratio(theirs, ours)})",
+        "meta_solvers",
+    )
+    row(
+        "tournament of 100 policies on Leduc poker, 495,000 games, seconds",
+        number(matches("play", "seconds")),
+        f"{number(matches('openspiel play', 'seconds'))}, a loop over OpenSpiel's states that looks tables up",
+        "tournament",
+    )
+    zero = medians("connect_four_alphazero")
+    row(
+        "AlphaZero on connect four after an hour on two cores: games won with 200 simulations",
+        f"{zero('AlphaZero', 'search against 1000'):.4f}",
+        "against OpenSpiel's tree search with 1,000",
+        "connect_four_alphazero",
+    )
+    goofspiel = min(goofspiel_runs()(name, "exploitability") for name in goofspiel_runs().names)
+    row(
+        "Goofspiel with 13 cards, population exploitability after 19.2 M steps",
+        number(goofspiel),
+        "0.244, the best published (other responders)",
+        "goofspiel13",
+    )
+    row(
+        "efficiency of 8 asynchronous workers on waiting environments",
+        number(_outcome("distributed", "waiting environments, efficiency of 8 workers, async").value or 0.0),
+        "1, no loss",
+        "distributed",
+    )
+    kills = [outcome for outcome in outcomes()["faults"] if outcome.name.endswith("lost or changed")]
+    row(
+        f"processes killed at random moments ({len(kills)} kinds): results lost or changed",
+        number(sum(outcome.value or 0.0 for outcome in kills), 0),
+        f"recovery in {number(max(o.value or 0.0 for o in outcomes()['faults'] if o.name.endswith('seconds')), 0)} s at most",
+        "faults",
+    )
+    return table(*rows)
+
+
+def _outcome(benchmark: str, name: str) -> Outcome:
+    return next(outcome for outcome in outcomes()[benchmark] if outcome.name == name)
+
+
+def slower() -> str:
+    """Return every bar that is missed, and the findings of the PSRO family's authors that do not hold; learning has a table of its own."""
+    rows = [("benchmark", "bar", "wanted", "value")]
+    for benchmark, bars in outcomes().items():
+        for bar in bars:
+            if bar.verdict == "short" and benchmark != "learning":
+                rows.append((f"`{benchmark}`", bar.name, wanted(bar.wanted), f"{bar.value:.4g}"))
+    for task, bars in learning_outcomes().items():
+        short = [bar for bar in bars if bar.verdict == "short"]
+        if short:
+            own = score(_scores(task))
+            ours = f"{own}; peer {score(peer_scores(task))}" if peer_scores(task) else own
+            values = ", ".join(number(bar.value or 0.0) for bar in short)
+            rows.append(
+                (
+                    "`learning`",
+                    f"`{task}`",
+                    wanted(TASKS[task].wanted),
+                    f"{ours} (ratio {values})" if TASKS[task].peer else ours,
+                )
+            )
+    cells = load()
+    judged = [(finding, finding.judge(cells)) for finding in FINDINGS]
+    against = [f"`{finding.method}`" for finding, verdict in judged if verdict and verdict.holds is False]
+    undecided = [finding for finding, verdict in judged if verdict and verdict.holds is None]
+    rows.append(
+        (
+            "`psro_family`",
+            f"findings of the authors that do not hold here: {', '.join(against)}",
+            "",
+            f"{len(against)} of {len(FINDINGS)}, {len(undecided)} undecided",
+        )
+    )
+    return table(*rows, right=(3,))
+
+
+COMMANDS = {
+    "adapters": "a step through each adapter, relative to the bare environment",
+    "adaptive_evaluation": "matches that adaptive evaluation saves",
+    "apex": "Ape-X by number of actors",
+    "cold_start": "the first run of a new installation, which compiles kernels",
+    "connect_four_alphazero": "AlphaZero for an hour",
+    "connect_four_mcts": "PPO in self-play for an hour, against tree search",
+    "curves": "cost of learning curves",
+    "data_plane": "replay tables, prefetching, transfer of weights",
+    "distributed": "Ray: overhead, efficiency, stragglers, several best responses",
+    "faults": "processes killed at random moments ([table](guides/faults.md))",
+    "football": "MAPPO on football academies",
+    "football_steps": "football steps, relative to the bare environment",
+    "goofspiel13": "Goofspiel with 13 cards after 19.2 M steps; `--steps 76800000` is the long version",
+    "gpu": "everything on a GPU; `--device cpu` runs the same code, small",
+    "gradients": "asynchronous against summed gradients ([decision](design/decisions/archive/0021-summed-gradients.md))",
+    "gradients_lag": "rows of older weights, with and without V-trace ([PPO](../ludus/algorithms/ppo/README.md))",
+    "inference": "servers that batch rows, against policy copies in workers ([table](guides/inference.md))",
+    "learning": "every algorithm against published results; `--list` prints tasks, budgets and sources",
+    "meta_solvers": "meta-solvers against OpenSpiel's",
+    "mutations": "whether the tests notice deliberate faults ([the faults](../benchmarks/mutations.yaml))",
+    "population_scale": "a league that grows to 1,000 policies",
+    "psro_family": "PSRO's family under one budget ([page](concepts/psro-family.md))",
+    "psro_leduc": "the preset `leduc`",
+    "psro_leduc_dqn": "PSRO with DQN responses against psro_v2",
+    "psro_leduc_exact": "PSRO with exact responses against psro_v2 and a pyspiel loop",
+    "rollout": "overhead of the rollout loop",
+    "rollout_peers": "steps per core second, against peers",
+    "search": "simulations per second of the batched tree search, against OpenSpiel's",
+    "smax": "MAPPO and QMIX on SMAX, against JaxMARL",
+    "spellings": "whether defaults are the same however a scenario is written, and whether they learn",
+    "tournament": "100 policies against each other",
+    "training_speed": "updates per second, against peers and the bare loop",
+    "tree_rollouts": "rollouts on compiled trees",
+    "ui": "the page with ten and with 100 viewers, and a league of 1,000 policies",
+    "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#which-start-measured))",
+}
+"""Each benchmark in words."""
+
+
+def commands() -> str:
+    """Return a row for every benchmark: what it measures, its bars, and when and where it was measured."""
+    rows = [("command", "measures", "bars met", "measured")]
+    for name, measures in COMMANDS.items():
+        bars = outcomes().get(name, [])
+        met, unjudged = (sum(bar.verdict == verdict for bar in bars) for verdict in ("met", "unjudged"))
+        said = f"{met} of {len(bars)}" + (f", {unjudged} unjudged" if unjudged else "") if bars else ""
+        rows.append((f"`python -m benchmarks.{name}`", measures, said, _measured(name)))
+    return table(*rows)
+
+
+def _measured(name: str) -> str:
+    """Return date, commit and processor of a benchmark's newest result; nothing if it has no result file."""
+    if not any((RESULTS / path).exists() for path in (name, f"{name}.json")):
+        return ""
+    stored = document("mutations/now" if name == "mutations" else name)
+    parts = (stored["date"], stored.get("commit", "")[:9], _processor(stored["machine"]["cpu"]))
+    return ", ".join(part for part in parts if part)
+
+
+def _processor(cpu: str) -> str:
+    """Return kind, family and model of a processor."""
+    kind = "Intel Xeon" if cpu.startswith("Intel") else "AMD EPYC"
+    return f"{kind} {cpu.partition('family ')[2].partition(',')[0]}/{cpu.rpartition('model ')[2].rstrip(')')}"
+
+
+# ------------------------------------------------------------------------------------------------------------------ populations
+
+
+def psro() -> str:
+    """Return the seconds behind the ratios on Leduc poker, and rollouts on its tree."""
+    exact, dqn, leduc = medians("psro_leduc_exact"), medians("psro_leduc_dqn"), medians("psro_leduc")
+    trees = medians("tree_rollouts")
+    key = "decisions per core second"
+    return table(
+        ("Leduc poker", "Ludus", "compared with"),
+        (
+            "`leduc-exact`, seconds to NashConv 0.01",
+            number(exact("ludus leduc-exact", "seconds to 0.01")),
+            f"{number(exact('pyspiel loop', 'seconds to 0.01'))}, a loop over pyspiel",
+        ),
+        (
+            "`leduc-dqn`, seconds to NashConv 1.7",
+            number(dqn("ludus dqn", "seconds to 1.7")),
+            f"{number(dqn('psro_v2 dqn', 'seconds to 1.7'))}, psro_v2 with its DQN",
+        ),
+        (
+            "`leduc` with the split of 'PSRO in practice': exploitability",
+            score(leduc.values("ludus leduc, the study's split", "exploitability")),
+            "0.795 ± 0.057, its authors",
+        ),
+        (
+            "decisions per core second on the tree: tables; a network",
+            f"{number(trees('tables', key))}; {number(trees('network', key))}",
+            f"{number(trees('pyspiel', key))}, pyspiel",
+        ),
+        right=(1,),
+    )
+
+
+SOLVERS = (
+    ("α-Rank, infinite α, 50 strategies", "alpha-Rank, epsilon 0.01", "alpha-Rank, epsilon 0.01"),
+    ("α-Rank, α 1, 50", "alpha-Rank, alpha 1", "alpha-Rank, alpha 1"),
+    ("α-Rank, the limit (OpenSpiel sweeps), 50", "alpha-Rank, swept", "alpha-Rank, swept"),
+    ("projected replicator dynamics, zero-sum, 200", "PRD, zero-sum", "PRD, zero-sum"),
+    ("projected replicator dynamics, general-sum, 200", "PRD, general-sum", "PRD, general-sum"),
+    ("regret matching, 200", "regret matching", "regret matching"),
+    ("regret matching+ against regret matching, 200", "regret matching+", "regret matching"),
+    ("coarse correlated equilibrium, maximum Gini, 20", "Gini CCE", "Gini CCE"),
+    ("Nash to 1e-6, zero-sum, 1,000", "Nash", "Nash"),
+)
+
+
+def meta_solvers() -> str:
+    """Return seconds of meta-solvers."""
+    found = medians("meta_solvers")
+    rows = [("meta-solver, strategies per player", "Ludus, s", "OpenSpiel, s", "times")]
+    for title, ours, theirs in SOLVERS:
+        fast, slow = found(f"Ludus, {ours}", f"{ours}: seconds"), found(f"OpenSpiel, {theirs}", f"{theirs}: seconds")
+        rows.append((title, number(fast), number(slow), number(slow / fast)))
+    warm = found("Ludus, Nash, re-solved", "Nash, re-solved: warm seconds")
+    rows.append(("the same game with one more row and column, from the last solution", number(warm), "", ""))
+    return table(*rows, right=(1, 2, 3))
+
+
+def goofspiel() -> str:
+    """Return the population exploitability of each method."""
+    found = goofspiel_runs()
+    rows = [("method", "population exploitability, 95%", "at least, whatever the mixture", "seconds of training")]
+    for name in found.names:
+        low, high = (number(found(name, end)) for end in ("low", "high"))
+        rows.append(
+            (
+                name,
+                f"{number(found(name, 'exploitability'))} [{low}, {high}]",
+                number(found(name, "floor")),
+                number(found(name, "seconds")),
+            )
+        )
+    return table(*rows, right=(1, 2, 3))
+
+
+def connect_four() -> str:
+    """Return the games won on connect four, by search and by networks alone."""
+    zero, plain = medians("connect_four_alphazero"), medians("connect_four_mcts")
+    rows = [("player", "against OpenSpiel's MCTS", "games", "won, 95%")]
+
+    def row(player: str, simulations: str, games: float, *shares: float) -> None:
+        won, low, high = shares
+        rows.append((player, simulations, number(games, 0), f"{won:.3f} [{low:.3f}, {high:.3f}]"))
+
+    for title, key, simulations in (
+        ("AlphaZero, 200 simulations", "search against 1000", "1,000"),
+        ("AlphaZero, its network alone", "network against 100", "100"),
+        ("AlphaZero, its network alone", "network against 1000", "1,000"),
+    ):
+        shares = (zero("AlphaZero", f"{key}{end}") for end in ("", ": low", ": high"))
+        row(title, simulations, zero("AlphaZero", f"{key}: games"), *shares)
+    for simulations in ("100", "1000", "10000"):
+        ends = (plain("self-play", f"{simulations}: {end}") for end in ("low", "high"))
+        won, games = plain("self-play", f"wins against {simulations}"), plain("self-play", f"{simulations}: games")
+        row("PPO in self-play, no search", f"{int(simulations):,}", games, won, *ends)
+    return table(*rows, right=(1, 2, 3))
+
+
+PHASES = ("add", "play", "commit", "exact payoffs", "rate", "solve", "list", "rate with intervals")
+
+
+def scale() -> str:
+    """Return the milliseconds of one more policy in a large league."""
+    found = medians("population_scale")
+    rows = [("policies there are", *PHASES)]
+    for title, policy in (("100", "policy 101"), ("1,000", "policy 1001")):
+        rows.append((title, *(number(1000 * found("league", f"{policy}, {phase}")) for phase in PHASES)))
+    return table(*rows, right=range(1, 9))
+
+
+def adaptive() -> str:
+    """Return the NashConv of meta-strategies in the true meta-game by how matches are chosen."""
+    rows = [("self-play by PPO", "episodes", "spread evenly", "adaptive", "three times as many, evenly")]
+    folder = RESULTS / "adaptive_evaluation"
+    for title, game in (
+        ("Leduc poker", "leduc"),
+        ("Goofspiel, 4 cards", "goofspiel"),
+        ("Kuhn, 3 players", "kuhn-3-players"),
+    ):
+        cells = [_figures(folder / f"{game}-{seed}.json") for seed in range(5)]
+        means = [mean(cell[f"{way}, NashConv"] for cell in cells) for way in ("even", "adaptive", "three times even")]
+        rows.append((title, number(mean(c["adaptive, episodes"] for c in cells)), *(f"{value:.3f}" for value in means)))
+    return table(*rows, right=(1, 2, 3, 4))
+
+
+def _figures(path: object) -> Mapping[str, float]:
+    return dict(document(str(path).removeprefix(f"{RESULTS}/").removesuffix(".json"))["figures"])
+
+
+# --------------------------------------------------------------------------------------------------------------------- rollouts
+
+
+def rollouts() -> str:
+    """Return where the time of a rollout goes."""
+    found = medians("rollout")
+    rows = [("environment, 64 at once", "decisions/s", "environment", "policy", "overhead of the loop")]
+    for title, name in (
+        ("Gymnasium's CartPole vector", "cartpole"),
+        ("MPE2 simple_spread", "mpe2"),
+        ("OpenSpiel connect_four", "connect_four"),
+        ("PettingZoo connect_four_v3", "pettingzoo"),
+        ("EnvPool Pong", "pong"),
+    ):
+        shares = (f"{found(f'share {name}', part):.1%}" for part in ("environment", "policy", "share"))
+        rows.append((title, number(found(f"share {name}", "decisions per second")), *shares))
+    return table(*rows, right=(1, 2, 3, 4))
+
+
+def rollout_peers() -> str:
+    """Return steps per core second of Ludus and its peers."""
+    found, peers = medians("rollout_peers"), ("Ludus", "SB3", "torchrl", "Tianshou", "Sample Factory")
+    rows = [("steps per core second", *peers)]
+    for title, contestant, setup in (
+        ("CartPole, Gymnasium's vector", "cartpole", "cartpole/gymnasium"),
+        ("CartPole, EnvPool", "cartpole", "cartpole/envpool"),
+        ("CartPole, 64 Python environments", "cartpole", "cartpole/python"),
+        ("Pong, EnvPool", "pong", "pong/envpool"),
+        ("connect_four, PettingZoo", "connect_four", "connect_four/pettingzoo"),
+    ):
+        figure = f"{setup}, steps per core second"
+        rows.append((title, *(number(found(f"{peer}, {contestant}", figure)) for peer in peers)))
+    return table(*rows, right=range(1, 6))
+
+
+# --------------------------------------------------------------------------------------------------------------------- learners
+
+
+def _scores(task: str) -> list[float]:
+    return [run.figures["score"] for run in learning_runs().get(task, ())]
+
+
+def learning() -> str:
+    """Return a row for each task of `benchmarks.learning` that has a bar and was played."""
+    rows = [("task", "score", "seeds", "wanted", "verdict", "peer here", "published")]
+    for name, bars in learning_outcomes().items():
+        task, scores = TASKS[name], _scores(name)
+        if scores:
+            verdict = next(v for v in ("unjudged", "short", "met") if v in {bar.verdict for bar in bars})
+            rows.append(
+                (
+                    f"`{name}`",
+                    score(scores),
+                    str(len(scores)),
+                    wanted(task.wanted) + (f" {TIMES} {task.peer.name}" if task.peer else ""),
+                    f"**{verdict}**" if verdict == "short" else verdict,
+                    score(peer_scores(name)) if peer_scores(name) else "",
+                    "" if task.published is None else number(task.published, 0 if abs(task.published) >= 1000 else 1),
+                )
+            )
+    return table(*rows, right=(1, 2, 5, 6))
+
+
+def learning_others() -> str:
+    """Return the scores of the tasks without a bar, a row for each group of tasks."""
+    groups: dict[str, list[str]] = {}
+    for name, task in TASKS.items():
+        if _scores(name) and not task.wanted:
+            group = next((group for group in GROUPS if name.startswith(f"{group}-")), "")
+            seeds = len(_scores(name))
+            peer = f", {task.peer.name} {score(peer_scores(name))}" if peer_scores(name) and task.peer else ""
+            said = f"`{name}` {score(_scores(name))} ({seeds} seed{'s' if seeds > 1 else ''}{peer})"
+            groups.setdefault(GROUPS.get(group, "others"), []).append(said)
+    return table(("tasks", "score (seeds)"), *((group, "; ".join(said)) for group, said in groups.items()))
+
+
+GROUPS = {
+    "spread": "simple_spread of MPE2, 1 M steps; random play has −74 to −78",
+    "lbf": "foraging, 8×8-2p-2f-coop, 2 M steps; 1 is all food",
+    "smax-3m": "SMAX 3m, 1 M steps; a won battle returns 6",
+    "smax-2s3z": "SMAX 2s3z, 1 M steps; a won battle returns 10",
+    "cheetah2x3": "MaMuJoCo, half-cheetah 2×3, 2 M steps",
+    "ant2x4": "MaMuJoCo, ant 2×4, 1 M steps",
+    "cartpole": "CartPole, imitated from 1, 10 or 100 episodes of the preset's PPO, which has 500",
+    "leduc": "Leduc poker, exploitability after 2.4 M episodes",
+}
+"""Beginnings of the names of tasks without a bar, and what they have in common."""
+
+
+def training_speed() -> str:
+    """Return the decisions per second of PPO on CartPole at each peer's settings."""
+    found = medians("training_speed")
+    rows = [("settings of", "environments", "limit", "Ludus", "peer", "of the limit", "of the peer")]
+    for peer in (*FRAMEWORKS, "ludus"):
+        for title, kind in (("vector", "gymnasium"), ("Python", "python")):
+            key = f"{peer}/{kind}, steps per wall second"
+            limit, ours = found("limit, PPO", key), found("Ludus, PPO", key)
+            theirs = found(f"{FRAMEWORKS[peer]}, PPO", key) if peer in FRAMEWORKS else None
+            rows.append(
+                (
+                    TITLES.get(peer, FRAMEWORKS.get(peer, "")),
+                    title,
+                    number(limit),
+                    number(ours),
+                    number(theirs) if theirs else "",
+                    f"{ours / limit:.2f}",
+                    f"{ours / theirs:.1f}{TIMES}" if theirs else "",
+                )
+            )
+    return table(*rows, right=range(2, 7))
+
+
+def updates() -> str:
+    """Return the updates per second of DQN and SAC."""
+    found = medians("training_speed")
+    rows = [("network, batch", "limit", "Ludus", "Stable-Baselines3", "of the limit", "of the peer")]
+    for title, kind in (("DQN, 256 × 256, 64, CartPole", "dqn"), ("SAC, 256 × 256, 256, Pendulum", "sac")):
+        key = f"{kind}, updates per wall second"
+        limit, ours, theirs = (found(f"{name}, updates", key) for name in ("limit", "Ludus", "SB3"))
+        rows.append(
+            (title, number(limit), number(ours), number(theirs), f"{ours / limit:.2f}", f"{ours / theirs:.2f}{TIMES}")
+        )
+    return table(*rows, right=range(1, 6))
+
+
+def football() -> str:
+    """Return the share of episodes with a goal by academy."""
+    rows = [("academy", "seeds", "steps, M", "scored, of 500 new episodes", "wanted", "published")]
+    for name, runs in football_runs().items():
+        cell = ACADEMIES[name]
+        scored = "; ".join(f"{run.figures['scored']:.3f}" for run in runs)
+        steps = number(mean(run.figures["env steps"] for run in runs) / 1e6, 2)
+        rows.append(
+            (f"`{name}`", str(len(runs)), steps, scored, wanted(cell.wanted) if cell.wanted else "", cell.published)
+        )
+    return table(*rows, right=(1, 2))
+
+
+def smax() -> str:
+    """Return the battles won in SMAX, next to JaxMARL's own training."""
+    found = smax_runs()
+    rows = [("preset", "steps, M", "won, of 128", "seconds", "JaxMARL: won", "seconds")]
+
+    def cells(name: str) -> tuple[str, str]:
+        won = "; ".join(f"{value:.3f}" for value in found.values(name, "win rate"))
+        return won, number(found(name, "seconds"))
+
+    for preset in PRESETS:
+        rows.append(
+            (f"`{preset}`", number(found(preset, "env_steps") / 1e6, 2), *cells(preset), *cells(peer_of(preset)))
+        )
+    for preset, budget in (("smax-3m", 30_000_000), ("smax-2s3z", 50_000_000), ("smax-2s3z-qmix", 20_000)):
+        figures = repetition(RESULTS / "smax" / f"{preset}-0-{budget}.json").figures
+        steps, won = number(figures["env_steps"] / 1e6, 2), f"{figures['win rate']:.3f}"
+        rows.append((f"`{preset}`", steps, won, number(figures["seconds"]), "", ""))
+    return table(*rows, right=(1, 3, 5))
+
+
+# -------------------------------------------------------------------------------------------------------------------- processes
+
+
+def processes() -> str:
+    """Return the bars of `benchmarks.distributed`."""
+    rows = [("what", "value", "wanted")]
+    rows += [
+        (
+            bar.name,
+            number(bar.value or 0.0, 3),
+            f"{wanted(bar.wanted)}{' (**short**)' if bar.verdict == 'short' else ''}",
+        )
+        for bar in outcomes()["distributed"]
+    ]
+    apex = medians("apex")
+    seconds = "; ".join(number(apex(f"{n} actor{'s' if n > 1 else ''}", "seconds to solve"), 0) for n in (1, 2, 4, 8))
+    rows.append(("Ape-X on waiting CartPole: seconds until solved by 1; 2; 4; 8 actors", seconds, ""))
+    return table(*rows, right=(1,))
+
+
+def replay() -> str:
+    """Return items per second through a replay table, in millions."""
+    found, peers = medians("data_plane"), ("Ludus", "cpprb", "torchrl", "numpy")
+    rows = [("million items per second", *peers)]
+    for size in ("1 KB", "100 KB"):
+        for kind in ("uniform", "prioritised"):
+            for what in ("inserts", "samples", "updates"):
+                if kind == "uniform" and what == "updates":
+                    continue
+                values = (_items(found, peer, f"{size}/{kind}, {what} per second") for peer in peers)
+                rows.append((f"{size}, {kind}: {what}{' of priorities' if what == 'updates' else ''}", *values))
+    return table(*rows, right=(1, 2, 3, 4))
+
+
+def _items(found: Callable[[str, str], float], peer: str, figure: str) -> str:
+    try:
+        return f"{found(peer, figure) / 1e6:.3g}"
+    except LookupError:
+        return ""
+
+
+def page() -> str:
+    """Return the bars of the page's server and of curves, first runs and adapters."""
+    rows = [("what", "value", "wanted")]
+    for benchmark in ("ui", "curves", "cold_start", "football_steps"):
+        for bar in outcomes()[benchmark]:
+            unit = f" {bar.unit.strip()}" if bar.unit else ""
+            rows.append((f"{bar.name} (`{benchmark}`)", f"{number(bar.value or 0.0)}{unit}", wanted(bar.wanted)))
+    dearest = max(outcomes()["adapters"], key=lambda bar: bar.value or 0.0)
+    rows.append(
+        (
+            f"a step through Ludus relative to the bare one, highest of {len(outcomes()['adapters'])}: "
+            f"{dearest.name.removesuffix(' cost')} (`adapters`)",
+            number(dearest.value or 0.0),
+            wanted(dearest.wanted),
+        )
+    )
+    return table(*rows, right=(1,))
+
+
+BLOCKS: Sequence[Callable[[], str]] = (
+    headline,
+    slower,
+    psro,
+    meta_solvers,
+    goofspiel,
+    connect_four,
+    scale,
+    adaptive,
+    rollouts,
+    rollout_peers,
+    learning,
+    learning_others,
+    training_speed,
+    updates,
+    football,
+    smax,
+    processes,
+    replay,
+    page,
+    commands,
+)
+"""A block of the page each, by its name."""
