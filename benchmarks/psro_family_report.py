@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.psro_family_cells import Cells, interval
+from benchmarks.psro_family_cells import SEEDS, Cells, interval
 from benchmarks.psro_family_findings import (
     Finding,
     as_good_as,
@@ -185,7 +185,8 @@ def findings_table(cells: Cells) -> str:
 
 
 def means_table(cells: Cells) -> str:
-    """Per method and game: exploitability of what is announced / of the population's least exploitable mixture, in the end, and seeds."""
+    """Per method and game: exploitability of what is announced / of the population's least exploitable mixture, in the end, and how many
+    seeds there are if not all."""
     games = [game for game in GAMES if cells.methods(game)]
     lines = ["| method | " + " | ".join(games) + " |", "| --- |" + " --- |" * len(games)]
     for method in METHODS:
@@ -198,9 +199,9 @@ def _means(cells: Cells, game: str, method: str) -> str:
     some = cells(game, method)
     if not some:
         return "-"
-    seeds = "1 seed" if len(some) == 1 else f"{len(some)} seeds"
+    seeds = "" if len(some) == len(SEEDS) else " (1 seed)" if len(some) == 1 else f" ({len(some)} seeds)"
     announced, least = interval([c.end for c in some]), interval([c.population_at(1.0) for c in some])
-    return f"{announced} / {least} ({seeds})"
+    return f"{announced} / {least}{seeds}"
 
 
 def inserted(page: str, measured: str, *, begin: str = BEGIN, end: str = END) -> str:
