@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,12 @@ from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.files import check_place
 
 if TYPE_CHECKING:
+    from ludus.algorithms.common.registry import Assignment
     from ludus.contrib.algorithms.bc.clone import Clone, Cloning, Scores
-    from ludus.core.types import EnvSpec, PolicySpec
+    from ludus.core.types import DeviceChoice, EnvSpec, PolicySpec
+    from ludus.envs.config import Environment
     from ludus.envs.registry import TreeChoice
     from ludus.replay.parquet import Recorded
-    from ludus.runs.scenario import Scenario
 
 _SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
 
@@ -83,48 +84,59 @@ def _execute(options: argparse.Namespace) -> int:
     config = Cloning(**settings)
     scenario = scenario_of(options, *runtime_overrides(options))
     recorded = read_trajectories(options.file)
-    cloned = _clone(recorded, scenario, config, options)
+
+    def policy(env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+        return _policy(scenario.who_learns(scenario.population(env)).assigned(env), seats)
+
+    cloned = _clone(recorded, scenario.env, policy, config, scenario.seed, scenario.runtime.device_choice, options)
     save_policy(options.out, cloned.spec, cloned.weights)
     _show(cloned, options.out)
     return 0
 
 
-def _clone(recorded: Recorded, scenario: Scenario, config: Cloning, options: argparse.Namespace) -> Clone:
+def _clone(
+    recorded: Recorded,
+    env: Environment,
+    policy: Callable[[EnvSpec, tuple[int, ...]], PolicySpec],
+    config: Cloning,
+    seed: int,
+    device: DeviceChoice,
+    options: argparse.Namespace,
+) -> Clone:
     from ludus.contrib.algorithms.bc.clone import clone
     from ludus.contrib.algorithms.bc.demonstrations import check_environment
 
-    played = scenario.env.played
+    played = env.played
     check_environment(recorded.origin, played.model_dump(mode="json"))
-    env = played.model_copy(update={"tree": _tree(recorded, scenario)}).make(num_envs=1)
+    vector = played.model_copy(update={"tree": _tree(recorded, env)}).make(num_envs=1)
     try:
         return clone(
             recorded,
-            env.spec,
-            partial(_policy, scenario),
+            vector.spec,
+            policy,
             config,
             players=options.players,
             policies=options.policies,
-            seed=scenario.seed,
-            device=scenario.runtime.device_choice,
+            seed=seed,
+            device=device,
             tell=_Progress(),
         )
     finally:
-        env.close()
+        vector.close()
 
 
-def _tree(recorded: Recorded, scenario: Scenario) -> TreeChoice:
+def _tree(recorded: Recorded, env: Environment) -> TreeChoice:
     """Return whether to compile the game: as it was where decisions were recorded. An observation is then the number of an information
     state."""
-    if not scenario.env.id.startswith("openspiel/"):
-        return scenario.env.tree
+    if not env.id.startswith("openspiel/"):
+        return env.tree
     compiled = recorded.trajectories[0].observation.shape[1:] != recorded.origin.observation.shape
     return "on" if compiled else "off"
 
 
-def _policy(scenario: Scenario, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
+def _policy(assigned: Sequence[Assignment], seats: tuple[int, ...]) -> PolicySpec:
     """Return what the algorithm trains for the populations of these players, each as a whole. Raises ConfigError if it is not one and the
     same."""
-    assigned = scenario.who_learns(scenario.population(env)).assigned(env)
     own = [assignment for assignment in assigned if set(assignment.seats) & set(seats)]
     if any(assignment.computed for assignment in own):
         raise ScenarioError(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ludus.cli.command import Command, add_scenario, changes_of
 from ludus.cli.output import write
 
 if TYPE_CHECKING:
-    from ludus.runs.scenario import Scenario
+    from ludus.runs.scenario_runtime import RuntimeChoice
 
 
 def _execute(options: argparse.Namespace) -> int:
     from ludus.core.errors import LudusError, one_line
+    from ludus.runs.assembly import learner_placements
     from ludus.runs.scenario_defaults import complete
     from ludus.runs.scenario_files import read_scenario
 
@@ -24,35 +25,28 @@ def _execute(options: argparse.Namespace) -> int:
     except LudusError as error:
         lines = [f"what is not given follows from the environment, and cannot be said here: {one_line(error)}"]
     write(scenario.to_yaml())
-    for line in (*lines, *_where(scenario)):
+    for line in (*lines, *_where(scenario.runtime, lambda: learner_placements(scenario))):
         write(f"# {line}\n")
     return 0
 
 
-def _where(scenario: Scenario) -> Iterator[str]:
+def _where(runtime: RuntimeChoice, placements: Callable[[], Mapping[str, str]]) -> Iterator[str]:
     """Yield where it would be learned on this machine, and why, as far as that can be said here."""
     from ludus.backend.device import AUTO
     from ludus.core.errors import LudusError
-    from ludus.runs.assembly import build_first_shard
-    from ludus.runs.scenario_check import learner_placements
     from ludus.storage.base import merged
 
-    yield _plays(scenario)
-    if scenario.runtime.device == "auto":
+    yield _plays(runtime)
+    if runtime.device == "auto":
         yield f"device auto: {AUTO}"
     try:
-        env, _ = build_first_shard(scenario)
-        try:
-            yield from (f"learns on {place}" for place in merged(learner_placements(scenario, env.spec)))
-        finally:
-            env.close()
+        yield from (f"learns on {place}" for place in merged(placements()))
     except LudusError as error:
         yield f"where it learns cannot be said here: {' '.join(str(error).split())}"
 
 
-def _plays(scenario: Scenario) -> str:
+def _plays(runtime: RuntimeChoice) -> str:
     """Return where it would be played."""
-    runtime = scenario.runtime
     if runtime.kind == "inprocess":
         return "plays in this process"
     where = {

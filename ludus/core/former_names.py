@@ -71,7 +71,7 @@ _RENAMED: Final = {
         ("metagame.population.ratings", "results=win_counts elo=online_elo"),
         ("metagame.solvers", "games=normal_form"),
         ("rollout", "bots=bot_players in_place=ondevice"),
-        ("runs", "stored_run=resumable_run player_names=numbered_players defaults=scenario_defaults"),
+        ("runs", "stored_run=resumable_run player_names=scenario_defaults defaults=scenario_defaults"),
         ("schedulers", "options=config diversity=response_diversity match_selection=payoff_tasks"),
         ("schedulers", "queue=planning"),
         ("storage", "zoo=zoo_files live=live_files orders=control_requests"),

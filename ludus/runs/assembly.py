@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from ludus.backend.device import gpu_count
+from ludus.algorithms.common.registry import COMPUTED
+from ludus.backend.device import describe_device, gpu_count
 from ludus.core.errors import RunWarning
 from ludus.core.timings import Timings
 from ludus.core.types import EnvSpec, PolicyRef
@@ -26,8 +28,9 @@ from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import split_envs
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History, Interrupted
+from ludus.runs.imported_policies import ImportedPolicies, read_imported
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_check import check_vector, require_sendable
+from ludus.runs.scenario_check import check_vector, fresh_learner, require_sendable
 from ludus.runs.task_runner import TaskRunner
 from ludus.runtime.base import Runtime, known_parts
 from ludus.runtime.inprocess import InProcess
@@ -67,6 +70,42 @@ def validated_env(scenario: Scenario, *, generation: int = 0) -> tuple[VectorEnv
         scenario.check(env.spec, matches=counted, generation=generation)
         check_vector(scenario, env)
     return env, counted, game
+
+
+def learner_placements(scenario: Scenario) -> dict[str, str]:
+    """Return where each learner will compute, by which backend and why: learners are made and asked. Raises what making them does."""
+    env, _ = build_first_shard(scenario)
+    with closing(env):
+        algorithms = scenario.who_learns(scenario.population(env.spec))
+        place_of: dict[str, str] = {}
+        for assigned in algorithms.assigned(env.spec):
+            learner = fresh_learner(assigned, env.spec, scenario.runtime.device_choice)
+            place = COMPUTED if learner is None else describe_device(learner)
+            place_of[algorithms.label(assigned.population, assigned.role)] = place
+    return place_of
+
+
+def read_opponents(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
+    """Return the policies and bots that a scenario imports, in the game `spec`; None if there are none. Raises as `read_imported`."""
+    if not scenario.imported:
+        return None
+    population, payoffs = scenario.population(spec), scenario.evaluation.payoffs
+    instead_of_tree = ["evaluation.payoffs=simulate"] * (payoffs != "simulate") + [
+        "an algorithm that learns"
+    ] * scenario.computes
+    return read_imported(
+        scenario.imported,
+        spec,
+        env=scenario.env,
+        population=population,
+        scheduler=scenario.scheduler(population),
+        deadline=scenario.runtime.bots.deadline,
+        why_no_bots=""
+        if scenario.meets_bots
+        else f"nobody knows how likely a bot's actions are: {scenario.kind} makes games of what its members may do. Leave it out, or use "
+        "scenario psro.",
+        instead_of_tree=instead_of_tree if scenario.env.enumerated(spec) else (),
+    )
 
 
 def _manager(scenario: Scenario) -> partial[RolloutManager]:
@@ -271,10 +310,12 @@ def build_driver(
 
     early = _early(scenario, beside, spec, policy, tell=tell)
     return Driver(
-        scenario=scenario,
         scheduler=scheduler,
         work=TaskRunner(
-            scenario,
+            scenario.runtime,
+            scenario.response,
+            scenario.evaluation,
+            scenario.checkpoints,
             scenario.who_learns(population),
             manager,
             TrainingParts(
@@ -295,7 +336,6 @@ def build_driver(
             MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
-            async_limits=scenario.runtime.async_limits,
         ),
         store=store,
         files=files,
@@ -303,5 +343,7 @@ def build_driver(
         stop=stop,
         control=control,
         stopper=scenario.stop,
+        generations=scenario.generations,
+        sequential=getattr(scenario, "order", None) == "sequential",
         history=History.of(spec.num_players),
     )

@@ -48,7 +48,6 @@ from ludus.metagame.solvers.match_selection import impute_missing
 from ludus.metagame.solvers.normal_form import values_against
 from ludus.rollout.opponents import live_refs
 from ludus.runs.control import LOOK, Control, StopRequest
-from ludus.runs.scenario import Scenario
 from ludus.runs.task_runner import TaskRunner
 from ludus.schedulers.base import Concludes, Scheduler
 from ludus.schedulers.planning import pack_mixture, unpack_mixture
@@ -215,7 +214,6 @@ class Interrupted(Exception):
 class Driver:
     """The parts of a run, and the loop over its tasks."""
 
-    scenario: Scenario
     scheduler: Scheduler
     work: TaskRunner
     store: Store
@@ -224,6 +222,8 @@ class Driver:
     stop: StopRequest
     control: Control
     stopper: Stopper | None
+    generations: int  # of the schedule
+    sequential: bool  # whether responses of a generation train one after the other, each against those before it
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
@@ -421,7 +421,7 @@ class Driver:
     def _training_record(
         self, task: TrainingTask, counters: Mapping[str, int], curve: Curve | None, *, truncated: float, over: bool
     ) -> TrainingRecord:
-        rollouts, scenario = self.parts.rollouts, self.scenario
+        rollouts = self.parts.rollouts
         agent = rollouts.spec.agents_of(task.seats[0])[0]
         start = task.start.policy if isinstance(task.start, PolicyRef) else task.start
         return TrainingRecord(
@@ -434,8 +434,8 @@ class Driver:
             over=over,
             warm="" if start is None or task.continues is not None else start,
             entropy=largest_entropy(agent.action),
-            goes_on=task.keep and scenario.generations != 1,
-            limited=limit_in_unit(scenario.response, "updates") is not None,
+            goes_on=task.keep and self.generations != 1,
+            limited=limit_in_unit(self.work.response, "updates") is not None,
         )
 
     def _measure(self, mean: Array) -> None:
@@ -445,7 +445,7 @@ class Driver:
             seat, players = response.seat, response.players
             self.history.record_response(seat, self.work.value(players.with_seat_fixed(seat, response.ref), seat, mean))
             # In sequence it met those that were added since the last profile was solved.
-            if getattr(self.scenario, "order", None) == "sequential":
+            if self.sequential:
                 self.history.record_baseline(seat, self.work.value(players, seat, mean))
         self.history.unmeasured = []
 
@@ -495,7 +495,7 @@ class Driver:
         products round by how numbers lie in memory, and a table that has grown lies otherwise than one that was loaded."""
         payoffs = self.manager.table.view()
         return np.ascontiguousarray(
-            (payoffs if self.scenario.evaluation.adaptive is None else impute_missing(payoffs)).mean
+            (payoffs if self.work.evaluation.adaptive is None else impute_missing(payoffs)).mean
         )
 
     # ------------------------------------------------------------------------------------------ barriers
@@ -503,12 +503,12 @@ class Driver:
     def _after_matches(self, result: EvaluationResult) -> None:
         """An evaluation in several steps may take long."""
         self._matches += len(result.matches)
-        if self._matches >= self.scenario.checkpoints.iterations:
+        if self._matches >= self.work.checkpoints.iterations:
             self.checkpoint({})
 
     def _after_generation(self, generation: int) -> None:
         self.work.forget(generation)
-        if generation % self.scenario.checkpoints.generations == 0:
+        if generation % self.work.checkpoints.generations == 0:
             self.checkpoint({})
 
     def checkpoint(self, trainings: Mapping[str, State]) -> None:
@@ -589,7 +589,7 @@ class Driver:
 
     def clean(self) -> None:
         """Remove old checkpoints, and what a kill has left of one."""
-        checkpoint.clean(self.checkpoints, self.scenario.checkpoints.keep, self.named)
+        checkpoint.clean(self.checkpoints, self.work.checkpoints.keep, self.named)
 
     def restore(self, state: State) -> None:
         """Go on from what `checkpoint` saved. Raises RunError if the policies are not there any more."""

@@ -1,6 +1,6 @@
 """Policies and bots from elsewhere that a run's learners meet: read when it begins, and members of its populations from then on.
 
-names, weights ── read_given ──► members, and the mixture over them ── Given.admit ──► store, scheduler, a first barrier
+names, weights ── read_imported ──► members, and the mixture over them ── ImportedPolicies.admit ──► store, scheduler, a first barrier
 
 Nothing of a run depends on where policies came from after that. Of a bot, or a Policy of the user's own, the run has name and options.
 """
@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, Mixture, PolicyRef
+from ludus.envs.config import Environment
 from ludus.evaluation.policies import (
     FORMS,
     NamedSeats,
@@ -24,7 +24,6 @@ from ludus.evaluation.policies import (
     incompatibility,
     parse_policy_name,
     policies_of,
-    policy_probabilities,
     require_same_game,
 )
 from ludus.metagame.population.base import Lineage, seats_in
@@ -32,9 +31,8 @@ from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import digest_of
 from ludus.runs.driver import Driver
-from ludus.runs.scenario import AlgorithmChoice, Scenario
-from ludus.schedulers.base import TakesOpponents
-from ludus.storage.run_dirs import find_run, run_name
+from ludus.schedulers.base import Scheduler, TakesOpponents
+from ludus.storage.run_dirs import find_run
 from ludus.storage.stored_run import open_run
 
 
@@ -65,86 +63,56 @@ class ImportedPolicies:
         driver.checkpoint({})
 
 
-def with_files(scenario: Scenario) -> Scenario:
-    """With the files of policies that `start` and `warm_start` name, which stay what they are when a run that they are of goes on, and
-    those of demonstrations, by their whole paths: a run may be gone on with from another folder. Raises ConfigError for a name of nobody,
-    or of several policies."""
-    changes: dict[str, object] = {}
-    if isinstance(start := getattr(scenario, "start", None), str):
-        changes["start"] = _file(start)
-    rules = getattr(scenario, "warm_start", ())
-    if any(rule.path is not None for rule in rules):
-        changes["warm_start"] = tuple(
-            rule if rule.path is None else rule.model_copy(update={"path": _file(rule.path)}) for rule in rules
-        )
-    changes |= {"algorithm": _found(scenario.algorithm)}
-    changes |= {"algorithms": {name: _found(part) for name, part in scenario.algorithms.items()}}
-    return scenario.model_copy(update=changes)
+def read_imported(
+    names: Sequence[tuple[str, float]],
+    spec: EnvSpec,
+    *,
+    env: Environment,
+    population: tuple[int, ...],
+    scheduler: Scheduler,
+    deadline: float,
+    why_no_bots: str,
+    instead_of_tree: Sequence[str],
+) -> ImportedPolicies:
+    """Read policies and bots that a run's learners are to meet.
 
+    Args:
+        names: Of policies and bots, with weights, as `ScheduleOptions.imported`.
+        spec: The game.
+        env: As the scenario has it.
+        population: [P] index of each player's population.
+        scheduler: Of the run.
+        deadline: Seconds of one move of a bot.
+        why_no_bots: Why none may be a bot; "" where it may.
+        instead_of_tree: Settings with which nothing is computed on the game's tree; none where nothing is.
 
-def _found(part: AlgorithmChoice) -> AlgorithmChoice:
-    """Whose demonstrations are found from anywhere."""
-    reward = getattr(part, "learned_reward", None)
-    if reward is None or not reward.from_recorded or not hasattr(reward, "demonstrations"):
-        return part
-    file = str(Path(reward.demonstrations).absolute())
-    return part.model_copy(update={"learned_reward": reward.model_copy(update={"demonstrations": file})})
+    Returns:
+        Members and the mixture over them.
 
-
-def _file(text: str) -> str:
-    """Return its whole path."""
-    if text.endswith(".safetensors"):
-        return str(Path(text).resolve())
-    wanted = parse_policy_name(text, find_run, open_run, what="policy to start from", forms=FORMS)
-    if wanted.run is None:
-        raise ConfigError(
-            f"{text!r} has no weights to start from. Expected a file, or one policy of a run, RUN@PLAYER/POLICY."
-        )
-    named = {ref for shares in policy_probabilities(wanted, wanted.run) for ref, _ in shares}
-    if len(named) > 1:
-        raise ConfigError(
-            f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
-            f"{run_name(wanted.run.folder)}@{wanted.run.name(min(named))}."
-        )
-    return str(wanted.run.file(*named).resolve())
-
-
-def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
-    """Return what `scenario.imported` names, in the game `spec`; None if that is nobody.
-
-    Raises ConfigError for a name of nobody, ScenarioError for a policy of another game or one that cannot be played or evaluated where it
-    is to be, and for a seat that is to have one and has none; PolicyError for a bot that cannot be made; whatever reading runs and files
-    raises.
+    Raises:
+        ConfigError: For a name of nobody.
+        ScenarioError: For a policy of another game or one that cannot be played or evaluated where it is to be, and for a seat that is to
+            have one and has none.
+        PolicyError: For a bot that cannot be made.
+        LudusError: Whatever reading runs and files raises.
     """
-    if not scenario.imported:
-        return None
-    scheduler = scenario.scheduler(scenario.population(spec))
     opened = lru_cache(maxsize=None)(open_run)
-    names = [
-        (
-            parse_policy_name(
-                text, find_run, opened, what="opponent", forms=f"{FORMS}, random, bot:NAME or module:Class"
-            ),
-            weight,
-        )
-        for text, weight in scenario.imported
+    forms = f"{FORMS}, random, bot:NAME or module:Class"
+    queries = [
+        (parse_policy_name(text, find_run, opened, what="opponent", forms=forms), weight) for text, weight in names
     ]
-    bots = [wanted for wanted, _ in names if wanted.bot]
-    if bots and not scenario.meets_bots:
-        raise ScenarioError(
-            f"opponents: {bots[0].text!r} was given, and nobody knows how likely a bot's actions are: {scenario.kind} makes games of what "
-            "its members may do. Leave it out, or use scenario psro."
-        )
-    wrapped, deadline = bool(scenario.env.wrappers), scenario.runtime.bots.deadline
-    if bots and scenario.env.workers and scenario.env.options.get("openings"):
+    bots = [wanted for wanted, _ in queries if wanted.bot]
+    if bots and why_no_bots:
+        raise ScenarioError(f"opponents: {bots[0].text!r} was given, and {why_no_bots}")
+    if bots and env.workers and env.options.get("openings"):
         raise ScenarioError(
             f"opponents: {bots[0].text!r} may have to know how an episode began, and openings are drawn in subprocesses, env.workers. "
             "Set env.workers=0, or leave env.options.openings out."
         )
-    seats_of = dict(zip(bots, bots_of(bots, spec, wrapped=wrapped, deadline=deadline), strict=True))
+    seats_of = dict(zip(bots, bots_of(bots, spec, wrapped=bool(env.wrappers), deadline=deadline), strict=True))
     entries: list[tuple[PolicyQuery, float, NamedSeats]] = []
-    for wanted, weight in names:
-        require_same_game(wanted, scenario.env, "this scenario")
+    for wanted, weight in queries:
+        require_same_game(wanted, env, "this scenario")
         entries.append((wanted, weight, seats_of[wanted] if wanted.bot else policies_of(wanted, spec)))
     if isinstance(scheduler, TakesOpponents):
         _require_seats(entries, scheduler.opponent_seats, spec)
@@ -152,7 +120,7 @@ def read_imported(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None:
         raise ScenarioError(
             f"opponents were given, and {spec.id} is a task of one player, who meets nobody. Leave them out."
         )
-    return _Members(scenario, spec).imported(entries)
+    return _Members(population, spec, instead_of_tree).imported(entries)
 
 
 def _require_seats(
@@ -187,9 +155,8 @@ def _seats(seats: Sequence[int]) -> str:
 class _Members:
     """Who joins which population: a policy that is named twice joins once."""
 
-    def __init__(self, scenario: Scenario, spec: EnvSpec) -> None:
-        self._scenario, self._spec = scenario, spec
-        self._population = scenario.population(spec)
+    def __init__(self, population: tuple[int, ...], spec: EnvSpec, instead_of_tree: Sequence[str]) -> None:
+        self._population, self._spec, self._instead_of_tree = population, spec, instead_of_tree
         self._refs: dict[tuple[int, str, str], PolicyRef] = {}  # by population, digest and mode
         self._names: set[tuple[int, str]] = set()
         self._members: list[tuple[PolicyRef, Policy, str]] = []
@@ -224,8 +191,7 @@ class _Members:
 
     def _require_fit(self, wanted: PolicyQuery, choice: SampledPolicy, population: int) -> None:
         """Require that it can play, and be evaluated, in all seats of its population: members do."""
-        spec, scenario = self._spec, self._scenario
-        exact = scenario.env.enumerated(spec) and (scenario.evaluation.payoffs != "simulate" or scenario.computes)
+        spec, needed = self._spec, self._instead_of_tree
         name = f"{wanted.text} {choice.name}" if wanted.several else wanted.text
         seats = seats_in(self._population, population)
         for seat in seats:
@@ -234,12 +200,10 @@ class _Members:
                 raise ScenarioError(
                     f"opponents: {name!r} cannot play seat {seat} of {spec.id}: {wrong}{shared if len(seats) > 1 else ''}"
                 )
-            if exact and choice.policy.tabulate(spec.enumeration, seat, mode=choice.mode) is None:  # type: ignore[arg-type]
+            if needed and choice.policy.tabulate(spec.enumeration, seat, mode=choice.mode) is None:  # type: ignore[arg-type]
                 why = f"is of kind {choice.policy.spec.kind!r}, which in mode {choice.mode} depends on more than the information state"
                 if isinstance(choice.policy, BotPolicy):
                     why = "is a bot, and what it would play in each information state is not known before it is asked"
-                needed = ["evaluation.payoffs=simulate"] if scenario.evaluation.payoffs != "simulate" else []
-                needed += ["an algorithm that learns"] if scenario.computes else []
                 raise ScenarioError(
                     f"opponents: {name!r} {why}; on the tree of {spec.id} that cannot be computed with. Set {' and '.join(needed)}."
                 )

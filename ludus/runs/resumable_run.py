@@ -16,11 +16,9 @@ from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
 from ludus.core.files import atomic_replace, replace_file, temporary_path, write_file
 from ludus.core.types import PolicyRef, State
-from ludus.runs.imported_policies import with_files
-from ludus.runs.numbered_players import names_players, numbered, numbered_overrides
 from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_defaults import changed
-from ludus.runs.scenario_files import parse_scenario
+from ludus.runs.scenario_defaults import changed, names_players, numbered, numbered_overrides
+from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.storage import checkpoint, live_files
 from ludus.storage.base import RunInfo, RunSummary
 from ludus.storage.database import FILE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -30,15 +30,15 @@ from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
-from ludus.runs.assembly import build_driver, validated_env
+from ludus.runs.assembly import build_driver, read_opponents, validated_env
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History
-from ludus.runs.imported_policies import ImportedPolicies, read_imported, with_files
+from ludus.runs.imported_policies import ImportedPolicies
 from ludus.runs.result import Result, read_result
 from ludus.runs.resumable_run import SCENARIO, ResumableRun, read_run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import unscheduled_warnings
-from ludus.runs.scenario_files import preset_names, to_scenario
+from ludus.runs.scenario_files import preset_names, to_scenario, with_files
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import InProcess, build_runtime
 from ludus.storage import live_files
@@ -90,7 +90,7 @@ def run(
     scenario = _of_game(scenario, game)
     name = folder_name(scenario) if name is None else name
     with closed_on_error(env):
-        imported = read_imported(scenario, env.spec)
+        imported = read_opponents(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
@@ -114,8 +114,8 @@ def run(
             driver.observer.run_started(info)
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
-            _add_initial_policies(driver, imported)
-            result = _finish(driver, driver.run(), folder, report=report)
+            _add_initial_policies(driver, unscheduled_warnings(scenario), imported)
+            result = _finish(driver, scenario, driver.run(), folder, report=report)
     _warn(folder, store)
     return result
 
@@ -157,7 +157,7 @@ def resume(
     vector, counted, game = validated_env(scenario, generation=behind)
     scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
     with closed_on_error(vector):
-        imported = None if stored.state is not None else read_imported(scenario, vector.spec)
+        imported = None if stored.state is not None else read_opponents(scenario, vector.spec)
         info = _info(scenario, counted, stored.folder, stored.info.game)
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
             scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
@@ -194,8 +194,8 @@ def resume(
                 store.event("checkpoint", warning, level="warning")
                 driver.observer.message(warning)
             if stored.state is None:
-                _add_initial_policies(driver, imported)
-            result = _finish(driver, driver.run(), stored.folder, report=report)
+                _add_initial_policies(driver, unscheduled_warnings(scenario), imported)
+            result = _finish(driver, scenario, driver.run(), stored.folder, report=report)
     _warn(stored.folder, store)
     return result
 
@@ -286,9 +286,9 @@ def _require_open(scenario: Scenario, state: State, *, behind: int) -> None:
         )
 
 
-def _add_initial_policies(driver: Driver, imported: ImportedPolicies | None) -> None:
+def _add_initial_policies(driver: Driver, messages: Iterable[str], imported: ImportedPolicies | None) -> None:
     """Add generation 0: every population starts with the policy that plays uniformly at random, and the imported ones."""
-    for warning in unscheduled_warnings(driver.scenario):
+    for warning in messages:
         driver.store.event("schedule", warning, level="warning")
         driver.observer.message(warning)
     env = driver.parts.rollouts.spec
@@ -372,7 +372,7 @@ def _unused(name: str) -> Path:
     raise AssertionError
 
 
-def _finish(driver: Driver, reason: str, folder: Path, *, report: bool) -> Result:
+def _finish(driver: Driver, scenario: Scenario, reason: str, folder: Path, *, report: bool) -> Result:
     """A last barrier, unless a stop was asked for (then the run goes on from the one before); summary, report and result. folder: the
     run's, as it was given."""
     complete, history = not driver.stop.requested, driver.history
@@ -402,7 +402,7 @@ def _finish(driver: Driver, reason: str, folder: Path, *, report: bool) -> Resul
     # `ludus` finds the report's writer: the page is an application, and a run imports none.
     summary = replace(summary, report=ludus.write_report(folder) if report else None)
     driver.observer.run_finished(summary)
-    return read_result(folder, driver.scenario, summary)
+    return read_result(folder, scenario, summary)
 
 
 def _closed_with(driver: Driver) -> list[Any]:

@@ -18,7 +18,7 @@ from ludus.envs.config import Environment, Switch, with_import
 from ludus.metagame.population.base import populations_of, seats_of
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.match_selection import Goal, ResponseGraph
-from ludus.policies.specs import tabulates
+from ludus.policies.specs import Modes, tabulates
 from ludus.runs.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.schedulers.base import Scheduler
 from ludus.schedulers.config import ScheduleContext, ScheduleOptions
@@ -377,6 +377,12 @@ class Scenario(ScheduleOptions):
             ConfigError: For names of no player or role.
         """
         return Algorithms(self.algorithm, self.algorithms, population, self.roles)
+
+    def _learner_modes(self, population: tuple[int, ...]) -> list[Modes]:
+        """Return the modes in which the newest weights of each population are played: those that its learner plays in."""
+        algorithms = self.who_learns(population)
+        learners = [algorithms.of(k) for k in sorted(set(population))]
+        return [learner.collect().modes if isinstance(learner, Algorithm) else () for learner in learners]
 
     @property
     def computes(self) -> bool:

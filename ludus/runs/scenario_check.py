@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ludus.algorithms.common.base import Algorithm, ChecksStart, HasWarmup, Learner, LearnerContext, batch_sizes
 from ludus.algorithms.common.device_policy import on_device_learner
-from ludus.algorithms.common.registry import ALGORITHMS, COMPUTED, Assignment
+from ludus.algorithms.common.registry import ALGORITHMS, Assignment
 from ludus.algorithms.common.schedule import Schedule
-from ludus.backend.device import HasPlacement, describe_device, gpu_count
+from ludus.backend.device import HasPlacement, gpu_count
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
 from ludus.core.parts import registered_name
 from ludus.core.types import CPU, DeviceChoice, EnvSpec
@@ -155,27 +155,17 @@ def _check_played_there(scenario: Scenario, env: VectorEnv) -> None:
         if not isinstance(assigned.algorithm, Algorithm):
             continue
         on_device = (
-            ELSEWHERE if runtime.trainers else on_device_learner(_learner(assigned, env.spec, runtime.device_choice))
+            ELSEWHERE
+            if runtime.trainers
+            else on_device_learner(fresh_learner(assigned, env.spec, runtime.device_choice))
         )
         why = why_not_on_device(env, assigned.algorithm.collect(), asynchronous=runtime.async_limits is not None)
         if why := why or (on_device if isinstance(on_device, str) else ""):
             raise refused(algorithms.label(assigned.population, assigned.role), why)
 
 
-def learner_placements(scenario: Scenario, env: EnvSpec) -> dict[str, str]:
-    """Return where who will learn, by which backend and why: learners are made and asked, and no experience is. Raises what making them
-    does."""
-    algorithms, place_of = scenario.who_learns(scenario.population(env)), dict[str, str]()
-    for assigned in algorithms.assigned(env):
-        learner = _learner(assigned, env, scenario.runtime.device_choice)
-        place_of[algorithms.label(assigned.population, assigned.role)] = (
-            COMPUTED if learner is None else describe_device(learner)
-        )
-    return place_of
-
-
-def _learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
-    """Return a fresh one; None of what computes."""
+def fresh_learner(assigned: Assignment, env: EnvSpec, device: DeviceChoice) -> Learner | None:
+    """Return a fresh learner; None of what computes."""
     if not isinstance(assigned.algorithm, Algorithm):
         return None
     return assigned.algorithm.learner(LearnerContext(env, assigned.seats, 0, device=device))
@@ -187,7 +177,7 @@ def _check_device(choice: DeviceChoice, context: ScheduleContext) -> None:
     if not device and choice.precision == "float32":
         return
     for assigned in context.assigned:
-        learner = _learner(assigned, context.env, CPU)
+        learner = fresh_learner(assigned, context.env, CPU)
         if learner is not None and not isinstance(learner, HasPlacement):
             option = f"device={choice.device}" if device else f"precision={choice.precision}"
             raise ConfigError(

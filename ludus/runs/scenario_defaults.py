@@ -10,7 +10,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,14 +18,13 @@ from ludus.algorithms.common.base import Algorithm, ComputedOracle
 from ludus.algorithms.common.defaults import complete_algorithm, kind_of_env, missing_options
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.core.config import Config
-from ludus.core.errors import EnvError
+from ludus.core.errors import ConfigError, EnvError
 from ludus.core.parts import registered_name, require
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec
 from ludus.envs.config import Environment
 from ludus.envs.families import UserEnvObject
 from ludus.metagame.solvers.nash import Nash
-from ludus.runs.numbered_players import names_players, numbered
 from ludus.schedulers.config import ScheduleOptions
 from ludus.schedulers.psro import ResponseOptions
 
@@ -242,3 +241,89 @@ def _response(learners: Sequence[Algorithm], **amounts: int) -> dict[str, int]:
 def _replays(learner: Algorithm) -> bool:
     about = getattr(learner, "about", None)
     return about is not None and about.data == "off-policy"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Numbers in place of the names that a scenario has for players: `algorithms: {adversary_0: dqn}`, `learners: [adversary]`.
+
+
+def names_players(scenario: Scenario) -> bool:
+    """Return whether it names players otherwise than by number."""
+    return any(_named(scenario)) or any(isinstance(one, str) for one in _learners(scenario))
+
+
+def numbered(scenario: Scenario, names: PlayerNames, population: Sequence[int]) -> dict[str, Any]:
+    """Return the keys of a scenario that name players, with numbers in their place: of players in `algorithms`, of populations in
+    `learners`.
+
+    Args:
+        scenario: As somebody wrote it.
+        names: Of its environment's players.
+        population: int[P], of each player.
+
+    Returns:
+        Keys and their new values; nothing where no key names a player.
+
+    Raises:
+        ConfigError: For a name that nobody has, with the nearest; for a player of whom two things are said.
+    """
+    changes: dict[str, Any] = {}
+    if named := _named(scenario):
+        algorithms: dict[str, Any] = {}
+        for name, part in scenario.algorithms.items():
+            for number in map(str, _players(name, names, scenario)) if name in named else [name]:
+                if number in algorithms:
+                    raise ConfigError(f"algorithms: {name!r} is player {number}, who was named before. Name each once.")
+                algorithms[number] = part
+        changes["algorithms"] = algorithms
+    learners = _learners(scenario)
+    if any(isinstance(one, str) for one in learners):
+        chosen = [
+            number
+            for one in learners
+            for number in (
+                [one] if isinstance(one, int) else [population[p] for p in names.players([one], what="learners")]
+            )
+        ]
+        changes["learners"] = tuple(dict.fromkeys(chosen))
+    return changes
+
+
+def numbered_overrides(overrides: Sequence[str], scenario: Scenario, names: Callable[[], PlayerNames]) -> list[str]:
+    """Changes of a stored scenario, whose players have numbers: `algorithms.adversary=dqn` as one for each player of that name.
+
+    Args:
+        overrides: `key=value`, as the user wrote them.
+        scenario: As it is stored.
+        names: Makes those of its players; called where one is named.
+
+    Returns:
+        The same changes by number.
+
+    Raises:
+        ConfigError: For a name that nobody has, with the nearest.
+    """
+    changes: list[str] = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        part, _, rest = key.partition(".")
+        name, dot, option = rest.partition(".")
+        if part != "algorithms" or not name or name.isdecimal() or name in scenario.roles:
+            changes.append(text)
+        else:
+            players = _players(name, names(), scenario)
+            changes += [f"algorithms.{player}{dot}{option}{equals}{value}" for player in players]
+    return changes
+
+
+def _named(scenario: Scenario) -> list[str]:
+    return [name for name in scenario.algorithms if not name.isdecimal() and name not in scenario.roles]
+
+
+def _learners(scenario: Scenario) -> tuple[int | str, ...]:
+    learners = getattr(scenario, "learners", ())
+    return learners if isinstance(learners, tuple) else ()
+
+
+def _players(name: str, names: PlayerNames, scenario: Scenario) -> list[int]:
+    return names.players([name], what="algorithms", others=scenario.roles)

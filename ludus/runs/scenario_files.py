@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
 from ludus.core.parts import resolve_name
 from ludus.envs.config import Environment, with_import
 from ludus.envs.families import FAMILIES, is_openspiel_game
-from ludus.runs.scenario import Scenario
+from ludus.runs.scenario import AlgorithmChoice, Scenario
 from ludus.runs.scenario_defaults import changed, complete, env_spec
 from ludus.runs.scenario_kinds import SCENARIOS
 
@@ -314,3 +314,55 @@ def first_scenario(
         wanted["scenario"] = "fixed_opponents" if env.num_players == 1 else "psro"
     data = {"scenario": wanted["scenario"], "env": dict(played)}
     return complete(_scenario(data, texts, changes, seed=seed), env)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Files that a scenario names, by their whole paths.
+
+
+def with_files(scenario: Scenario) -> Scenario:
+    """Return the scenario with whole paths of the policies that `start` and `warm_start` name, and of demonstrations: a run may be resumed
+    from another folder, and a name stays the same policy when the run that it is of is resumed. Raises ConfigError for a name of nobody, or
+    of several policies."""
+    changes: dict[str, object] = {}
+    if isinstance(start := getattr(scenario, "start", None), str):
+        changes["start"] = _policy_file(start)
+    rules = getattr(scenario, "warm_start", ())
+    if any(rule.path is not None for rule in rules):
+        changes["warm_start"] = tuple(
+            rule if rule.path is None else rule.model_copy(update={"path": _policy_file(rule.path)}) for rule in rules
+        )
+    changes |= {"algorithm": _with_demonstrations(scenario.algorithm)}
+    changes |= {"algorithms": {name: _with_demonstrations(part) for name, part in scenario.algorithms.items()}}
+    return scenario.model_copy(update=changes)
+
+
+def _with_demonstrations(part: AlgorithmChoice) -> AlgorithmChoice:
+    """Return an algorithm whose demonstrations are found from anywhere."""
+    reward = getattr(part, "learned_reward", None)
+    if reward is None or not reward.from_recorded or not hasattr(reward, "demonstrations"):
+        return part
+    file = str(Path(reward.demonstrations).absolute())
+    return part.model_copy(update={"learned_reward": reward.model_copy(update={"demonstrations": file})})
+
+
+def _policy_file(text: str) -> str:
+    """Return the whole path of a policy's file."""
+    from ludus.evaluation.policies import FORMS, parse_policy_name, policy_probabilities  # most scenarios name none
+    from ludus.storage.run_dirs import find_run, run_name
+    from ludus.storage.stored_run import open_run
+
+    if text.endswith(".safetensors"):
+        return str(Path(text).resolve())
+    wanted = parse_policy_name(text, find_run, open_run, what="policy to start from", forms=FORMS)
+    if wanted.run is None:
+        raise ConfigError(
+            f"{text!r} has no weights to start from. Expected a file, or one policy of a run, RUN@PLAYER/POLICY."
+        )
+    named = {ref for shares in policy_probabilities(wanted, wanted.run) for ref, _ in shares}
+    if len(named) > 1:
+        raise ConfigError(
+            f"{text!r} stands for {len(named)} policies, and learners start from one. Name it, such as "
+            f"{run_name(wanted.run.folder)}@{wanted.run.name(min(named))}."
+        )
+    return str(wanted.run.file(*named).resolve())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ludus.algorithms.common.base import Algorithm
 from ludus.metagame.solvers.fixed import Last, Uniform
-from ludus.policies.specs import Modes
 from ludus.runs.scenario import Scenario
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
@@ -130,7 +128,9 @@ class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
+        return SelfPlayScheduler(
+            self, population=population, selection=selection, modes=self._learner_modes(population)
+        )
 
 
 class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_self_play"):
@@ -154,7 +154,9 @@ class PFSP(PFSPOptions, Scenario, kind="pfsp"):
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
         selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection, modes=_modes(self, population))
+        return SelfPlayScheduler(
+            self, population=population, selection=selection, modes=self._learner_modes(population)
+        )
 
 
 class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
@@ -191,13 +193,6 @@ class PBT(PBTOptions, Scenario, kind="pbt"):
     def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
         selection = self.evaluation.selection(Last(), self.seed)
         return PBTScheduler(self, population=population, selection=selection)
-
-
-def _modes(scenario: Scenario, population: tuple[int, ...]) -> list[Modes]:
-    """Return the modes in which the newest weights of each population are played: those that their learner plays in."""
-    chosen = scenario.who_learns(population)
-    learners = [chosen.of(k) for k in sorted(set(population))]
-    return [learner.collect().modes if isinstance(learner, Algorithm) else () for learner in learners]
 
 
 _KINDS: tuple[type[Scenario], ...] = (

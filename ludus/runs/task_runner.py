@@ -40,8 +40,9 @@ from ludus.evaluation.matches import EarlyMatches, MatchProfile, MatchRunner
 from ludus.metagame.population.agent_manager import AgentManager
 from ludus.policies.file import load_policy
 from ludus.policies.registry import build_policy
-from ludus.rollout.async_limits import AsyncLimits
-from ludus.runs.scenario import Scenario
+from ludus.runs.scenario import Checkpoints, Evaluation
+from ludus.runs.scenario_runtime import RuntimeChoice
+from ludus.training.stopping import Stopper
 from ludus.training.tasks import Barriers, Checkpoint, Proceed, plays_others, train
 from ludus.training.training import Training, TrainingParts
 
@@ -52,13 +53,16 @@ _AHEAD = 4  # matches that are given out at a time
 @dataclass(slots=True)
 class TaskRunner:
     """`exact` is None where the game has no tree. early: plays matches while others train, if asked to. task_slots: tasks that are in
-    progress at a time. async_limits: None where collection is synchronous.
+    progress at a time. runtime, response, evaluation, checkpoints: as in the scenario; response: when a training task stops.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
     """
 
-    scenario: Scenario
+    runtime: RuntimeChoice
+    response: Stopper
+    evaluation: Evaluation
+    checkpoints: Checkpoints
     algorithms: Algorithms
     manager: AgentManager
     parts: TrainingParts
@@ -66,7 +70,6 @@ class TaskRunner:
     matches: MatchRunner
     early: EarlyMatches | None = None
     task_slots: int = 1
-    async_limits: AsyncLimits | None = None
     resumed: Mapping[str, State] = field(default_factory=dict)
     learners: Mapping[str, State] = field(default_factory=dict)
     _oracles: dict[tuple[int, str], ComputedOracle | None] = field(default_factory=dict)
@@ -111,12 +114,11 @@ class TaskRunner:
         self, tasks: Sequence[TrainingTask], *, proceed: Proceed, checkpoint: Checkpoint
     ) -> Generator[TrainingResult]:
         """Yield the results of tasks that learn, in their order."""
-        checkpoints = self.scenario.checkpoints
         for group in self._in_progress(tasks):
             yield from train(
                 group,
                 make=self._training,
-                barriers=Barriers(checkpoints.iterations, horizon=checkpoints.horizon),
+                barriers=Barriers(self.checkpoints.iterations, horizon=self.checkpoints.horizon),
                 proceed=proceed,
                 checkpoint=lambda last: checkpoint({**self.resumed, **last}),
                 states=self._resumed(group),
@@ -126,7 +128,7 @@ class TaskRunner:
     def _in_progress(self, tasks: Sequence[TrainingTask]) -> Sequence[Sequence[TrainingTask]]:
         """Return groups of tasks that are in progress together: all, where one may learn while workers play for another, or where they play
         each other."""
-        if self.scenario.runtime.task_slots > 1 or any(plays_others(task) for task in tasks):
+        if self.runtime.task_slots > 1 or any(plays_others(task) for task in tasks):
             return [tasks] if tasks else []
         return [[task] for task in tasks]
 
@@ -164,10 +166,10 @@ class TaskRunner:
             task,
             algorithm=algorithm,
             parts=self.parts,
-            stop=self.scenario.response,
+            stop=self.response,
             start=start,
             task_slot=task_slot,
-            async_limits=self.async_limits,
+            async_limits=self.runtime.async_limits,
             goes_on=None if task.continues is None else self.learners[task.continues]["learner"],
         )
 
@@ -268,18 +270,18 @@ class TaskRunner:
     ) -> EvaluationResult:
         if task.solution is not None:
             exploitability = None
-            if self.exact is not None and self.scenario.evaluation.exploitability != "off":
+            if self.exact is not None and self.evaluation.exploitability != "off":
                 with self.parts.profile.part("evaluation"):
                     exploitability = self.exact.exploitability(task.solution)
             return EvaluationResult(task, exploitability=exploitability)
-        if self.exact is not None and self.scenario.evaluation.payoffs != "simulate":
+        if self.exact is not None and self.evaluation.payoffs != "simulate":
             with self.parts.profile.part("evaluation"):
                 return EvaluationResult(task, payoffs=self.exact.payoffs())
         return EvaluationResult(task, matches=tuple(self._matches(task, proceed, on_progress)))
 
     def _matches(self, task: EvaluationTask, proceed: Proceed, on_progress: Callable[[float], None]) -> Iterator[Match]:
-        profiles, portion = self._profiles(task.profiles), self.scenario.evaluation.portion
-        ahead = 1 if self.task_slots == 1 or self.scenario.runtime.kind == "inprocess" else _AHEAD
+        profiles, portion = self._profiles(task.profiles), self.evaluation.portion
+        ahead = 1 if self.task_slots == 1 or self.runtime.kind == "inprocess" else _AHEAD
         done, episodes = 0, portion * len(task.profiles)
 
         def within(ended: int) -> None:

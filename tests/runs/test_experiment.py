@@ -373,7 +373,10 @@ def test_metrics_against_random_play(schedule: str, changes: dict[str, object], 
 
     played = {"evaluation": {"payoffs": "simulate", "exploitability": "off"}}
     scenario = parse_scenario(to_yaml({"scenario": schedule, "env": "openspiel/kuhn_poker", **played, **changes}))
-    assert _metrics(scenario, check_here(scenario))[:1] == (() if metric is None else (metric,))
+    spec = check_here(scenario)
+    tree = scenario.env.enumerated(spec)
+    metrics = _metrics(scenario, scenario.population(spec), scenario.evaluation, tree=tree)
+    assert metrics[:1] == (() if metric is None else (metric,))
 
 
 def test_sweep_without_a_metric_raises(tmp_path: Path) -> None:

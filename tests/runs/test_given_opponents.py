@@ -19,9 +19,9 @@ from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.actor_critic import initial_weights as gru_weights
 from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec
-from ludus.runs.imported_policies import read_imported, with_files
+from ludus.runs.assembly import read_opponents
 from ludus.runs.runner import resume
-from ludus.runs.scenario_files import load_scenario
+from ludus.runs.scenario_files import load_scenario, with_files
 from ludus.runs.scenario_kinds import FixedOpponents
 from ludus.storage.stored_run import StoredRun
 
@@ -161,7 +161,7 @@ def test_players_who_share_a_population_meet_what_the_seat_was_given(tmp_path: P
         train(tmp_path / "half", f"{tmp_path}/apart@0/0-2", env=BLOTTO)
     env = make_env(BLOTTO, num_envs=1)
     scenario = FixedOpponents(env=BLOTTO, algorithm="exact", opponents=f"{tmp_path}/apart@newest")
-    found = read_imported(scenario, env.spec)
+    found = read_opponents(scenario, env.spec)
     assert found is not None
     assert [[ref.policy for (ref,) in f.entries] for f in found.mixture.factors] == [["apart.0-2"], ["apart.1-2"]]
 

@@ -12,7 +12,7 @@ import ludus
 from ludus.core.errors import ConfigError
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import AgentSpec, EnvSpec
-from ludus.runs.numbered_players import numbered
+from ludus.runs.scenario_defaults import numbered
 from ludus.runs.scenario_files import load_scenario
 
 

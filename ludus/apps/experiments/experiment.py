@@ -32,14 +32,13 @@ from ludus.core.machine import available_cpus
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import describe_user_error
 from ludus.reporting.progress import PlainProgress
-from ludus.runs.assembly import validated_env
+from ludus.runs.assembly import read_opponents, validated_env
 from ludus.runs.control import STOPPED, StopRequest, stop_on_signals
-from ludus.runs.imported_policies import read_imported, with_files
 from ludus.runs.resumable_run import read_run
 from ludus.runs.runner import folder_name, new_folder, resume, run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_defaults import complete
-from ludus.runs.scenario_files import parse_scenario
+from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
 from ludus.storage import live_files
 from ludus.storage.database import FILE
@@ -112,7 +111,7 @@ def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
     env, _, _ = validated_env(complete(scenario).with_shards())
     with closing(env):
         if begins:
-            read_imported(scenario, env.spec)
+            read_opponents(scenario, env.spec)
         return env.spec
 
 

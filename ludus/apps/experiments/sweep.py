@@ -40,10 +40,10 @@ from ludus.core.files import replace_file
 from ludus.core.packages import require
 from ludus.core.types import EnvSpec
 from ludus.runs.control import StopRequest
-from ludus.runs.imported_policies import with_files
-from ludus.runs.scenario import Scenario
-from ludus.runs.scenario_files import load_scenario, parse_scenario
+from ludus.runs.scenario import Evaluation, Scenario
+from ludus.runs.scenario_files import load_scenario, parse_scenario, with_files
 from ludus.runs.scenario_kinds import FixedOpponents
+from ludus.schedulers.config import ScheduleOptions
 from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
 
@@ -207,7 +207,8 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
     """Return its experiment, written, with no trial yet. Raises LudusError, before anything is written, for what is wrong."""
     require_optuna()
     scenario, spec = sweep.check()
-    if not (known := _metrics(scenario, spec)):
+    known = _metrics(scenario, scenario.population(spec), scenario.evaluation, tree=scenario.env.enumerated(spec))
+    if not known:
         way = "set changes.cells=all" if hasattr(scenario, "cells") else "use another schedule, psro say"
         raise ConfigError(
             f"runs of {scenario.kind} on {spec.id} know nothing that a sweep could seek: neither NashConv, nor what they earn against "
@@ -238,19 +239,20 @@ def _assigned(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={json.dumps(values[key])}" for key in sorted(values, key=lambda key: key.count("."))]
 
 
-def _metrics(scenario: Scenario, spec: EnvSpec) -> tuple[str, ...]:
-    """Return what runs may know, the one first that is sought unless another is asked for."""
-    if len(scenario.population(spec)) == 1:  # who meets nobody is not evaluated
-        return ("training_return",) if isinstance(scenario, FixedOpponents) else ("return", "training_return")
-    tree, evaluation = scenario.env.enumerated(spec), scenario.evaluation
+def _metrics(
+    schedule: ScheduleOptions, population: tuple[int, ...], evaluation: Evaluation, *, tree: bool
+) -> tuple[str, ...]:
+    """Return what runs may know, the one first that is sought unless another is asked for. tree: whether their game has one."""
+    if len(population) == 1:  # who meets nobody is not evaluated
+        return ("training_return",) if isinstance(schedule, FixedOpponents) else ("return", "training_return")
     played: tuple[str, ...] = ()
-    if scenario.meets_first(scenario.population(spec)):
+    if schedule.meets_first(population):
         played = ("against_random",) if tree and evaluation.payoffs != "simulate" else ("against_random", "win_rate")
     if not tree or evaluation.exploitability == "off":
         return played
     # Where a bot, or a script that may be one, plays a part in the meta-strategies, NashConv is not computed.
     return (
-        (*played, "nash_conv") if any(":" in other.policy for other in scenario.opponents) else ("nash_conv", *played)
+        (*played, "nash_conv") if any(":" in other.policy for other in schedule.opponents) else ("nash_conv", *played)
     )
 
 
@@ -346,9 +348,8 @@ def resume_sweep(
             return processes.experiment
 
 
-def _budget(scenario: Scenario) -> tuple[str, float] | None:
-    """Return the counter that ends a response, and where; None where more than one does, or a clock."""
-    response = scenario.model_dump(mode="json")["response"]
+def _budget(response: Any) -> tuple[str, float] | None:
+    """Return the counter that ends a response, and where; None where more than one does, or a clock. response: as in YAML."""
     if isinstance(response, Mapping) and len(response) == 1:
         ((counter, amount),) = response.items()
         if counter in COUNTERS:
@@ -371,7 +372,7 @@ class _Trials:
 
         self._sweep, self._study, self._processes = sweep, study, processes
         self._states = TrialState
-        self._budget = _budget(scenario_of(processes.experiment))
+        self._budget = _budget(scenario_of(processes.experiment).model_dump(mode="json")["response"])
         self._trials: dict[str, Any] = {}  # of the runs that go on
         self._reported: dict[str, int] = {}  # the last step of each
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))

@@ -205,7 +205,7 @@ def _of_run(
     return _Pushed(facts, files)
 
 
-def _without_folders(scenario: str) -> str:
+def _without_folders(text: str) -> str:
     """Return the scenario's text; of files that it names, which do not come along, the names alone: where they lay is nobody's business.
     Those of the environment stay, since it is made from them."""
 
@@ -216,7 +216,7 @@ def _without_folders(scenario: str) -> str:
             return [redacted(part) for part in value]
         return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
 
-    settings = from_yaml(scenario, what="the scenario")
+    settings = from_yaml(text, what="the scenario")
     return to_yaml({key: part if key == "env" else redacted(part) for key, part in settings.items()})
 
 
