@@ -116,7 +116,7 @@ def _selectors() -> None:
     from ludus.replay.selectors import RESERVOIR, SELECTORS
 
     _parts("selector", {**SELECTORS, RESERVOIR: "(remover only)"})
-    write("`algorithm.sampler=NAME` and `algorithm.remover=NAME` of algorithms that replay; docs/guides/pacing.md.")
+    write("`algorithm.sampler=NAME` and `algorithm.remover=NAME` of algorithms that replay; docs/guides/replay.md.")
 
 
 def _ratings() -> None:

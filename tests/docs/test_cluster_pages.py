@@ -6,18 +6,22 @@ import re
 
 import pages
 
-PAGES = [pages.ROOT / "docs" / "guides" / f"{name}.md" for name in ("ray", "cluster", "slurm", "kubernetes")]
+PAGES = [pages.ROOT / "docs" / "guides" / f"{name}.md" for name in ("processes", "cluster")]
 
 
 def test_slurm_script_has_the_names_of_its_page() -> None:
     script = (pages.EXAMPLES / "cluster" / "ludus.sbatch").read_text(encoding="utf-8")
-    assert pages.first_cells("docs/guides/slurm.md", "before `sbatch`") == ["LUDUS_ENV", "LUDUS_SCRATCH", "LUDUS_PORT"]
+    assert pages.first_cells("docs/guides/cluster.md", "before `sbatch`") == [
+        "LUDUS_ENV",
+        "LUDUS_SCRATCH",
+        "LUDUS_PORT",
+    ]
     for name in ("LUDUS_ENV", "LUDUS_SCRATCH", "LUDUS_PORT", "--signal=B:TERM@300", "slurm-$SLURM_JOB_ID-ray-%N.out"):
         assert name in script
 
 
 def test_files_of_the_kubernetes_page_are_there() -> None:
-    named = pages.first_cells("docs/guides/kubernetes.md", "file")
+    named = pages.first_cells("docs/guides/cluster.md", "file")
     assert {*named, "ludus.sbatch"} == {path.name for path in (pages.EXAMPLES / "cluster").iterdir()}
 
 

@@ -99,7 +99,7 @@ def test_own_callbacks(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_policy_and_critic_of_ones_own_take_thirty_lines(elsewhere: Path) -> None:
-    """That it keeps the contract: docs/guides/check-parts.md."""
+    """That it keeps the contract: docs/guides/check.md."""
     import ludus
 
     assert len((pages.EXAMPLES / "a2c.py").read_text(encoding="utf-8").splitlines()) <= 30

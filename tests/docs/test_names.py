@@ -89,7 +89,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/runs.md", "table", re.findall(r"CREATE TABLE (\w+)", SCHEMA)),
         ("docs/guides/wrappers.md", "wrapper", WRAPPERS),
         ("docs/guides/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
-        ("docs/guides/check-environment.md", "check", [*ADVICE, ELSEWHERE]),
+        ("docs/guides/check.md", "check", [*ADVICE, ELSEWHERE]),
         (
             "docs/concepts/errors.md",
             "class",
@@ -158,7 +158,7 @@ def test_every_family_of_environments_has_a_page() -> None:
 def test_every_shipped_check_has_an_example() -> None:
     sources = [pages.text(path) for path in (pages.ROOT / "ludus" / "testing").glob("*.py")]
     checks = {name for source in sources for name in re.findall(r"^def (check_\w+)", source, re.MULTILINE)}
-    page = pages.text("docs/guides/check-parts.md") + pages.text("docs/guides/tournament.md")
+    page = pages.text("docs/guides/check.md") + pages.text("docs/guides/tournament.md")
     assert {name for name in checks - {"check_spec"} if f"import {name}" not in page} == set()
 
 
@@ -282,7 +282,9 @@ def inner(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 
 
 def test_defaults_of_the_runtime_are_those_of_the_table() -> None:
-    found = re.findall(r"^\| `runtime\.(\w+)`[^|]* \| `?(\w+)`? \|", pages.text("docs/guides/ray.md"), re.MULTILINE)
+    found = re.findall(
+        r"^\| `runtime\.(\w+)`[^|]* \| `?(\w+)`? \|", pages.text("docs/guides/processes.md"), re.MULTILINE
+    )
     model = RuntimeChoice.model_fields
     for name, value in dict(found).items():
         default = model[name].get_default(call_default_factory=True)
