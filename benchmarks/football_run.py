@@ -18,7 +18,7 @@ from benchmarks.football_cells import CELLS, CURVE, EPISODES, KEPT, points, read
 from benchmarks.learning_run import run_seconds, trained
 from benchmarks.lines import Lines
 from benchmarks.results import same_scenario
-from ludus.evaluation.evaluated_run import FRESH, OpenRun
+from ludus.evaluation.evaluate import FRESH, RunEvaluator
 from ludus.storage.base import NullObserver
 
 PACKAGES = ("ludus", "numpy", "torch", "gfootball")
@@ -62,7 +62,7 @@ def place(name: str, text: str, *, keep: bool, root: Path = KEPT) -> Iterator[Pa
 
 def evaluated(folder: Path, episodes: int) -> dict[str, float]:
     """The share of new episodes in which a run's newest policy scores, and half its 95% interval."""
-    with OpenRun(folder) as played:
+    with RunEvaluator(folder) as played:
         (profile,) = played.named.profiles(["@newest"])
         returns = played.player.returns(played.named.mixture(profile), episodes, block=FRESH)[:, 0]
     scored = float((returns > 0).mean())  # goals alone are paid for in what is played after training

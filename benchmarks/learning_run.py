@@ -25,8 +25,7 @@ from ludus.core.errors import RunError
 from ludus.core.types import MetaSolution, Metrics
 from ludus.envs.config import Environment
 from ludus.envs.tree.vector import TreeVectorEnv
-from ludus.evaluation.evaluate import evaluate_run
-from ludus.evaluation.evaluated_run import OpenRun
+from ludus.evaluation.evaluate import RunEvaluator, evaluate_run
 from ludus.evaluation.exact import ExactEvaluator
 from ludus.runs.result import Result
 from ludus.runs.runner import resume, run
@@ -146,7 +145,7 @@ def exploitability(task: LearningTask, folder: Path) -> dict[str, float]:
     """Of the newest policy of a run, in every seat, on the tree of its game: half of what the best responses gain."""
     env = Environment(**{**task.keys["env"], "num_envs": 1, "tree": "on", "options": {}}).make()
     assert isinstance(env, TreeVectorEnv)
-    with OpenRun(folder) as run:
+    with RunEvaluator(folder) as run:
         newest = list(run.stored.records)[-1]
         exact = ExactEvaluator(env.tree, (newest.population,) * env.spec.num_players)
         exact.add(newest, run.policy(newest))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ludus.cli.output import aligned
 from ludus.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ class Command:
         return options
 
     def _parser(self) -> argparse.ArgumentParser:
-        width = max(len(line) for line, _ in self.examples)
-        lines = [f"  {line:<{width}}   {what}" for line, what in self.examples]
         parser = _Parser(
             prog=f"ludus {self.name}",
             description=self.summary,
-            epilog="\n".join(["examples:", *lines]),
+            epilog="\n".join(["examples:", *aligned(self.examples, gap=3)]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.cli.command import Command, positive_number, whole_number
-from ludus.cli.output import stream, table, write
+from ludus.cli.output import aligned, stream, table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
 from ludus.core.machine import signals_handled
 from ludus.storage.run_dirs import find_run
@@ -272,8 +272,7 @@ class Session:
         from ludus.apps.episodes.breakpoints import NAMES
 
         rows = [(f"{w.name}{f', {w.short}' if w.short else ''} {w.arguments}", w.summary) for w in self._words.values()]
-        width = max(len(left) for left, _ in rows)
-        write("\n".join(f"  {left:<{width}}  {summary}" for left, summary in rows))
+        write("\n".join(aligned(rows)))
         write(
             _wrapped(
                 f"Conditions have numbers, comparisons, and, or, not, + - * / // %, abs, min, max and the names {', '.join(NAMES)}."
@@ -292,9 +291,8 @@ class Session:
             (_who(d), f"{d.action_name}{_prob(d)}", f"paid {_number(d.reward)}" if not math.isnan(d.reward) else "")
             for d in decisions[:_ROWS]
         ]
-        widths = [max((len(row[k]) for row in rows), default=0) for k in range(2)]
-        for who, did, paid in rows:
-            write(_cut(f"  {who:<{widths[0]}}  {did:<{widths[1]}}  {paid}".rstrip()))
+        for line in aligned(rows):
+            write(_cut(line))
         if len(decisions) > _ROWS:
             write(f"  and {len(decisions) - _ROWS} more: `see PLAYER AGENT`")
 

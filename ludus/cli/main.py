@@ -38,7 +38,7 @@ from ludus.cli import (
     zoo,
 )
 from ludus.cli.command import Command
-from ludus.cli.output import separate, stream
+from ludus.cli.output import aligned, separate, stream
 from ludus.core.errors import LudusError, UnknownName
 from ludus.core.machine import reserve_stack
 
@@ -194,8 +194,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {command.name:<{width}}   {command.summary}" for command in COMMANDS.values()]
     first = [
         f"  {line}" for line in ("ludus train leduc", "ludus train kuhn generations=5 --seed 1", "ludus list presets")
     ]
@@ -206,7 +204,7 @@ def _overview() -> str:
             "usage: ludus COMMAND [...]",
             "",
             "commands:",
-            *lines,
+            *aligned(((command.name, command.summary) for command in COMMANDS.values()), gap=3),
             "",
             "`ludus COMMAND --help` describes a command.",
             "",

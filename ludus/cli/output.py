@@ -100,6 +100,15 @@ def _fitting(rows: Sequence[Sequence[str]], spare: Sequence[int], width: int) ->
     return visible
 
 
+def aligned(rows: Iterable[Sequence[str]], *, gap: int = 2) -> list[str]:
+    """Return a line for each row, two spaces in, whose cells begin below each other, `gap` spaces after the widest one to their left."""
+    rows = list(rows)
+    widths = [max(map(len, cells)) + gap for cells in zip(*rows, strict=True)]
+    return [
+        "  " + "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
 def statistics_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], names: Sequence[str], *, title: str, left: Sequence[int]
 ) -> None:

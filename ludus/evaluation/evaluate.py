@@ -1,24 +1,70 @@
-"""Evaluation of a finished or running run: matches between any of its policies, and exploitability where it can be computed."""
+"""Evaluation of a finished or running run: matches between any of its policies, and exploitability where it can be computed.
+
+`RunEvaluator` is what every evaluation of a stored run plays with: matches here, trained exploiters in `exploiters.py`. What is computed
+from stored results alone is in `run_ratings.py`. Nothing is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.process_settings import standard_settings
-from ludus.core.types import Exploitability, NamedStatistics
-from ludus.evaluation.evaluated_run import FRESH, OpenRun, RunResult, Tell, facts_of
+from ludus.core.types import EnvSpec, Exploitability, NamedStatistics, PolicyRef
+from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.exact import ExactEvaluator, refuse_device, tree_on
-from ludus.evaluation.matches import outcomes
-from ludus.evaluation.policies import META
+from ludus.evaluation.matches import MatchRunner, outcomes
+from ludus.evaluation.policies import META, NamedPlayers
 from ludus.metagame.population.match_log import statistics_of
 from ludus.metagame.solvers.confidence import student
-from ludus.rollout.manager import ProgressCallback
+from ludus.policies.base import Policy
+from ludus.rollout.manager import ProgressCallback, manage
+from ludus.runtime.inprocess import build_runtime
+from ludus.storage.stored_run import StoredRun, open_run
+
+FRESH = "fresh"
+"""A block of episodes that no run plays: what a run was steered by does not count again in its final figures."""
+
+Tell = Callable[[int, int], None]
+"""(episodes that are done, of how many)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunResult:
+    """Fields that every result about a stored run begins with.
+
+    Attributes:
+        run_dir: Directory of the run.
+        env: Id of its environment.
+        generation: The generation that was asked about, or the last complete one.
+    """
+
+    run_dir: Path
+    env: str
+    generation: int
+
+
+def facts_of(run: StoredRun, of: str = "") -> tuple[Path, str, int]:
+    """Return the fields of `RunResult`; of: whose exploitability is asked for, "@12" say."""
+    what = of.removeprefix("@")
+    return run.folder, run.env.id, int(what) if what.isdecimal() else run.generation
+
+
+def require_two_player_zero_sum(spec: EnvSpec, measure: str, advice: str) -> None:
+    """Raise ScenarioError for other games. measure: what is of such games alone; advice: what to do instead."""
+    if spec.num_players != 2 or not spec.zero_sum:
+        raise ScenarioError(
+            f"{measure} is of two-player zero-sum games; {spec.id} has {spec.num_players} player{'s' * (spec.num_players > 1)}"
+            f"{'' if spec.zero_sum else ' and is general-sum'}. {advice}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +105,78 @@ class EvaluationReport(RunResult):
     of: str = f"@{META}"
 
 
+class RunEvaluator:
+    """Plays and computes with the policies of a stored run, in its environment, the game from its start. Raises RunError for an unreadable
+    run.
+
+    Attributes:
+        stored: The run.
+        spec: Specification of its game.
+        tree: The game's tree; None unless it is compiled.
+        named: Policies by name.
+        rollouts: Plays episodes in the environment.
+        player: Plays matches in it.
+    """
+
+    def __init__(self, folder: Path | str, *, seed: int | None = None) -> None:
+        """seed: key of what is played; default: the run's own."""
+        self.stored = open_run(folder)
+        env = self.stored.env.played.make()
+        self.spec, self.tree = env.spec, find_tree(env)
+        self.named = NamedPlayers(self.stored, self.spec)
+        self.rollouts = manage(build_runtime("inprocess"), env)
+        self.player = MatchRunner(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
+
+    def policy(self, ref: PolicyRef) -> Policy:
+        """A policy of the run, or one that was named."""
+        return self.named.policy(ref)
+
+    def exact(self, device: str) -> ExactEvaluator | None:
+        """Return exact values of the run's policies; None without a tree. Nothing is known where a policy plays a part that cannot be
+        written as a table (one with memory, a bot)."""
+        if self.tree is None:
+            refuse_device(device)
+            return None
+        exact = ExactEvaluator(tree_on(self.tree, device), self.stored.population)
+        for ref in self.stored.records:
+            exact.add(ref, self.policy(ref))
+        return exact
+
+    def match(
+        self,
+        profile: tuple[str, ...],
+        episodes: int,
+        exact: ExactEvaluator | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> HeadToHead:
+        """Play one combination of policies by name, and compute its values with `exact`."""
+        players = self.named.mixture(profile)
+        played = self.player.episodes(players, episodes, block=FRESH, on_progress=on_progress)
+        returns = played.returns
+        values = None if exact is None or not self.named.is_own(players) else exact.values(players)
+        return HeadToHead(
+            policies=profile,
+            episodes=episodes,
+            mean=returns.mean(axis=0),
+            half_width=returns.std(axis=0, ddof=1) / np.sqrt(episodes) * student(episodes),
+            wins=outcomes(returns),
+            exact=None if values is None or np.isnan(values).any() else values,
+            statistics=statistics_of(self.player.statistics, played.statistics),
+        )
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.rollouts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 @standard_settings()
 def evaluate_run(
     run_dir: Path | str,
@@ -89,7 +207,7 @@ def evaluate_run(
         ConfigError: For an unknown name (with the nearest one), and for a device that is missing.
         RunError: If the run cannot be read.
     """
-    with OpenRun(run_dir) as run:
+    with RunEvaluator(run_dir) as run:
         named = run.named
         names = [*policies] or ([of] if of != f"@{META}" else [])
         profiles = named.profiles(names)
@@ -97,57 +215,16 @@ def evaluate_run(
         solution = None if matches_only else named.solution(of)
         if episodes < 2:
             raise ConfigError(f"episodes is {episodes}; an interval needs at least 2.")
-        exact = _exact(run, device)
+        exact = run.exact(device)
         matches: list[HeadToHead] = []
         for profile in profiles:
-            on_progress = (
-                None
-                if tell is None
-                else _on_progress(tell, before=len(matches) * episodes, total=len(profiles) * episodes)
-            )
-            matches.append(_match(run, exact, profile, episodes, on_progress))
+            before, total = len(matches) * episodes, len(profiles) * episodes
+            on_progress = None if tell is None else partial(_tell_share, tell, before, total)
+            matches.append(run.match(profile, episodes, exact, on_progress))
         exploitability = None if exact is None or solution is None else exact.exploitability(solution)
     return EvaluationReport(*facts_of(run.stored, of), tuple(matches), exploitability, of)
 
 
-def _on_progress(tell: Tell, *, before: int, total: int) -> ProgressCallback:
-    """Of a match, after so many episodes of others."""
-    return lambda ended: tell(before + ended, total)
-
-
-def _exact(run: OpenRun, device: str) -> ExactEvaluator | None:
-    """Return where there is a tree. Nothing is known where a policy plays a part that cannot be written as a table (one with memory, a
-    bot)."""
-    if run.tree is None:
-        refuse_device(device)
-        return None
-    exact = ExactEvaluator(tree_on(run.tree, device), run.stored.population)
-    for ref in run.stored.records:
-        exact.add(ref, run.policy(ref))
-    return exact
-
-
-def _match(
-    run: OpenRun,
-    exact: ExactEvaluator | None,
-    profile: tuple[str, ...],
-    episodes: int,
-    on_progress: ProgressCallback | None,
-) -> HeadToHead:
-    players = run.named.mixture(profile)
-    played = run.player.episodes(players, episodes, block=FRESH, on_progress=on_progress)
-    returns = played.returns
-    spread = returns.std(axis=0, ddof=1) / np.sqrt(episodes)
-    return HeadToHead(
-        policies=profile,
-        episodes=episodes,
-        mean=returns.mean(axis=0),
-        half_width=spread * student(episodes),
-        wins=outcomes(returns),
-        exact=None if exact is None or not run.named.is_own(players) else _known(exact.values(players)),
-        statistics=statistics_of(run.player.statistics, played.statistics),
-    )
-
-
-def _known(values: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    return None if np.isnan(values).any() else values
+def _tell_share(tell: Tell, before: int, total: int, ended: int) -> None:
+    """Report a match that follows `before` episodes of others."""
+    tell(before + ended, total)

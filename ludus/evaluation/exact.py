@@ -157,10 +157,6 @@ class ExactEvaluator:
         """Return [P] the plan of each player's meta-strategy (the marginal of a joint one)."""
         return [stack.mixture(m) for stack, m in zip(self._stacks, solution.strategies, strict=True)]
 
-    def value_against(self, ref: PolicyRef, seat: int, opponents: Mixture) -> float:
-        """Expected return of a policy in `seat` against a mixture (the draws for its own seat are ignored). NaN as of `values`."""
-        return float(self.values(opponents.with_seat_fixed(seat, ref))[seat])
-
     def values(self, players: Mixture) -> NDArray[np.float64]:
         """Return float64[P]: expected returns where every seat is drawn from `players`; NaN if one of these cannot be tabulated."""
         if self._unknown and any((seat, self._index[ref]) in self._unknown for seat, ref in _sampled_refs(players)):

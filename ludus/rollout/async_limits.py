@@ -56,11 +56,6 @@ class InFlightLimiter:
         return self.limit - len(self._collecting) - len(self._delivered)
 
     @property
-    def collecting(self) -> tuple[InFlightPermit, ...]:
-        """Leases whose data have not come yet, oldest first."""
-        return tuple(self._collecting.values())
-
-    @property
     def delivered(self) -> tuple[InFlightPermit, ...]:
         """Leases whose data have come and are not yet in published weights, in order of arrival."""
         return tuple(self._delivered.values())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.process_settings import standard_settings
-from ludus.evaluation.evaluated_run import Tell, require_two_player_zero_sum
+from ludus.evaluation.evaluate import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
 from ludus.evaluation.run_ratings import cell_variance, half_width
 from ludus.metagame.population.payoffs import Payoffs

@@ -22,7 +22,7 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.envs.config import Environment
 from ludus.envs.tree.game_tree import GameTree, find_tree
-from ludus.evaluation.evaluated_run import Tell
+from ludus.evaluation.evaluate import Tell
 from ludus.evaluation.exact import tree_on
 from ludus.evaluation.matches import MatchRunner, outcomes
 from ludus.evaluation.policies import FindRun

@@ -172,7 +172,7 @@ def test_a_correlated_solution_is_deviated_from_unseen() -> None:
     assert replace(found, gain=np.array([-1.5, 0.5])).nash_conv == 0.5, "one player's loss is nobody's gain"
 
 
-def test_value_against_products_and_correlated_draws() -> None:
+def test_values_of_products_and_correlated_draws() -> None:
     tree = compile_tree(KUHN_3)
     exact, refs = filled(tree, (2, 2, 2))
     product = Mixture.product({p: (refs[p], (0.25, 0.75)) for p in range(3)})
@@ -181,12 +181,12 @@ def test_value_against_products_and_correlated_draws() -> None:
     for seat in range(3):
         for k, ref in enumerate(refs[seat]):
             wanted = np.einsum("ij,i,j->", np.take(table[seat], k, axis=seat), probs, probs)
-            assert exact.value_against(ref, seat, product) == pytest.approx(wanted, abs=1e-12)
+            assert exact.values(product.with_seat_fixed(seat, ref))[seat] == pytest.approx(wanted, abs=1e-12)
     # players 1 and 2 draw together: (first, second) or (second, first)
     pair = OpponentFactor((1, 2), ((refs[1][0], refs[2][1]), (refs[1][1], refs[2][0])), (0.4, 0.6))
     wanted = 0.4 * table[0, 0, 0, 1] + 0.6 * table[0, 0, 1, 0]
-    alone = OpponentFactor((0,), ((refs[0][1],),), (1.0,))  # of the seat itself: not asked
-    assert exact.value_against(refs[0][0], 0, Mixture((alone, pair))) == pytest.approx(wanted, abs=1e-12)
+    alone = OpponentFactor((0,), ((refs[0][0],),), (1.0,))
+    assert exact.values(Mixture((alone, pair)))[0] == pytest.approx(wanted, abs=1e-12)
 
 
 def test_players_who_share_a_population_have_a_plan_per_seat() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.core.types import MetaSolution, Mixture, OpponentFactor, PolicyRef
-from ludus.evaluation.evaluate import EvaluationReport, evaluate_run
-from ludus.evaluation.evaluated_run import OpenRun
+from ludus.evaluation.evaluate import EvaluationReport, RunEvaluator, evaluate_run
 from ludus.evaluation.exploiters import exploit_run
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
@@ -120,7 +119,7 @@ def test_meta_plays_it(correlated: Path, report: EvaluationReport) -> None:
     assert (np.abs(meta.mean - record.values) <= 2.5 * meta.half_width).all()
     assert report.exploitability is not None
     assert report.exploitability.nash_conv == pytest.approx(record.nash_conv, abs=1e-9)
-    with OpenRun(correlated) as run:
+    with RunEvaluator(correlated) as run:
         assert [factor.seats for factor in run.named.mixture(["@meta", "@3"]).factors] == [(0,), (1,)]
         assert [factor.seats for factor in run.named.mixture(["@meta", "@4"]).factors] == [(0, 1)]
 

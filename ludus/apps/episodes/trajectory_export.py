@@ -20,7 +20,7 @@ from ludus.core.files import check_place
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.base import VectorEnv
-from ludus.evaluation.evaluated_run import Tell
+from ludus.evaluation.evaluate import Tell
 from ludus.policies.base import Policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
 from ludus.rollout.base import RolloutRequest

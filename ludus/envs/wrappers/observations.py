@@ -347,7 +347,6 @@ def frame_stack(
 class _FrameStack(Wrapper):
     def __init__(self, env: VectorEnv, k: int, *, zeros: bool, old: Mapping[int, Box]) -> None:
         super().__init__(env, with_observations(env.spec, {p: _stacked(box, k, zeros) for p, box in old.items()}))
-        self._k = k
         self._zeros = zeros
         rows = {p: env.num_envs * len(env.spec.agents_of(p)) for p in old}
         self._shape = {p: (k, *box.shape) for p, box in old.items()}
