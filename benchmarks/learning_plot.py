@@ -17,7 +17,7 @@ TEAM = "spread-"
 """What the names of the tasks begin with that are drawn."""
 LOW, HIGH, MILLIONS = -90.0, -20.0, 1.0
 """Ends of the axes: of the team's return, and of the environment's steps in millions."""
-COLUMNS, WIDTH, HEIGHT, LEFT, TOP, PANEL = 5, 200, 190, 40, 34, (150, 130)
+COLUMNS, WIDTH, HEIGHT, LEFT, TOP, PANEL = 3, 240, 210, 44, 34, (180, 140)
 POINTS = 51
 """Of a curve."""
 
@@ -36,7 +36,8 @@ def svg(found: Mapping[str, Sequence[Repetition]]) -> str:
     rows = -(-len(names) // COLUMNS)
     width, height = COLUMNS * WIDTH + LEFT, rows * HEIGHT + TOP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="10">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="13">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
     for k, name in enumerate(names):
@@ -51,13 +52,13 @@ def _panel(name: str, runs: Sequence[Repetition], theirs: Sequence[Repetition]) 
     wide, high = PANEL
     scores = interval([r.figures["score"] for r in runs])
     title = f"{name.removeprefix(TEAM)}: {scores}"
-    yield f'<text x="{wide / 2}" y="-8" text-anchor="middle" font-size="11">{escape(title)}</text>'
+    yield f'<text x="{wide / 2}" y="-8" text-anchor="middle" font-size="14">{escape(title)}</text>'
     for value in range(int(LOW), int(HIGH) + 1, 10):
         y = _height(value)
         yield f'<path d="M0 {y:.1f}H{wide}" stroke="#e4e4e4"/>'
-        yield f'<text x="-4" y="{y + 3:.1f}" text-anchor="end">{value}</text>'
+        yield f'<text x="-4" y="{y + 4:.1f}" text-anchor="end">{value}</text>'
     for share in (0.0, 0.5, 1.0):
-        yield f'<text x="{share * wide:.0f}" y="{high + 13}" text-anchor="middle">{share * MILLIONS:g} M</text>'
+        yield f'<text x="{share * wide:.0f}" y="{high + 17}" text-anchor="middle">{share * MILLIONS:g} M</text>'
     curves = [curve(run) for run in runs]
     for each in curves:
         yield _line(each, "#9ecae1", 1.0)

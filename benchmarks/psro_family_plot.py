@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from benchmarks.psro_family_cells import Cell, Cells
 from benchmarks.psro_family_methods import GAMES
 
-WIDTH, HEIGHT, LEFT, TOP, PANEL = 520, 400, 70, 40, (420, 300)
-LEGEND = 240
+WIDTH, HEIGHT, LEFT, TOP, PANEL = 370, 330, 66, 36, (290, 230)
+LEGEND_COLUMNS, LEGEND_ROW = 3, 22
 FLOOR = 0.01  # least of a logarithmic axis; what is below lies on it
 POINTS = 60  # of a curve
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#7f7f7f", "#bcbd22")
@@ -34,9 +34,11 @@ def svg(cells: Cells) -> str:
     if not games:
         raise ValueError("there are no cells to draw; run the benchmark first.")
     methods = list(dict.fromkeys(m for game in games for m in cells.methods(game)))
-    width, height = len(MEASURES) * WIDTH + LEGEND, len(games) * HEIGHT
+    legend_rows = -(-len(methods) // LEGEND_COLUMNS)
+    width, height = len(MEASURES) * WIDTH, len(games) * HEIGHT + (legend_rows + 1) * LEGEND_ROW
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="15">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
     for row, game in enumerate(games):
@@ -44,7 +46,7 @@ def svg(cells: Cells) -> str:
             parts.append(f'<g transform="translate({column * WIDTH + LEFT} {row * HEIGHT + TOP})">')
             parts += _panel(game, cells, methods, measure)
             parts.append("</g>")
-    parts += _legend(methods, len(MEASURES) * WIDTH + 10)
+    parts += _legend(methods, top=len(games) * HEIGHT + LEGEND_ROW)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -55,19 +57,19 @@ def _panel(game: str, cells: Cells, methods: Sequence[str], measure: str) -> Ite
     ends = [value for curve in curves.values() for value in curve.tolist()]
     low = max(FLOOR, 10 ** (math.floor(4 * math.log10(max(min(ends), FLOOR))) / 4))
     top = 10 ** (math.ceil(4 * math.log10(max(*ends, 2 * low))) / 4)
-    yield f'<text x="{wide / 2}" y="-12" text-anchor="middle" font-size="14">{escape(game)}</text>'
+    yield f'<text x="{wide / 2}" y="-12" text-anchor="middle" font-size="17">{escape(game)}</text>'
     yield f'<rect width="{wide}" height="{high}" fill="none" stroke="#888"/>'
     for value in (v * 10.0**e for e in range(-2, 2) for v in (1, 2, 5)):
         if low <= value <= top:
             y = _height(value, low, top)
             yield f'<path d="M0 {y:.1f}H{wide}" stroke="#ddd"/>'
-            yield f'<text x="-6" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
+            yield f'<text x="-6" y="{y + 5:.1f}" text-anchor="end">{value:g}</text>'
     budget = GAMES[game].budget
     for share in (0, 0.25, 0.5, 0.75, 1):
         x = share * wide
-        yield f'<text x="{x:.0f}" y="{high + 16}" text-anchor="middle">{share * budget / 1e6:g}</text>'
-    yield f'<text x="{wide / 2}" y="{high + 32}" text-anchor="middle">training episodes, millions</text>'
-    yield f'<text transform="translate(-42 {high / 2}) rotate(-90)" text-anchor="middle">{escape(measure)}</text>'
+        yield f'<text x="{x:.0f}" y="{high + 18}" text-anchor="middle">{share * budget / 1e6:g}</text>'
+    yield f'<text x="{wide / 2}" y="{high + 38}" text-anchor="middle">training episodes, millions</text>'
+    yield f'<text transform="translate(-46 {high / 2}) rotate(-90)" text-anchor="middle">{escape(measure)}</text>'
     for k, method in enumerate(methods):
         if method in curves:
             points = zip(shares * wide, (_height(v, low, top) for v in curves[method].tolist()), strict=True)
@@ -86,10 +88,10 @@ def _height(value: float, low: float, top: float) -> float:
     return PANEL[1] * (1.0 - math.log(max(value, low) / low) / math.log(top / low))
 
 
-def _legend(methods: Sequence[str], x: int) -> Iterator[str]:
+def _legend(methods: Sequence[str], *, top: int) -> Iterator[str]:
     for k, method in enumerate(methods):
-        y = TOP + 20 * k
-        yield f'<path d="M{x} {y}h30" {_stroke(k)}/><text x="{x + 38}" y="{y + 4}">{escape(method)}</text>'
+        x, y = 20 + k % LEGEND_COLUMNS * len(MEASURES) * WIDTH // LEGEND_COLUMNS, top + k // LEGEND_COLUMNS * LEGEND_ROW
+        yield f'<path d="M{x} {y}h30" {_stroke(k)}/><text x="{x + 38}" y="{y + 5}">{escape(method)}</text>'
 
 
 def _stroke(k: int) -> str:

@@ -342,16 +342,16 @@ def test_the_picture_has_a_panel_for_each_algorithm_and_dots_of_peers() -> None:
     found = {"spread-qmix": [run(-50.0, -90.0, -20.0)], "spread-vdn": [run(-30.0, -55.0, -200.0)], "spread-coma": []}
     found[peer_of("spread-vdn")] = [Repetition(0, {"score": -40.0}, {"steps": [5e5, 1e6], "score": [-55.0, -20.0]})]
     tree, name = ET.fromstring(svg(found)), "{http://www.w3.org/2000/svg}"
-    titles = [text.text for text in tree.iter(f"{name}text") if text.get("font-size") == "11"]
+    titles = [text.text for text in tree.iter(f"{name}text") if text.get("font-size") == "14"]
     assert titles == ["vdn: -30.000", "qmix: -50.000"]  # the best first
     assert [(dot.get("cx"), dot.get("cy")) for dot in tree.iter(f"{name}circle")] == [
-        ("75.0", "65.0"),
-        ("150.0", "0.0"),
+        ("90.0", "70.0"),
+        ("180.0", "0.0"),
     ]
     thick = [path.get("d") or "" for path in tree.iter(f"{name}path") if path.get("stroke-width") == "2.0"]
     assert [(path.split("L")[0], path.split("L")[-1]) for path in thick] == [
-        ("M0.0 65.0", "150.0 130.0"),  # what is beyond the axis lies on its end
-        ("M0.0 130.0", "150.0 0.0"),
+        ("M0.0 70.0", "180.0 140.0"),  # what is beyond the axis lies on its end
+        ("M0.0 140.0", "180.0 0.0"),
     ]
     with pytest.raises(ValueError, match="no runs"):
         svg({})

@@ -217,7 +217,7 @@ def test_the_picture_has_two_panels_per_game_and_a_curve_per_method() -> None:
     )
     root = ET.fromstring(svg(some))
     name = "{http://www.w3.org/2000/svg}"
-    assert [t.text for t in root.iter(f"{name}text") if t.get("font-size") == "14"] == ["kuhn"] * 2 + ["leduc"] * 2
+    assert [t.text for t in root.iter(f"{name}text") if t.get("font-size") == "17"] == ["kuhn"] * 2 + ["leduc"] * 2
     assert [t.text for t in root.iter(f"{name}title")] == ["psro"] * 2 + ["psro", "league"] * 2
     with pytest.raises(ValueError, match="no cells"):
         svg(Cells({}))
