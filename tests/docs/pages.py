@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -63,3 +64,22 @@ def cells(page: str | Path, heading: str, column: int = 0) -> list[list[str]]:
 
 def first_cells(page: str | Path, heading: str) -> list[str]:
     return [word for row in cells(page, heading) for word in row]
+
+
+@cache
+def symbols(path: Path) -> set[str]:
+    """Return the names of a Python file: functions, classes and constants, and `Class.name` of what is in a class."""
+    names = set[str]()
+
+    def add(body: Sequence[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(prefix + node.name)
+                if isinstance(node, ast.ClassDef):
+                    add(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
+
+    add(ast.parse(path.read_text(encoding="utf-8")).body, "")
+    return names

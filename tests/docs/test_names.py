@@ -75,7 +75,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
     [
         ("docs/reference/presets.md", "preset", list_presets()),
         ("docs/environments/index.md", "family", [*FAMILIES, OWN]),
-        ("docs/concepts/algorithms.md", "name", [*ALGORITHMS, OWN]),
+        ("docs/algorithms/index.md", "name", [*ALGORITHMS, OWN]),
         ("docs/guides/plugins.md", "group", GROUPS),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
@@ -190,26 +190,6 @@ def test_options_are_those_of_the_classes(page: str, column: int, table: Mapping
     for names, words in named:
         known = [options(table)[name] for name in names if name != OWN]
         assert set(words) == set().union(*known), f"{page}: {names}"
-
-
-def test_settings_beside_the_code_are_settings() -> None:
-    """The first column of a table of settings names fields of that family's algorithms."""
-    families = {name: target.split(".")[2] for name, target in ALGORITHMS.items()}
-    known = options(ALGORITHMS)
-    for page in pages.BESIDE_CODE:
-        if page.parent.parent.name != "learners":
-            continue
-        own = set().union(*(known[name] for name, family in families.items() if family == page.parent.name))
-        for rows in pages.tables(page):
-            if rows[0][0] in ("setting", "option"):
-                named = {word for row in rows[1:] for word in re.findall(r"`(\w+)`", row[0])}
-                assert not own or named <= own, f"{pages.name(page)}: {named - own}"
-
-
-def test_every_setting_of_an_algorithm_is_on_a_page() -> None:
-    named = {word for page in pages.BESIDE_CODE for span in pages.spans(page) for word in re.findall(r"^\w+", span)}
-    missing = {name: known - named for name, known in options(ALGORITHMS).items() if known - named}
-    assert missing == {}
 
 
 def test_options_of_wrappers_are_their_arguments() -> None:

@@ -1,0 +1,334 @@
+"""The pages of algorithms have one template, and what they name is in the code: options, metrics, symbols, results.
+
+`python tests/docs/test_algorithm_pages.py --write` writes the tables of results into the pages, from the files in benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import inspect
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pages
+import pytest
+import yaml
+
+import ludus
+from ludus.algorithms.common.registry import ALGORITHMS
+from ludus.algorithms.rewards.registry import LEARNED_REWARDS
+from ludus.core.parts import resolve_name
+
+if str(pages.ROOT) not in sys.path:  # as a script
+    sys.path.insert(0, str(pages.ROOT))
+
+from benchmarks.learning_cells import RESULTS
+from benchmarks.learning_tasks import TASKS
+from benchmarks.psro_family_cells import interval
+
+FOLDERS = ("ludus/algorithms", "ludus/contrib/algorithms")
+PAGES = sorted(page for folder in FOLDERS for page in (pages.ROOT / folder).glob("*/*.md"))
+SECTIONS = ("Loss", "When to use it", "Options", "Metrics", "Details", "Results")
+"""Headings of a page, in this order; "Details" may be left out, and others may stand between."""
+CAPABILITIES = ["algorithm", "actions", "recurrent", "central critic", "teams", "asynchronous", "device"]
+
+
+def links(text: str) -> list[tuple[str, str]]:
+    """Return (path, anchor) of the links in a text that stay in the repository."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [target.partition("#")[::2] for target in targets if "://" not in target]
+
+
+def capabilities() -> Iterator[tuple[Path, list[str]]]:
+    """Yield (page, row) of the tables of what algorithms can do."""
+    for page in PAGES:
+        for heading, *rows in pages.tables(page):
+            if heading == CAPABILITIES:
+                yield from ((page, row) for row in rows)
+
+
+@functools.cache
+def rows_by_name() -> dict[str, tuple[Path, list[str]]]:
+    """Return (page, row of what it can do) of each algorithm that a page describes."""
+    names = [(name, page, row) for page, row in capabilities() for name in re.findall(r"`(\w+)`", row[0])]
+    assert len({name for name, *_ in names}) == len(names), "two pages describe one algorithm"
+    return {name: (page, row) for name, page, row in names}
+
+
+def algorithm(name: str) -> Any:
+    """Return the class of a registered algorithm."""
+    return resolve_name("algorithm", name, ALGORITHMS)
+
+
+def options_of(cls: type) -> set[str]:
+    """Return the names of the options."""
+    fields: dict[str, Any] = getattr(cls, "model_fields", {})
+    return set(fields)
+
+
+# ---------------------------------------------------------------------------------------------- template
+
+
+def test_every_registered_algorithm_has_a_page() -> None:
+    assert sorted(rows_by_name()) == sorted(ALGORITHMS)
+    for name, (page, _) in rows_by_name().items():
+        folder = Path(inspect.getfile(algorithm(name))).parent
+        others = {(folder / path).resolve() for path, _ in links(pages.text(folder / "README.md"))}
+        assert page.parent == folder or page in others, f"{pages.name(folder)} does not lead to the page of {name}"
+        assert f"`{name}`" in pages.text(page).partition("\n## ")[0], f"{pages.name(page)} does not introduce {name}"
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in rows_by_name().values()}), ids=pages.name)
+def test_page_has_the_sections_of_the_template(page: Path) -> None:
+    head, *_ = pages.text(page).split("\n## ")
+    headings = re.findall(r"^## (.*)$", pages.without_blocks(page), re.MULTILINE)
+    assert [heading for heading in headings if heading in SECTIONS] == [
+        heading for heading in SECTIONS if heading != "Details" or "Details" in headings
+    ]
+    assert "](http" in head, "the paper has no link"
+    loss = pages.text(page).partition("\n## Loss\n")[2].partition("\n## ")[0]
+    assert "$$" in loss, "the loss is no formula"
+    assert any(where.endswith(".py") and anchor for where, anchor in links(loss)), "the loss has no link to its code"
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_capabilities_are_those_of_the_class(name: str) -> None:
+    about, (_, row) = algorithm(name).about, rows_by_name()[name]
+    actions = set(re.split(r",\s*", row[1]))
+    expected = {kind.replace("_", "-") for kind in about.actions}
+    masked = {"masked"} if about.masks else set()
+    assert {action.partition(" ")[0] for action in actions} == expected | masked
+    assert row[2].startswith("yes" if about.recurrent else "no")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+def test_formulas_are_closed(page: Path) -> None:
+    """Display formulas stand between lines of `$$`, inline ones between `$` without spaces inside, and cells of tables have no bare bar."""
+    text = pages.prose(page)
+    assert len(re.findall(r"^\$\$$", text, re.MULTILINE)) == text.count("$$")
+    assert text.count("$$") % 2 == 0
+    for line in re.sub(r"^\$\$$.*?^\$\$$", "", text, flags=re.DOTALL | re.MULTILINE).splitlines():
+        formulas = line.replace(r"\$", "").split("$")[1::2]
+        assert line.replace(r"\$", "").count("$") % 2 == 0, line
+        assert all(formula == formula.strip() and formula and "|" not in formula for formula in formulas), line
+
+
+# ---------------------------------------------------------------------------------------------- options
+
+
+def configured(page: Path) -> list[type]:
+    """Return the classes whose options a page has a table of, by its markers."""
+    names = re.findall(r"^<!-- config ([\w.:]+)(?: own)? -->$", pages.text(page), re.MULTILINE)
+    known = {**ALGORITHMS, **LEARNED_REWARDS}
+    return [
+        getattr(ludus, name) if hasattr(ludus, name) else resolve_name("configuration", name, known) for name in names
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+def test_configuration_markers_name_classes(page: Path) -> None:
+    markers = re.findall(r"<!-- config\b.*", pages.text(page))
+    classes = configured(page)
+    assert len(classes) == len(markers), "a marker is not understood"
+    assert all(options_of(cls) for cls in classes)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_options_are_on_the_page(name: str) -> None:
+    """A table of its own or of a class that it derives from is on its page; every option of it has a meaning in a docstring."""
+    cls, (page, _) = algorithm(name), rows_by_name()[name]
+    assert not options_of(cls) or any(issubclass(cls, base) for base in configured(page))
+    docs = "\n".join(inspect.getdoc(base) or "" for base in cls.__mro__ if base is not object)
+    assert {option for option in options_of(cls) if not re.search(rf"^ +{option}: ", docs, re.MULTILINE)} == set()
+
+
+# ---------------------------------------------------------------------------------------------- metrics
+
+
+def metrics_named(page: Path) -> list[str]:
+    """Return the names in the page's tables of metrics, as they stand there."""
+    tables = [rows for rows in pages.tables(page) if rows[0] == ["metric", "meaning"]]
+    return [name for rows in tables for row in rows[1:] for name in re.findall(r"`(\w+)`", row[0])]
+
+
+def documented(page: Path, before: tuple[Path, ...] = ()) -> set[str]:
+    """Return the metrics of a page and of those to whose metrics its section links."""
+    section = pages.text(page).partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    others = {(page.parent / path).resolve() for path, anchor in links(section) if anchor == "metrics"}
+    named = set(metrics_named(page)).union(*(documented(other, (*before, page)) for other in others - {*before, page}))
+    responses = {f"best_response_{name}" for other in others for name in documented(other, (*before, page))}
+    return named | (responses if page.parent.name == "nfsp" else set())
+
+
+@functools.cache
+def strings(path: Path) -> tuple[frozenset[str], frozenset[str], frozenset[Path]]:
+    """Return (strings, patterns of formatted ones, imported files of algorithms) of a module, docstrings left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docs = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    texts, patterns, imports = set[str](), set[str](), set[Path]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docs:
+            texts.add(node.value)
+            imports |= module_files(node.value.partition(":")[0])
+        elif isinstance(node, ast.JoinedStr):
+            parts = [re.escape(str(v.value)) if isinstance(v, ast.Constant) else r"\w+" for v in node.values]
+            if re.fullmatch(r"\w*(?:\\w\+|_|\w)*", "".join(parts)) and any(
+                isinstance(v, ast.Constant) for v in node.values
+            ):
+                patterns.add("".join(parts))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imports |= module_files(node.module)
+    return frozenset(texts), frozenset(patterns), frozenset(imports)
+
+
+def module_files(module: str) -> set[Path]:
+    """Return the file of a module of algorithms; none for another module."""
+    if not re.fullmatch(r"ludus\.(contrib\.)?algorithms\.[\w.]+", module):
+        return set()
+    path = pages.ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    return {path} if path.exists() else set()
+
+
+def sources(page: Path) -> set[Path]:
+    """Return the files of the algorithms of a page, and those that they import."""
+    found, new = set[Path](), set(page.parent.rglob("*.py"))
+    if page.parent.name == "rewards":  # whose kinds lie elsewhere
+        new |= {path for target in LEARNED_REWARDS.values() for path in module_files(target.partition(":")[0])}
+    while new:
+        found |= new
+        new = {path for each in new for path in strings(each)[2]} - found
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if metrics_named(page)], ids=pages.name)
+def test_metrics_that_are_named_are_logged(page: Path) -> None:
+    texts, patterns = set[str](), set[str]()
+    for path in sources(page):
+        texts |= strings(path)[0]
+        patterns |= strings(path)[1]
+    unknown = {
+        name for name in metrics_named(page) if name not in texts and not any(re.fullmatch(p, name) for p in patterns)
+    }
+    assert not unknown
+
+
+TRACES: dict[str, Any] = yaml.safe_load((pages.ROOT / "benchmarks" / "traces.yaml").read_text(encoding="utf-8"))
+OF_TASKS = {"return", "truncated_episodes", "lag_mean", "lag_max"}
+"""Metrics of a task, whatever its algorithm."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_metrics_that_are_logged_are_named(name: str, tmp_path: Path) -> None:
+    """By the small run of `benchmarks.traces`."""
+    small = TRACES["algorithms"][name]
+    keys = {**TRACES["everywhere"], **TRACES["tasks"][small["task"]]}
+    file = tmp_path / "small.yaml"
+    file.write_text(json.dumps({**keys, "algorithm": {"kind": name, **small.get("settings", {})}}))
+    ludus.run(str(file), run_dir=tmp_path / "run", observer=ludus.NullObserver(), report=False)
+    with sqlite3.connect(f"file:{tmp_path}/run/ludus.db?mode=ro", uri=True) as connection:
+        names = [row[0] for row in connection.execute("SELECT DISTINCT name FROM metrics")]
+    connection.close()
+    logged = {match[1] for each in names if (match := re.fullmatch(r"\w+/\d+/(\w+)", each))}
+    assert logged - OF_TASKS, "nothing of the learner was logged"
+    assert logged - OF_TASKS - documented(rows_by_name()[name][0]) == set()
+
+
+# ---------------------------------------------------------------------------------------------- links to code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+def test_links_to_code_name_symbols_of_their_file(page: Path) -> None:
+    marked = re.findall(r"^<!-- code (\S+)(?: body)? -->$", pages.text(page), re.MULTILINE)
+    targets = [*links(pages.prose(page)), *(mark.partition("#")[::2] for mark in marked)]
+    code = [((page.parent / path).resolve(), name) for path, name in targets if path.endswith(".py") and name]
+    wrong = [f"{path}#{name}" for path, name in code if not path.exists() or name not in pages.symbols(path)]
+    assert not wrong
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+_MARKER = r"<!-- (results|lags) ([^>]*?) -->"
+_END = "<!-- end -->"
+
+
+def stored(task: str, peer: str = "") -> list[dict[str, float]]:
+    """Return the figures of the runs of a task, by Ludus or by its peer."""
+    files = sorted((RESULTS / task).glob(f"{peer}[0-9].json"))
+    found = [json.loads(file.read_text(encoding="utf-8"))["repetition"]["figures"] for file in files]
+    assert found or peer, f"benchmarks/results/learning has no result of {task}"
+    return found
+
+
+def score(figures: Sequence[dict[str, float]]) -> str:
+    """Return the mean over the seeds with its 95% interval; of one seed the score alone."""
+    return interval([run["score"] for run in figures]).replace("-", "−") if figures else ""
+
+
+def results(tasks: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the rows of a table of `benchmarks.learning`."""
+    peers = [task for task in tasks if (peer := TASKS[task].peer) and stored(task, f"{peer.name.lower()}-")]
+    yield ["task", "algorithm", "budget", "score", "seeds", *(["peer here"] if peers else [])]
+    for name in tasks:
+        task, figures = TASKS[name], stored(name)
+        peer = task.peer.name if task.peer else ""
+        theirs = score(stored(name, f"{peer.lower()}-")) if peer else ""
+        kind = task.keys["algorithm"]["kind"]
+        row = [f"`{name}`", f"`{kind}`", f"{task.budget:,} {task.unit}", score(figures), str(len(figures))]
+        yield [*row, *([f"{peer} {theirs}" if theirs else ""] if peers else [])]
+
+
+def lags(task: str, kinds: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the rows of a table of `benchmarks.gradients_lag`: means and their standard errors."""
+    measured = json.loads((RESULTS.parent / "gradients_lag.json").read_text(encoding="utf-8"))["measured"]
+    yield ["lag", *(f"while training, {kind}" for kind in kinds), *(f"final, {kind}" for kind in kinds)]
+    for lag in (0, 2, 4, 8):
+        runs = {kind: [run["figures"] for run in measured[f"{task}, lag {lag}, {kind}"]] for kind in kinds}
+        columns = [[run[figure] for run in runs[kind]] for figure in ("training return", "score") for kind in kinds]
+        yield [str(lag), *(f"{mean(of):.3g} ± {stdev(of) / len(of) ** 0.5:.2g}" for of in columns)]
+
+
+def table(kind: str, words: str) -> str:
+    """Return the table that a marker asks for, with its end."""
+    if kind == "results":
+        rows, align = list(results(words.split())), "| --- | --- | --- | ---: | ---: |"
+        align += " ---: |" * (len(rows[0]) - 5)
+    else:
+        task, _, kinds = words.partition(": ")
+        rows = list(lags(task, kinds.split()))
+        align = "| ---: " * len(rows[0]) + "|"
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([f"<!-- {kind} {words} -->", "", lines[0], align, *lines[1:], "", _END])
+
+
+def written(text: str) -> str:
+    """Return a page's text with its tables as the result files have them."""
+    made = rf"(?:\n\n(?:\|.*\n)+\n{_END})?"
+    return re.sub(_MARKER + made, lambda match: table(match[1], match[2]), text)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if re.search(_MARKER, pages.text(p))], ids=pages.name)
+def test_results_are_those_of_the_files(page: Path) -> None:
+    assert pages.text(page) == written(pages.text(page)), "run python tests/docs/test_algorithm_pages.py --write"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", required=True, help="write the tables of results")
+    parser.parse_args()
+    for each in PAGES:
+        each.write_text(written(each.read_text(encoding="utf-8")), encoding="utf-8")
