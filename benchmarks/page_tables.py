@@ -65,7 +65,7 @@ def headline() -> str:
     row(
         "exploitability of preset `leduc` (PPO responses)",
         score(ends),
-        f"{number(leduc('ludus leduc', 'seconds'))} s a seed",
+        f"in {number(leduc('ludus leduc', 'seconds'))} s a seed; [authors' figure](#psro)",
         "psro_leduc",
     )
     key = "cartpole/gymnasium, steps per core second"
