@@ -134,9 +134,9 @@ def headline() -> str:
     )
     kills = [outcome for outcome in outcomes()["faults"] if outcome.name.endswith("lost or changed")]
     row(
-        f"processes killed at random moments ({len(kills)} kinds): results lost or changed",
+        f"a process of each of {len(kills)} kinds killed at a random moment: results lost or changed",
         number(sum(outcome.value or 0.0 for outcome in kills), 0),
-        f"recovery in {number(max(o.value or 0.0 for o in outcomes()['faults'] if o.name.endswith('seconds')), 0)} s at most",
+        f"recovered or ended in {number(max(o.value or 0.0 for o in outcomes()['faults'] if o.name.endswith('seconds')), 0)} s at most",
         "faults",
     )
     return table(*rows)
@@ -163,7 +163,7 @@ def slower() -> str:
                 (
                     "`learning`",
                     f"`{task}`",
-                    wanted(TASKS[task].wanted),
+                    wanted(short[0].wanted),
                     f"{ours} (ratio {values})" if TASKS[task].peer else ours,
                 )
             )
