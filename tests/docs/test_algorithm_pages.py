@@ -275,21 +275,26 @@ def stored(task: str, peer: str = "") -> list[dict[str, float]]:
 
 
 def score(figures: Sequence[dict[str, float]]) -> str:
-    """Return the mean over the seeds with its 95% interval; of one seed the score alone."""
-    return interval([run["score"] for run in figures]).replace("-", "−") if figures else ""
+    """Return the scores of one or two seeds; of more the mean with its 95% interval (Student's t) and their number."""
+    scores = [run["score"] for run in figures]
+    digits = 3 if max(map(abs, scores)) < 10 else 1
+    texts = [f"{each:.{digits}f}" for each in scores]
+    if len(scores) > 2:
+        middle, _, half = interval(scores).partition(" ± ")
+        texts = [f"{float(middle):.{digits}f} ± {float(half):.{digits}f} ({len(scores)})"]
+    return ", ".join(texts).replace("-", "−")
 
 
 def results(tasks: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the rows of a table of `benchmarks.learning`."""
-    peers = [task for task in tasks if (peer := TASKS[task].peer) and stored(task, f"{peer.name.lower()}-")]
-    yield ["task", "algorithm", "budget", "score", "seeds", *(["peer here"] if peers else [])]
+    """Yield the rows of a table of `benchmarks.learning`: a peer's column only where there are runs of one."""
+    peers = {name: peer for name in tasks if (peer := TASKS[name].peer) and stored(name, f"{peer.name.lower()}-")}
+    yield ["task", "budget", "score (seeds)", *(["peer here"] if peers else [])]
     for name in tasks:
-        task, figures = TASKS[name], stored(name)
-        peer = task.peer.name if task.peer else ""
-        theirs = score(stored(name, f"{peer.lower()}-")) if peer else ""
-        kind = task.keys["algorithm"]["kind"]
-        row = [f"`{name}`", f"`{kind}`", f"{task.budget:,} {task.unit}", score(figures), str(len(figures))]
-        yield [*row, *([f"{peer} {theirs}" if theirs else ""] if peers else [])]
+        figures, peer = stored(name), peers.get(name)
+        theirs = stored(name, f"{peer.name.lower()}-") if peer else []
+        budget = f"{TASKS[name].budget:,} {TASKS[name].unit}"
+        other = [f"{peer.name} {score(theirs)}" if peer else ""] if peers else []
+        yield [f"`{name}`", budget, score(figures), *other]
 
 
 def lags(task: str, kinds: Sequence[str]) -> Iterator[list[str]]:
@@ -305,8 +310,8 @@ def lags(task: str, kinds: Sequence[str]) -> Iterator[list[str]]:
 def table(kind: str, words: str) -> str:
     """Return the table that a marker asks for, with its end."""
     if kind == "results":
-        rows, align = list(results(words.split())), "| --- | --- | --- | ---: | ---: |"
-        align += " ---: |" * (len(rows[0]) - 5)
+        rows, align = list(results(words.split())), "| --- | --- | ---: |"
+        align += " ---: |" * (len(rows[0]) - 3)
     else:
         task, _, kinds = words.partition(": ")
         rows = list(lags(task, kinds.split()))
