@@ -39,6 +39,13 @@ class Picture:
         for k, line in enumerate(lines, 1):
             self.text((x + width / 2, top + 19 * k), line, size=14)
 
+    def frame(self, x: float, y: float, width: float, height: float, title: str) -> None:
+        """Draw a dashed frame with a title in its upper left corner."""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="none" stroke="{LINE}" stroke-dasharray="6 4"/>'
+        )
+        self.text((x + 12, y + 20), title, size=14, bold=True, anchor="start")
+
     def arrow(
         self, *points: Point, text: str = "", at: Point | None = None, anchor: str = "middle", dashed: bool = False
     ) -> None:
@@ -206,7 +213,58 @@ def run_on_disk() -> Picture:
     return picture
 
 
-PICTURES = {"run-flow": run_flow, "psro-loop": psro_loop, "rows": rows, "run-on-disk": run_on_disk}
+def architecture() -> Picture:
+    """Return the components of a run, with their packages."""
+    picture = Picture(
+        640,
+        622,
+        "Components: driver, scheduler, task runner, agent manager, training, evaluation, rollouts, replay, learner",
+    )
+    picture.frame(16, 12, 608, 186, "Driver (runs/)")
+    picture.box(36, 56, 150, 48, CONTROL, "Scheduler", "schedulers/")
+    picture.box(246, 56, 140, 48, CONTROL, "TaskRunner", "runs/")
+    picture.box(450, 56, 154, 48, STORE, "AgentManager", "metagame/")
+    picture.box(36, 140, 150, 46, CONTROL, "Meta-solver", "metagame/")
+    picture.box(450, 140, 154, 46, STORE, "Store", "storage/")
+    picture.arrow((186, 80), (246, 80), text="tasks", at=(216, 73))
+    picture.arrow((386, 80), (450, 80), text="results", at=(418, 73))
+    picture.arrow((500, 56), (500, 40), (111, 40), (111, 56), text="view: populations, payoffs", at=(322, 34))
+    picture.arrow((111, 104), (111, 140))
+    picture.arrow((527, 104), (527, 140), text="rows", at=(535, 127), anchor="start")
+    picture.box(36, 240, 180, 48, DATA, "Training", "training/")
+    picture.box(246, 240, 160, 48, GAME, "ExactEvaluator", "evaluation/")
+    picture.box(450, 240, 154, 48, GAME, "MatchRunner", "evaluation/")
+    picture.arrow((300, 104), (300, 222), (126, 222), (126, 240))
+    picture.arrow((316, 104), (316, 240))
+    picture.arrow((332, 104), (332, 222), (527, 222), (527, 240))
+    picture.text((220, 216), "training task", size=14)
+    picture.text((430, 216), "evaluation task", size=14)
+    picture.box(36, 334, 568, 46, DATA, "RolloutManager", "rollout/: requests and results, through the runtime")
+    picture.arrow((126, 288), (126, 334), text="what to play", at=(136, 316), anchor="start")
+    picture.arrow((527, 288), (527, 334), text="matches", at=(517, 316), anchor="end")
+    picture.frame(256, 420, 348, 140, "RolloutHost: this process, or others")
+    picture.box(276, 452, 308, 40, DATA, "RolloutWorker")
+    picture.box(276, 510, 146, 44, GAME, "VectorEnv", "envs/")
+    picture.box(438, 510, 146, 44, DATA, "PolicyBank", "rollout/inference/")
+    picture.arrow((430, 380), (430, 420))
+    picture.box(36, 420, 170, 44, DATA, "Trainer", "training/")
+    picture.box(36, 490, 170, 44, STORE, "Table", "replay/")
+    picture.box(36, 560, 170, 44, DATA, "Learner", "algorithms/")
+    picture.arrow((256, 442), (206, 442))
+    picture.text((232, 410), "trajectories", size=14)
+    picture.arrow((121, 464), (121, 490), text="items", at=(131, 482), anchor="start")
+    picture.arrow((121, 534), (121, 560), text="batches", at=(131, 552), anchor="start")
+    picture.arrow((206, 588), (511, 588), (511, 554), text="versioned weights", at=(400, 608))
+    return picture
+
+
+PICTURES = {
+    "architecture": architecture,
+    "run-flow": run_flow,
+    "psro-loop": psro_loop,
+    "rows": rows,
+    "run-on-disk": run_on_disk,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -58,13 +58,6 @@ def test_every_algorithm_has_a_page_beside_its_code() -> None:
         )
 
 
-def test_boxes_are_straight() -> None:
-    for block in re.findall(r"^```\n(.*?)^```$", pages.text("docs/design/architecture.md"), re.DOTALL | re.MULTILINE):
-        lines = [line for line in block.splitlines() if re.match(r"[+|]", line)]
-        assert len({len(line) for line in lines}) <= 1, "lines of a box are of different lengths"
-        assert {line[-1] for line in lines} <= {"+", "|"}
-
-
 def test_fences_and_code_spans_are_closed() -> None:
     for page in pages.PAGES:
         inside = False
