@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-long test-noise test-gpu search traces snapshots wheel-check check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-long test-noise test-gpu search traces snapshots wheel-check docs check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
@@ -29,6 +29,7 @@ help:
 	@echo "make wheel-check build a wheel, install it into an empty environment, train there; sizes and seconds"
 	@echo "make traces      whether this tree computes the same numbers as commit BASE=COMMIT; ONLY=\"ppo dqn\" for some (docs/contributing/rename.md)"
 	@echo "make snapshots   write anew what tests/snapshots holds of names, options, presets and schemas"
+	@echo "make docs        build the documentation into site/, strictly; open site/index.html"
 	@echo "make check       linter, formatter, type checker and fast tests"
 	@echo "make format      rewrite the code in the project's format"
 	@echo "make clean       remove .venv and caches"
@@ -89,6 +90,10 @@ traces: install
 snapshots: install
 	LUDUS_REWRITE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots -q -n 0
 
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html; it needs neither a server nor a network."
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -104,4 +109,4 @@ format: install
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build site *.egg-info

@@ -1,4 +1,7 @@
-"""The README's example: PSRO with PPO best responses on Leduc poker."""
+"""PSRO on Leduc poker with PPO best responses, then the results.
+
+python examples/quickstart.py
+"""
 
 import ludus
 
@@ -10,6 +13,4 @@ scenario = ludus.PSRO(
     response={"episodes": 5_000},
 )
 result = ludus.run(scenario)
-print("NashConv per generation:", result.nash_conv)
-print("player 0 mixes its policies like this:", result.meta_strategies[0].round(3))
-print("report:", result.report)
+print("NashConv per generation:", result.nash_conv, "report:", result.report)

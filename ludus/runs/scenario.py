@@ -55,8 +55,8 @@ class AdaptivePayoffs(Config):
             population, of what two policies earn against each other (the response graph, which α-Rank reads).
         budget: Blocks of a generation; a block is one episode in each order of the seats of players who share a population.
         portion: Blocks that a profile gets at a time.
-        tolerance: See `goal`.
-        confidence: See above.
+        tolerance: NashConv in the meta-game that ends the evaluation, for `goal` meta_strategy; 0: the budget ends it.
+        confidence: Probability with which the goal is to be reached.
         start: Profiles that a new policy is played in at first; null: all.
         batch: Blocks between two decisions on where matches go, at most a sixteenth of the budget.
     """

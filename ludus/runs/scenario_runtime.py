@@ -26,9 +26,16 @@ SHARDS = 8
 
 
 class Inference(Config):
-    """Who evaluates policies. kind: local, a copy in each worker; or server, parts that batch the rows of many workers: by default one on
-    each node that has workers. max_wait: seconds that a request waits for others at most. max_batch: rows at most. cpus, gpus: of a
-    server (by default a GPU where runtime.device is cuda); a dead one is replaced as workers are."""
+    """Where policies are evaluated.
+
+    Attributes:
+        kind: local, a copy in each worker; or server, parts that batch the rows of many workers. A dead one is replaced as workers are.
+        servers: Number of servers; by default one on each node that has workers.
+        max_wait: Seconds that a request waits for others at most.
+        max_batch: Rows of a batch at most.
+        cpus: CPUs of a server.
+        gpus: GPUs of a server; by default one where runtime.device is cuda.
+    """
 
     kind: Literal["local", "server"] = "local"
     servers: int | None = Field(None, ge=1)
@@ -52,39 +59,47 @@ def _others(value: dict[str, float]) -> dict[str, float]:
 class RuntimeChoice(Config):
     """Where a run's parts live, and how they wait for each other.
 
-    kind: inprocess; processes, of this machine alone; ray; or `module:Class`. address: of a running Ray (host:port, or auto); by default
-    one is started on this machine.
-    workers: processes that play. shards: pieces that the environments are cut into, each with random streams of its own: results depend on
-    them and not on the workers; by default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are
-    environments, or decisions that an iteration collects, if those are fewer. cpus, gpus: that each worker asks for (processes ignore
-    cpus, and get whole GPUs); resources: what else, by name: memory in bytes, or a cluster's own. start_timeout: seconds that a part may
-    wait for its process.
-    restarts: how often each worker is replaced when its process dies, or is stuck (deadline).
-    deadline: seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for so
-    long, and whose process does not say that it runs, ends the run; an update may take longer. `env.deadline` is of one step of an
-    environment in a subprocess, `runtime.bots.deadline` of one move of a bot.
-    tasks: training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
-    inference: local, or server. trainers: processes that learn together from each batch of a task, with trainer_cpus and trainer_gpus
-    each (by default a GPU each where device is cuda); 0: the driver learns. table_shards: processes that learners' tables are spread
-    over; 0: they lie beside the learner. replay: device has what is replayed lie where a learner computes, as tensors, with
-    room for the whole capacity; on a CPU that is memory, as with host. prefetch: batches that are sampled, and moved to where they are
-    learned from, ahead; by default 2 on a GPU, where they come from memory and no priorities choose them, else 0. threads: of torch
-    where there is learning, in the driver or in each trainer: more are for learning from images; handing out the products of small
-    networks costs more than it saves.
-
-    device: where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or cuda:N
-    (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`). precision: of
-    products there: float32, tf32 or bf16 (parameters stay float32). compile: whether torch compiles steps that are not written out, where
-    it can; else the results say why not. deterministic: the same run again, on one kind of GPU, has the same bits, and is slower.
-
-    environments: where the games of training tasks are played: in memory (host), or where the learner computes (device), for environments
-    that can live there. auto: there, where that is a GPU (`ludus.training.ondevice_collector.select_collector` decides).
-
-    mode: sync, every worker plays with the newest weights and nobody learns before all are done; or async, nobody waits for the slowest.
-    Then in_flight: requests that a worker has at most; min_completed: partial results that are learned from at least (by default as
-    many as there are workers); gather_window: seconds to wait for more; max_lag: versions that data may be behind (null: any).
-
-    bots: where opponents that are bots play (see `BotSettings`).
+    Attributes:
+        kind: inprocess; processes, of this machine alone; ray; or `module:Class`.
+        mode: sync: every worker plays with the newest weights and nobody learns before all are done; async: nobody waits for the slowest.
+        workers: Processes that play.
+        shards: Pieces that the environments are cut into, each with random streams of its own: results depend on them and not on the
+            workers. By default 1 in one process, which is fastest there, and 8 elsewhere, or as many as there are environments, or
+            decisions that an iteration collects, if those are fewer.
+        address: Of a running Ray (host:port, or auto); by default one is started on this machine.
+        restarts: How often each worker is replaced when its process dies, or is stuck (`deadline`).
+        deadline: Seconds without a step after which a worker is stuck and is replaced (null: never). A trainer that gives no answer for
+            so long, and whose process does not say that it runs, ends the run; an update may take longer. `env.deadline` is of one step
+            of an environment in a subprocess, `runtime.bots.deadline` of one move of a bot.
+        cpus: CPUs that each worker asks for; processes ignore them.
+        gpus: GPUs that each worker asks for; processes get whole ones.
+        resources: What else a worker asks for, by name: memory in bytes, or a cluster's own.
+        start_timeout: Seconds that a part may wait for its process.
+        inference: Where policies are evaluated, local or server.
+        tasks: Training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
+        trainers: Processes that learn together from each batch of a task; 0: the driver learns.
+        trainer_cpus: CPUs of each trainer.
+        trainer_gpus: GPUs of each trainer; by default one where device is cuda.
+        table_shards: Processes that learners' tables are spread over; 0: they lie beside the learner.
+        replay: Where replayed experience lies: host memory, or as tensors on the learner's device, with room for the whole capacity; on a
+            CPU both are memory.
+        prefetch: Batches that are sampled, and moved to where they are learned from, ahead; by default 2 on a GPU, where they come from
+            memory and no priorities choose them, else 0.
+        threads: Threads of torch where there is learning, in the driver or in each trainer: more are for learning from images; handing
+            out the products of small networks costs more than it saves.
+        device: Where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or
+            cuda:N (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`).
+        precision: Of products on a GPU: float32, tf32 or bf16 (parameters stay float32).
+        compile: Whether torch compiles steps that no CPU kernel computes, where it can; else the results say why not.
+        deterministic: Whether the same run again, on one kind of GPU, has the same bits; it is slower.
+        environments: Where the games of training tasks are played: in memory (host), or where the learner computes (device), for
+            environments that can live there. auto: there, where that is a GPU (`ludus.training.ondevice_collector.select_collector`
+            decides).
+        in_flight: async: requests that a worker has at most.
+        min_completed: async: partial results that are learned from at least; by default as many as there are workers.
+        gather_window: async: seconds to wait for more.
+        max_lag: async: versions that data may be behind (null: any).
+        bots: Where opponents that are bots play (see `BotSettings`).
     """
 
     kind: str = "inprocess"

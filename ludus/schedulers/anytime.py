@@ -48,8 +48,13 @@ _MEANS = TypeAdapter(dict[str, Mixture])
 
 
 class MovedMixtureOptions(ResponseOptions):
-    """rule, rule_options: how the mixture that a response meets moves, `regret_matching_plus` or `hedge` (`ludus.rollout.opponent_rules`).
-    begin: where it begins, uniform over the population or at the last mean, in which policies without weight get a uniform share."""
+    """Options of a mixture that moves while a response trains.
+
+    Attributes:
+        rule: How the mixture that a response meets moves, `regret_matching_plus` or `hedge` (`ludus.rollout.opponent_rules`).
+        rule_options: Options of the rule.
+        begin: Where it begins, uniform over the population or at the last mean, in which policies without weight get a uniform share.
+    """
 
     rule: str = "regret_matching_plus"
     rule_options: dict[str, Any] = Field(default_factory=dict)
@@ -106,8 +111,11 @@ class MeanMixtures:
 
 class AnytimePSROOptions(PSROOptions, MovedMixtureOptions):
     """Anytime PSRO (McAleer et al. 2022): a response trains against a distribution over all members, which a no-regret rule moves in the
-    meantime; its mean is what is announced. So exploitability should not rise. meta_solver: of generation 0, and of algorithms that move
-    nothing. Two players."""
+    meantime; its mean is what is announced. So exploitability should not rise. Two players.
+
+    Attributes:
+        meta_solver: Of generation 0, and of algorithms that move nothing.
+    """
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
@@ -171,8 +179,10 @@ class AnytimePSROScheduler(PSROScheduler):
 class SelfPlayPSROOptions(AnytimePSROOptions):
     """Self-play PSRO (McAleer et al. 2022): besides, each response meets a new strategy that trains against it, and is added too.
 
-    share_of_new: of the response's games, against the new strategy; the rule moves the rest. new_mode: in which the new strategy is played
-    as a member; the paper adds its average over training, which an algorithm may publish as a mode of its own (NFSP's `average`).
+    Attributes:
+        share_of_new: Share of the response's games that are against the new strategy; the rule moves the rest.
+        new_mode: Mode in which the new strategy is played as a member; the paper adds its average over training, which an algorithm may
+            publish as a mode of its own (NFSP's `average`).
     """
 
     share_of_new: float = Field(0.5, ge=0, le=1)

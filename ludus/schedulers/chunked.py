@@ -38,8 +38,13 @@ class Source(TypedDict):
 
 
 class ChunkedOptions(ScheduleOptions):
-    """generations: chunks of training of each learner. mode: in which snapshots are played; the learners they came from explore. start: the
-    file of a policy that each learner starts from."""
+    """Options of learners that train in chunks, one a generation.
+
+    Attributes:
+        generations: Chunks of training of each learner.
+        mode: How snapshots are played; the learners they came from explore.
+        start: The file of a policy that each learner starts from.
+    """
 
     start: str | None = None
 
@@ -70,9 +75,11 @@ class OwnPastOptions(ChunkedOptions):
     """What self-play and its kin have in common. A learner goes on from generation to generation; each adds a snapshot of it to its
     population.
 
-    mode: in which snapshots are played. cells: which payoffs are found out, those that the schedule reads (needed), or all. span: returns
-    that count as a clear defeat and a clear victory, where win rates are read; by default the least and the largest return of the game,
-    which in poker are so rare that all rates are near one half.
+    Attributes:
+        mode: How snapshots are played.
+        cells: Which payoffs are computed, those that the schedule reads (needed), or all.
+        span: Returns that count as a clear defeat and a clear victory, where win rates are read; by default the least and the largest
+            return of the game, which in poker are so rare that all rates are near one half.
     """
 
     mode: PlayMode = "explore"

@@ -47,9 +47,11 @@ from ludus.schedulers.psro import ResponseScheduler
 class EfficientPSROOptions(MovedMixtureOptions):
     """Efficient PSRO (Zhou et al. 2022): a response trains against a mixture of all members, which a no-regret rule moves by the same
     episodes; its mean is what is announced. No match is played for payoffs, so that there is no meta-game and no meta-solver.
+    `warm_start` and `diversity` are as in psro, where they need no payoffs. Two players.
 
-    levels: of such games that are played at once, each of which adds a policy to each population; each also meets the live responses of
-    those below it. warm_start, diversity: as in psro, where they need no payoffs. Two players.
+    Attributes:
+        levels: Number of such games that are played at once, each of which adds a policy to each population; each also meets the live
+            responses of those below it.
     """
 
     lacks_payoffs: ClassVar[str] = ", and efficient PSRO has none"

@@ -30,10 +30,13 @@ def _several(value: Any) -> Any:
 class FixedOpponentsOptions(ChunkedOptions):
     """Train against opponents that do not learn, or, in a task of one player, against nothing.
 
-    opponents: who they are (see `Opponent`), drawn by their weights in each episode, for each seat by itself; they are copied into the
-    run. Without any they play uniformly at random. learners: the populations that learn; in a scenario also the names of their agents.
-    mode: in which snapshots are played; each generation adds one. start: the file of a policy that each learner starts from, also one that
-    a run goes on with and that did not train in the last chunk.
+    Attributes:
+        opponents: Policies and bots (`Opponent`), drawn by their weights in each episode, for each seat by itself; they are copied into
+            the run. Without any they play uniformly at random.
+        learners: The populations that learn; in a scenario also the names of their agents.
+        mode: How snapshots are played; each generation adds one.
+        start: The file of a policy that each learner starts from, also one that a run goes on with and that did not train in the last
+            chunk.
     """
 
     by_weight: ClassVar[bool] = True

@@ -245,10 +245,14 @@ class LeagueOptions(OwnPastOptions):
     """A league (AlphaStar, Vinyals et al. 2019): main agents, main exploiters and league exploiters that train at the same time, from
     generation to generation.
 
-    main, main_exploiters, league_exploiters: how many there are of each in every population. rules: whom they meet and when they are
-    frozen, by default with the paper's numbers ({kind: alphastar, strong: 0.7} say). decay: what the results of a snapshot count beside
-    those of the next newer one. start: the file of a policy that players start from, at first and anew (there: one that imitates people).
-    meta_solver: of the game among main agents and their checkpoints; none: the newest main agents are announced, all alike.
+    Attributes:
+        main: Number of main agents in every population.
+        main_exploiters: Number of main exploiters in every population.
+        league_exploiters: Number of league exploiters in every population.
+        rules: Whom they meet and when they are frozen, by default with the paper's numbers ({kind: alphastar, strong: 0.7} say).
+        decay: What the results of a snapshot count beside those of the next newer one.
+        start: The file of a policy that players start from, at first and anew (in the paper one that imitates people).
+        meta_solver: Of the game among main agents and their checkpoints; null: the newest main agents are announced, all alike.
     """
 
     main: int = Field(1, ge=1)

@@ -52,11 +52,15 @@ Array = NDArray[np.float64]
 
 
 class NeuPLOptions(ScheduleOptions):
-    """NeuPL (Liu et al. 2022): one network per population plays `policies` rows, each told the meta-strategy that it answers; they train
-    together.
+    """NeuPL (Liu et al. 2022): one network per population plays `policies` rows, each conditioned on the meta-strategy that it answers;
+    they train together.
 
-    generations: pieces of the network's training, `response` each. meta_solver: of the games among the rows below each one, and of what is
-    announced. cells: which payoffs are found out, those among the newest policies (needed), or all. mode: in which members are played.
+    Attributes:
+        generations: Pieces of the network's training, `response` each.
+        mode: How members are played.
+        policies: Rows of the network, one a policy.
+        meta_solver: Of the games among the rows below each one, and of what is announced.
+        cells: Which payoffs are computed, those among the newest policies (needed), or all.
     """
 
     generations: int = Field(20, ge=0)

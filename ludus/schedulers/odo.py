@@ -137,13 +137,17 @@ def play_rounds(players: Sequence[OnlinePlayer], tables: Sequence[Array], *, uni
 
 
 class ODOOptions(ResponseOptions):
-    """Online double oracle (Dinh et al. 2022): both players play multiplicative weights over some of their members, to which a response to
-    what was met is added when it is better than all of them. Their mean strategies are what is announced. Two players, zero-sum.
+    """Online double oracle (Dinh et al. 2022): both players play multiplicative weights over some of their members, to which a response
+    to what was met is added when it is better than all of them. Their mean strategies are what is announced. `warm_start` and `diversity`
+    are as in psro, where they need no payoffs. Two players, zero-sum.
 
-    rounds: from one response to the next. average: what is announced, the mean of all rounds (run), as the theorem has it, or of those
-    since the player's set has last grown (window). begin: of a window, at the uniform strategy, or at the mean of the last one, in which
-    policies without weight get a uniform share. improvement: what a response must earn beyond all that play, to play. warm_start,
-    diversity: as in psro, where they need no payoffs.
+    Attributes:
+        rounds: Rounds from one response to the next.
+        average: What is announced, the mean of all rounds (run), as the theorem has it, or of those since the player's set has last grown
+            (window).
+        begin: Where a window begins, at the uniform strategy, or at the mean of the last one, in which policies without weight get a
+            uniform share.
+        improvement: What a response must earn beyond all that play, to play.
     """
 
     lacks_payoffs: ClassVar[str] = " of all members, and odo plays only some"

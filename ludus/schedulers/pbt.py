@@ -157,8 +157,10 @@ class PBTOptions(OwnPastOptions):
     """Population based training (Jaderberg et al. 2017, 2019): learners that play each other's newest weights, with options of their own;
     between generations the worst copy the best, options slightly changed. The best of each population are announced.
 
-    learners: of each population. ranges: option of the algorithm -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
-    rules: how often, how many and how much, by default as in the paper ({kind: truncation, fraction: 0.25} say).
+    Attributes:
+        learners: Number of learners of each population.
+        ranges: Option of the algorithm -> where it may lie, {learning_rate: {low: 1.0e-4, high: 1.0e-2}} say.
+        rules: How often, how many and how much, by default as in the paper ({kind: truncation, fraction: 0.25} say).
     """
 
     learners: int = Field(8, ge=2)

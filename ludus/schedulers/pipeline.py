@@ -30,12 +30,18 @@ from ludus.schedulers.responses import opponents
 
 
 class PipelinePSROOptions(ChunkedOptions):
-    """Pipeline PSRO (McAleer et al. 2020): several levels of each population train at once, each against the meta-strategy of those below.
-    The lowest is frozen when it no longer improves, and a new one begins on top.
+    """Pipeline PSRO (McAleer et al. 2020): several levels of each population train at once, each against the meta-strategy of those
+    below. The lowest is frozen when it no longer improves, and a new one begins on top.
 
-    generations: levels that are frozen in the end. levels: that train at a time. The lowest is frozen when the levels below it have been
-    frozen for `most` chunks, or for `least`, and the last one has raised the payoff of none of its policies by more than `improvement`.
-    start: the file of a policy that each level starts from. diversity: behavioural, from the frozen levels below.
+    Attributes:
+        generations: Levels that are frozen in the end.
+        meta_solver: From payoffs to meta-strategies.
+        levels: Levels that train at a time.
+        least: Chunks since the levels below were frozen, after which the lowest is frozen if the last chunk has not improved it.
+        most: Chunks since the levels below were frozen, after which the lowest is frozen in any case.
+        improvement: Rise of the payoff of one of its policies in a chunk, above which a level counts as improved.
+        start: The file of a policy that each level starts from.
+        diversity: Behavioural, from the frozen levels below.
     """
 
     meta_solver: Solver = "nash"

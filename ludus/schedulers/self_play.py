@@ -132,7 +132,11 @@ def grown(scores: Array, size: int) -> Array:
 
 
 class _SolvedOptions(OwnPastOptions):
-    """meta_solver: the meta-strategy that is announced, by default the newest snapshots."""
+    """Options of self-play whose snapshots are solved.
+
+    Attributes:
+        meta_solver: The meta-strategy that is announced, by default the newest snapshots.
+    """
 
     meta_solver: Solver = "last"
 
@@ -147,7 +151,11 @@ class _SolvedOptions(OwnPastOptions):
 
 
 class _MixedOptions(_SolvedOptions):
-    """latest: share of the games that are against the newest weights. The others are against the past, by win rates."""
+    """Options of self-play against the newest weights and the past.
+
+    Attributes:
+        latest: Share of the games that are against the newest weights. The others are against the past, by win rates.
+    """
 
     latest: float = Field(0.0, ge=0, le=1)
 
@@ -173,10 +181,13 @@ class _MixedOptions(_SolvedOptions):
 
 
 class SelfPlayOptions(_MixedOptions):
-    """Self-play. latest: share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et
-    al. 2019). every_seat: one learner (share=always) plays those games in all seats at once, and learns from all of them. past: who is met
-    in the others: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates). meta_solver: the meta-strategy that is announced, by
-    default the newest snapshots."""
+    """Self-play.
+
+    Attributes:
+        latest: Share of the games that are against the newest weights, 1 for naive self-play; OpenAI Five had 0.8 (Berner et al. 2019).
+        every_seat: Whether one learner (share=always) plays those games in all seats at once, and learns from all of them.
+        past: Opponents of the other games: `uniform`, `quality` (OpenAI Five) or `prioritised` (by win rates).
+    """
 
     latest: float = Field(1.0, ge=0, le=1)
     every_seat: bool = False
@@ -221,9 +232,12 @@ class FictitiousSelfPlayOptions(_SolvedOptions):
 
 
 class PFSPOptions(_MixedOptions):
-    """Prioritised fictitious self-play (Vinyals et al. 2019): against the past by win rates. weighting: how, the hard ones most (squared,
-    linear, linear_capped) or those of one's own level (variance). latest: share of the games against the newest weights (0.35 of 0.85 for
-    AlphaStar's main agents)."""
+    """Prioritised fictitious self-play (Vinyals et al. 2019): against the past by win rates.
+
+    Attributes:
+        weighting: Which of the past are met most: the hard ones (squared, linear, linear_capped) or those of one's own level (variance).
+        latest: Share of the games against the newest weights (0.35 of 0.85 for AlphaStar's main agents).
+    """
 
     every_seat: ClassVar[bool] = False
 

@@ -53,13 +53,15 @@ META, RESPONSE = "meta", "response"
 
 
 class XDOOptions(ResponseOptions):
-    """Extensive-form double oracle (McAleer et al. 2021): a player picks at every information state what one of its members would do there;
-    the equilibrium of that restricted game is what is announced, and what new policies respond to. Two players, zero-sum.
+    """Extensive-form double oracle (McAleer et al. 2021): a player picks at every information state what one of its members would do
+    there; the equilibrium of that restricted game is what is announced, and what new policies respond to. `algorithms` may name the roles
+    meta and response; `warm_start` and `diversity` are of responses, as in psro, where they need no payoffs. Two players, zero-sum.
 
-    tolerance: ε, NashConv inside the restricted game that its computed equilibrium may have at first. fall: what ε is multiplied by,
-    until it is below what the responses gain. iterations: of CFR+ for one equilibrium, at most. cells: which payoffs are found out, those
-    of the announced meta-strategies (needed), or all. algorithms: may name the roles meta and response. warm_start, diversity: of
-    responses, as in psro, where they need no payoffs.
+    Attributes:
+        tolerance: ε, NashConv inside the restricted game that its computed equilibrium may have at first.
+        fall: Factor of ε, applied until it is below what the responses gain.
+        iterations: Iterations of CFR+ for one equilibrium, at most.
+        cells: Which payoffs are computed, those of the announced meta-strategies (needed), or all.
     """
 
     lacks_payoffs: ClassVar[str] = ", and xdo reads none"

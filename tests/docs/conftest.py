@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [
+    str(HERE),
+    str(HERE.parents[1] / "docs" / "hooks"),
+]  # what the site is built by needs no MkDocs for the most
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ BLOCKS = [
 
 
 @pytest.mark.filterwarnings("ignore:the environment object/lambda was given")  # as one of the pages says
+@pytest.mark.filterwarnings("ignore:.*has stopped to change:ludus.RunWarning")  # as docs/start/own-game.md says
 @pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_runs(block: str, try1: Path, monkeypatch: pytest.MonkeyPatch) -> None:

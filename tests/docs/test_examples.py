@@ -24,7 +24,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_example_is_tested() -> None:
     own = {"environment", "meta_solver", "stopper", "algorithm", "callbacks", "loss", "network", "policy", "scheduler"}
     elsewhere = {"bit_flip", "own_processing", "tianshou_network"}  # tests/training
-    tested = {"quickstart", "a2c", *elsewhere} | {f"own_{part}" for part in own}
+    tested = {"quickstart", "a2c", "odd_stakes", *elsewhere} | {f"own_{part}" for part in own}
     assert {path.stem for path in pages.EXAMPLES.glob("*.py")} == tested
 
 
@@ -35,6 +35,29 @@ def test_quickstart_is_the_readme_and_runs(elsewhere: Path, capsys: pytest.Captu
     runpy.run_path(str(pages.EXAMPLES / "quickstart.py"))
     assert len(list(elsewhere.glob("runs/leduc_poker-*/report.html"))) == 1
     assert "NashConv per generation: (4.747" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("page", "example"), [("own-game", "odd_stakes"), ("own-algorithm", "a2c"), ("own-algorithm", "own_loss")]
+)
+def test_pages_of_the_start_show_the_examples(page: str, example: str) -> None:
+    source = (pages.EXAMPLES / f"{example}.py").read_text(encoding="utf-8")
+    assert source.partition('"""\n\n')[2] in pages.blocks(pages.ROOT / "docs" / "start" / f"{page}.md", "python")
+
+
+@pytest.mark.filterwarnings("ignore:.*has stopped to change:ludus.RunWarning")
+def test_odd_stakes_are_mixed_as_its_page_says() -> None:
+    import ludus
+
+    scenario = ludus.PSRO(
+        env=ludus.Environment(id="odd_stakes:OddStakes", num_envs=64, options={"zero_sum": True}),
+        algorithm=ludus.PPO(batch=250),
+        generations=6,
+        response={"episodes": 2_500},
+    )
+    mixture = ludus.load_policy(ludus.run(scenario, report=False).run_dir, seed=0)
+    counts = np.bincount([int(mixture.predict([0.0])[0]) for _ in range(2_000)], minlength=3)
+    assert np.abs(counts / 2_000 - [3 / 6, 1 / 6, 2 / 6]).max() < 0.05
 
 
 def test_own_environment_learns(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ import pages
 from ludus.algorithms.common.registry import ALGORITHMS
 
 ALGORITHM_FOLDERS = (pages.ROOT / "ludus" / "algorithms", pages.ROOT / "ludus" / "contrib" / "algorithms")
-INDEX = pages.ROOT / "docs" / "index.md"
 
 
 @cache
@@ -37,15 +36,6 @@ def test_links_lead_somewhere() -> None:
             elif anchor and anchor not in (pages.symbols(where) if where.suffix == ".py" else anchors(where)):
                 wrong.append(f"{pages.name(page)} links to {target}: no such heading, or no such name in the code")
     assert not wrong, "\n".join(wrong)
-
-
-def test_the_index_has_every_page() -> None:
-    """Decisions have an index of their own."""
-    decisions = INDEX.parent / "design" / "decisions"
-    index = {where for where, *_ in linked(INDEX)} | {where for where, *_ in linked(decisions / "README.md")}
-    missing = {page for page in pages.PAGES if page not in index} - {pages.ROOT / "README.md", INDEX}
-    assert {pages.name(page) for page in missing} == set()
-    assert INDEX in {where for where, *_ in linked(pages.ROOT / "README.md")}
 
 
 def test_every_algorithm_has_a_page_beside_its_code() -> None:

@@ -1,0 +1,160 @@
+"""Hooks of MkDocs: pages from beside the code, links into the repository, tables from the code, pages with sources.
+
+`mkdocs.yml` names this file. What needs no MkDocs lies in the modules beside it, which tests/docs use, too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import reference_tables
+import site_layout
+import site_links
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+LANGUAGES = {
+    ".py": "python",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".sh": "bash",
+    ".json": "json",
+    ".js": "js",
+    ".css": "css",
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Headings get the anchors that code hosts give them."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = slug
+    return config
+
+
+def slug(text: str, separator: str) -> str:
+    """Return a heading's anchor, as code hosts make it: links work there and here."""
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", separator)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages beside the code, and a page with the source of each other file that a page links to."""
+    sources = {"README.md": "docs/index.md", **{path: path for path in site_layout.beside_code()}}
+    for path, place in site_layout.beside_code().items():
+        files.append(File.generated(config, place, abs_src_path=str(site_layout.ROOT / path)))
+    sources |= {f"docs/{path}": f"docs/{path}" for path in site_layout.docs_pages()}
+    linked = {file for path in sources for file in linked_sources(sources[path])}
+    for path in sorted(linked):
+        files.append(File.generated(config, site_layout.place_of(path), content=source_page(path, linked)))
+    return files
+
+
+def linked_sources(path: str) -> set[str]:
+    """Return the files and folders of the repository that a page links to, and that are no pages and no files under docs/."""
+    text = (site_layout.ROOT / path).read_text(encoding="utf-8")
+    files = {site_links.resolve(target, path)[0] for target in site_links.targets(text)}
+    return {
+        file
+        for file in files
+        if site_layout.place_of(file).startswith(f"{site_layout.SOURCE}/") and (site_layout.ROOT / file).exists()
+    }
+
+
+def source_page(path: str, linked: set[str]) -> str:
+    """Return the page with a file's source, or a folder's listing. It is no result of a search."""
+    head = f"---\ntitle: {path}\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# `{path}`\n\n"
+    file = site_layout.ROOT / path
+    if file.is_dir():
+        entries = sorted(entry.name for entry in file.iterdir() if not entry.name.startswith(("__pycache__", ".")))
+        return head + "\n".join(_entry(posixpath.join(path, entry), linked) for entry in entries) + "\n"
+    language = LANGUAGES.get(file.suffix, "text")
+    return f'{head}`````{language} linenums="1"\n{file.read_text(encoding="utf-8")}\n`````\n'
+
+
+def _entry(path: str, linked: set[str]) -> str:
+    name = posixpath.basename(path)
+    if path in site_layout.places() or path in linked:
+        return f"- [`{name}`]({site_layout.relative(site_layout.place_of(path), site_layout.place_of(posixpath.dirname(path)))})"
+    return f"- `{name}`"
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001  as MkDocs calls it
+    """Expand markers, and turn links between files of the repository into links between pages of the site."""
+    place = page.file.src_uri
+    if place.startswith(f"{site_layout.SOURCE}/"):
+        return markdown
+    path = site_layout.origin(place)
+    text = reference_tables.expand(markdown, path)
+    return tidy(site_links.rewrite(text, partial(site_link, path=path, place=place, config=config)))
+
+
+def site_link(target: str, path: str, place: str, config: MkDocsConfig) -> str:
+    """Return a link of the page `path` of the repository, as the page `place` of the site has it.
+
+    With `source_url` in the `extra` of mkdocs.yml, files that are no pages are links to there: a host of the repository.
+    """
+    file, fragment = site_links.resolve(target, path)
+    there = site_layout.place_of(file)
+    if not there.startswith(f"{site_layout.SOURCE}/"):
+        return target if target.startswith("#") else _with_fragment(site_layout.relative(there, place), fragment)
+    lines = site_links.lines_of(file, fragment) if fragment and file.endswith(".py") else None
+    if host := config.extra.get("source_url"):
+        return _with_fragment(f"{host}/{file}", f"L{lines[0]}-L{lines[1]}" if lines else "")
+    return _with_fragment(site_layout.relative(there, place), f"__codelineno-0-{lines[0]}" if lines else "")
+
+
+def _with_fragment(link: str, fragment: str) -> str:
+    return f"{link}#{fragment}" if fragment else link
+
+
+def tidy(text: str) -> str:
+    """Return a page as Python's Markdown reads it like code hosts do: lists and tables that follow a paragraph without an empty line,
+    lists within lists by two spaces, and `\\|` in code within tables."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.splitlines():
+        if match := re.match(r"\s*(`{3,}|~{3,})", line):
+            fence = "" if fence and match[1].startswith(fence) else fence or match[1]
+        elif not fence:
+            line = _tidy_line(line, lines)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _tidy_line(line: str, before: list[str]) -> str:
+    previous = before[-1] if before else ""
+    is_item = re.match(r"( *)([-*]|\d+\.) ", line)
+    in_list = _in_list(before)
+    if line.startswith("|"):
+        if previous.strip() and not previous.startswith("|"):
+            before.append("")
+        return re.sub(r"`[^`]*`", lambda span: span[0].replace("\\|", "|"), line)
+    if is_item and not is_item[1] and previous.strip() and not in_list:
+        before.append("")
+    if in_list and (indent := len(line) - len(line.lstrip(" "))) and indent < 4 and line.strip():
+        return "  " * indent + line.lstrip(" ") if indent == 2 else " " * 4 + line.lstrip(" ")
+    return line
+
+
+def _in_list(before: list[str]) -> bool:
+    """Return whether the lines end in a list."""
+    for line in reversed(before):
+        if re.match(r" *([-*]|\d+\.) ", line):
+            return True
+        if line.strip() and not line.startswith(" "):
+            return False
+    return False
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Check that a page takes nothing from elsewhere: the site is read without a network."""
+    elsewhere = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?(https?://[^\s\">]+)", output)
+    if elsewhere := [url for url in elsewhere if not url.startswith(str(config.site_url or "none:"))]:
+        raise ValueError(f"{page.file.src_uri} loads {elsewhere}; the site is read without a network")
+    return output

@@ -1,0 +1,303 @@
+"""What a marker in a page stands for: `<!-- config PPO -->`, `<!-- code learner.py#PPOLearner.loss -->`, `<!-- generate presets -->`.
+
+Everything comes from the code: options from the models, commands from their parsers, presets from their files, tables of the database
+from its schema, metrics from the pages of the algorithms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import re
+import sqlite3
+import textwrap
+from collections.abc import Callable, Mapping
+
+import site_layout
+import site_links
+import yaml
+from option_tables import fields_of, load_model, markdown_table, option_table, option_tables, own_options
+
+MARKER = re.compile(r"^<!-- (config|code|generate) ([^\s>]+)(?: (\w+))? -->[^\S\n]*$", re.MULTILINE)
+
+
+def expand(text: str, path: str) -> str:
+    """Return the page with its markers replaced. path: of the page, in the repository."""
+    return MARKER.sub(lambda match: _expansion(match[1], match[2], match[3] or "", path), text)
+
+
+def _expansion(kind: str, name: str, option: str, path: str) -> str:
+    if kind == "config":
+        return own_options(name) if option == "own" else option_tables(name)
+    return code(name, path, body=option == "body") if kind == "code" else GENERATORS[name]()
+
+
+def code(target: str, path: str, *, body: bool) -> str:
+    """Return a folded block with the source of a class or function. body: without its docstring."""
+    file, name = site_links.resolve(target, path)
+    first, last = site_links.lines_of(file, name)
+    lines = (site_layout.ROOT / file).read_text(encoding="utf-8").splitlines()[first - 1 : last]
+    source = textwrap.dedent("\n".join(lines))
+    if body:
+        source = without_docstring(source)
+    shown = textwrap.indent(f"````python\n{source}\n````", "    ")
+    return f'??? quote "{name}, in {file}"\n\n{shown}\n'
+
+
+def without_docstring(source: str) -> str:
+    """Return a function's source without its docstring."""
+    definition = ast.parse(source).body[0]
+    assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    if ast.get_docstring(definition) is None:
+        return source
+    lines, doc = source.splitlines(), definition.body[0]
+    return "\n".join([*lines[: doc.lineno - 1], *lines[doc.end_lineno :]])
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+
+def commands() -> str:
+    """Return a section for each command: what it does, its usage, its arguments and its examples."""
+    from ludus.cli.main import COMMANDS
+
+    return "\n".join(_command(name, command.summary, command._parser()) for name, command in COMMANDS.items())
+
+
+def _command(name: str, summary: str, parser: argparse.ArgumentParser) -> str:
+    formatter = argparse.HelpFormatter(prog=parser.prog, width=100)
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
+    usage = formatter.format_help().removeprefix("usage: ").strip()
+    rows = [
+        (f"`{_invocation(action)}`", action.help % {"default": action.default} if action.help else "")
+        for action in parser._actions
+        if action.dest != "help" and action.help != argparse.SUPPRESS
+    ]
+    table = markdown_table(("argument", "meaning"), rows) if rows else ""
+    examples = textwrap.dedent((parser.epilog or "").partition("\n")[2])
+    return f"## `ludus {name}`\n\n{summary}\n\n```text\n{usage}\n```\n\n{table}\n```text\n{examples}\n```\n"
+
+
+def _invocation(action: argparse.Action) -> str:
+    value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+    value = " ".join(value) if isinstance(value, tuple) else str(value)
+    if action.choices and not action.metavar:
+        value = "|".join(str(choice) for choice in action.choices)
+    value = value if action.nargs != 0 else ""
+    return f"{', '.join(action.option_strings)} {value}".strip()
+
+
+# ----------------------------------------------------------------------------------------------------------- presets
+
+
+def presets() -> str:
+    """Return a table of the presets of each family of environments."""
+    folder = site_layout.ROOT / "ludus" / "runs" / "presets"
+    families: dict[str, list[tuple[str, ...]]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        data = yaml.safe_load(text)
+        env = data["env"]["id"] if isinstance(data["env"], dict) else data["env"]
+        summary = text.partition("\n")[0].removeprefix("# ")
+        row = (f"`{path.stem}`", summary, f"`{env}`", f"`{data['scenario']}`", f"`{_kind(data)}`", _budget(data))
+        families.setdefault(env.partition("/")[0], []).append(row)
+    heading = ("preset", "what it is", "environment", "scenario", "algorithm", "budget")
+    return "\n".join(f"## {family}\n\n{markdown_table(heading, rows)}" for family, rows in sorted(families.items()))
+
+
+def _kind(data: dict[str, object]) -> str:
+    algorithm = data.get("algorithm", "ppo")
+    return str(algorithm["kind"] if isinstance(algorithm, dict) else algorithm)
+
+
+def _budget(data: dict[str, object]) -> str:
+    """Return the amount of training per response, and the number of generations."""
+    response = data.get("response")
+    parts = [f"{amount:,} {unit}" for unit, amount in response.items()] if isinstance(response, dict) else []
+    count = data.get("generations")
+    return ", ".join([*parts, *([f"{count} generation{'s' if count != 1 else ''}"] if count else [])])
+
+
+# ---------------------------------------------------------------------------------------------------------- database
+
+
+def database() -> str:
+    """Return the columns of each table and view of a run's database."""
+    from ludus.storage.database import TABLES
+
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(TABLES)
+    sections = []
+    names = connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    for name, kind in names:
+        if name.startswith("sqlite_"):
+            continue
+        columns = connection.execute('SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)).fetchall()
+        rows = [
+            (
+                f"`{column}`",
+                f"`{type_}`" if type_ else "",
+                "" if notnull or key or kind == "view" else "yes",
+                "yes" if key else "",
+            )
+            for column, type_, notnull, key in columns
+        ]
+        sections.append(f"### `{name}`{' (view)' if kind == 'view' else ''}\n")
+        sections.append(markdown_table(("column", "type", "may be null", "key"), rows))
+    connection.close()
+    return "\n".join(sections)
+
+
+# ----------------------------------------------------------------------------------------------------------- metrics
+
+
+def metrics() -> str:
+    """Return the metrics of every algorithm's page, each with the pages that explain it."""
+    meanings: dict[str, dict[str, list[str]]] = {}
+    for path in site_layout.beside_code():
+        text = (site_layout.ROOT / path).read_text(encoding="utf-8")
+        title = text.partition("\n")[0].removeprefix("# ")
+        for names, meaning in _metric_rows(text):
+            for name in names:
+                there = site_links.rewrite(meaning, lambda target, path=path: _moved(target, path))
+                meanings.setdefault(name, {}).setdefault(there, []).append(f"[{title}](../../{path})")
+    rows = [
+        (f"`{name}`", meaning, ", ".join(dict.fromkeys(pages)))
+        for name in sorted(meanings)
+        for meaning, pages in meanings[name].items()
+    ]
+    return markdown_table(("metric", "meaning", "reported by"), rows)
+
+
+def _moved(target: str, path: str) -> str:
+    """Return a link of the page `path` as it is written in docs/reference/."""
+    file, fragment = site_links.resolve(target, path)
+    return f"../../{file}{'#' if fragment else ''}{fragment}"
+
+
+def _metric_rows(text: str) -> list[tuple[list[str], str]]:
+    rows = []
+    for table in re.findall(r"^\| metrics? \| meaning \|\n\|[-| :]+\|\n((?:\|.*\n)+)", text, re.MULTILINE):
+        for row in table.splitlines():
+            first, _, meaning = row.strip().strip("|").partition(" | ")
+            rows.append((re.findall(r"`([^`]+)`", first), meaning.strip()))
+    return rows
+
+
+def timings() -> str:
+    """Return the parts of a run's time, as `--profile` shows them."""
+    from ludus.core.timings import PARTS
+
+    return markdown_table(("part", "time of"), [(f"`{name}`", meaning) for name, meaning in PARTS.items()])
+
+
+def scenarios() -> str:
+    """Return the options that each kind of scenario adds."""
+    from ludus.runs.scenario import Scenario
+    from ludus.runs.scenario_kinds import SCENARIOS
+
+    return _options_of_each(SCENARIOS, set(Scenario.model_fields))
+
+
+def meta_solvers() -> str:
+    """Return the options of each meta-solver."""
+    from ludus.metagame.solvers.registry import META_SOLVERS
+
+    return _options_of_each(META_SOLVERS, set())
+
+
+def stoppers() -> str:
+    """Return the options of each stopper."""
+    from ludus.training.stopping import STOPPERS
+
+    return _options_of_each(STOPPERS, set())
+
+
+def _options_of_each(table: Mapping[str, str], common: set[str]) -> str:
+    """Return a section for each name of a table of parts: what it is, and its options but the common ones."""
+    sections = []
+    for name, target in table.items():
+        model = load_model(target)
+        summary = inspect.cleandoc(model.__doc__ or "").partition("\n\n")[0]
+        own = [field for field in fields_of(model) if field not in common]
+        options = option_table(model, own) if own else "No options.\n"
+        sections.append(f"### `{name}`\n\n{summary}\n\n{options}")
+    return "\n".join(sections)
+
+
+def names() -> str:
+    """Return each public name with the first line of its docstring, and a link to it."""
+    import ludus
+
+    rows = []
+    for path in sorted((site_layout.ROOT / "docs" / "reference" / "api").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].removeprefix("# ")
+        for name in documented(text):
+            public = name.removeprefix("ludus.")
+            label = public if public in ludus.__all__ else name.rpartition(".")[2]
+            rows.append((f"[`{label}`](api/{path.name}#{name})", first_line(name), title))
+    rows.sort(key=lambda row: row[0].lower())
+    return markdown_table(("name", "what it is", "page"), rows)
+
+
+def documented(text: str) -> list[str]:
+    """Return the names that a page of the reference documents."""
+    return re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)
+
+
+def first_line(name: str) -> str:
+    """Return the first sentence of a name's docstring."""
+    module, _, attribute = name.rpartition(".")
+    doc = inspect.getdoc(getattr(importlib.import_module(module), attribute)) or ""
+    return re.split(r"(?<=[.:])\s+(?=[A-Z])", doc.partition("\n\n")[0].replace("\n", " "))[0]
+
+
+def parts() -> str:
+    """Return the registered parts of each kind, and where they are."""
+    from ludus.algorithms.common.registry import ALGORITHMS
+    from ludus.algorithms.rewards.registry import LEARNED_REWARDS
+    from ludus.envs.families import FAMILIES
+    from ludus.envs.wrappers.registry import WRAPPERS
+    from ludus.evaluation.run_ratings import RATINGS
+    from ludus.metagame.solvers.registry import META_SOLVERS
+    from ludus.policies.bots import BOTS
+    from ludus.replay.selectors import SELECTORS
+    from ludus.runs.scenario_kinds import SCENARIOS
+    from ludus.runtime.inprocess import RUNTIMES
+    from ludus.training.stopping import STOPPERS
+
+    tables = {
+        "Scenarios": SCENARIOS,
+        "Algorithms": ALGORITHMS,
+        "Meta-solvers": META_SOLVERS,
+        "Stoppers": STOPPERS,
+        "Families of environments": dict.fromkeys(FAMILIES, ""),
+        "Wrappers": WRAPPERS,
+        "Ratings": RATINGS,
+        "Bots": BOTS,
+        "Learned rewards": LEARNED_REWARDS,
+        "Selectors of replay": SELECTORS,
+        "Runtimes": RUNTIMES,
+    }
+    return "\n".join(
+        f"## {title}\n\n"
+        + markdown_table(("name", "class"), [(f"`{name}`", f"`{target}`") for name, target in sorted(table.items())])
+        for title, table in tables.items()
+    )
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "presets": presets,
+    "database": database,
+    "metrics": metrics,
+    "timings": timings,
+    "parts": parts,
+    "scenarios": scenarios,
+    "meta_solvers": meta_solvers,
+    "stoppers": stoppers,
+    "names": names,
+}
