@@ -67,7 +67,7 @@ class GenerationRecord:
         nash_conv: Sum of `gains`; None if it was not computed.
         gains: [P] what each player's best response earns over the profile of meta-strategies.
         values: [P] that profile's returns.
-        marginals: For each player a distribution over its policies: the meta-strategy that was solved in this generation; of a joint one, its marginals.
+        marginals: For each player a distribution over its policies: the meta-strategy of this generation; of a joint one, its marginals.
         solver_gap: `MetaSolution.gap`.
         solver_seconds: Time of the meta-solver.
         responses: [P] return of the newly trained best response (of several, of the best); NaN where none was trained.
