@@ -109,6 +109,13 @@ def site_link(target: str, path: str, place: str, config: MkDocsConfig) -> str:
     return _with_fragment(site_layout.relative(there, place), f"__codelineno-0-{lines[0]}" if lines else "")
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001  as MkDocs calls it
+    """Let links to lines of a source be checked: MkDocs does not see the anchors of highlighted code."""
+    if page.file.src_uri.startswith(f"{site_layout.SOURCE}/"):
+        page.present_anchor_ids = {*(page.present_anchor_ids or ()), *re.findall(r'id="(__codelineno-[\d-]+)"', html)}
+    return html
+
+
 def _with_fragment(link: str, fragment: str) -> str:
     return f"{link}#{fragment}" if fragment else link
 
