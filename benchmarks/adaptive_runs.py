@@ -38,10 +38,9 @@ from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplic
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.rollout.base import PlannedEpisodes
-from ludus.rollout.manager import manage
+from ludus.rollout.local import LocalRollouts
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runtime.inprocess import build_runtime
 from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.storage.stored_run import open_run
 
@@ -80,7 +79,7 @@ class Population:
                 probs[own.start : own.stop] = tree.behavior(p, plan)
                 policies[PolicyRef(p, str(k), version=0)] = build_policy(spec, {"probs": probs})
         self._refs, self._offset = tuple(policies), np.cumsum([0, *self.sizes[:-1]])
-        self._player = MatchRunner(manage(build_runtime("inprocess"), self.env), policies.__getitem__, seed=0)
+        self._player = MatchRunner(LocalRollouts.around(self.env), policies.__getitem__, seed=0)
         self.begin(0)
 
     def begin(self, luck: int) -> None:

@@ -50,8 +50,7 @@ def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.registry import make_env
     from ludus.replay.episode_server import EpisodeServer
-    from ludus.rollout.manager import manage
-    from ludus.runtime.inprocess import InProcess
+    from ludus.rollout.local import LocalRollouts
     from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts
@@ -59,7 +58,7 @@ def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
     assert isinstance(algorithm, Algorithm)
     env = make_env("openspiel/leduc_poker", num_envs=1)
     parts = TrainingParts(
-        manage(InProcess(), env),
+        LocalRollouts.around(env),
         EpisodeServer(options.seed),
         _nobody,
         options.seed,

@@ -57,8 +57,7 @@ def mappo(options: Options) -> Mapping[str, float]:
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.config import Environment
     from ludus.replay.episode_server import EpisodeServer
-    from ludus.rollout.manager import manage
-    from ludus.runtime.inprocess import InProcess
+    from ludus.rollout.local import LocalRollouts
     from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts
@@ -74,7 +73,7 @@ def mappo(options: Options) -> Mapping[str, float]:
     given = {"teams": "one", "n_agents": sizes.agents}
     env = Environment(id="vmas/navigation", num_envs=1, options=given, wrappers=("joint_state",)).make(num_envs=1)
     parts = TrainingParts(
-        manage(InProcess(), env),
+        LocalRollouts.around(env),
         EpisodeServer(options.seed),
         _nobody,
         options.seed,

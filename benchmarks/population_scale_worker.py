@@ -33,8 +33,7 @@ from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import PlannedEpisodes
-from ludus.rollout.manager import manage
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.local import LocalRollouts
 from ludus.storage.base import RunInfo
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
@@ -120,7 +119,7 @@ class League:
         policies = {PolicyRef(p, f"{p}-{k}"): policy for p in (0, 1) for k, policy in enumerate(self.policies[p])}
         seats = np.repeat(np.array(profiles, np.int32) + np.array([0, sizes[0]], np.int32), EPISODES, axis=0)
         luck, own = (seeding.keys(0, name, sizes[0], count=len(seats)) for name in ("luck", "own"))
-        rollouts = manage(build_runtime("inprocess"), self.env)
+        rollouts = LocalRollouts.around(self.env)
         episodes = PlannedEpisodes(tuple(policies), seats, luck, own)
         played = MatchRunner(rollouts, policies.__getitem__, seed=0).play_planned(episodes).returns
         returns = played.reshape(len(profiles), EPISODES, 2)

@@ -175,7 +175,6 @@ def test_seams_import_no_implementation() -> None:
 
 HANDED_DOWN = {
     ("backend/device", "algorithms/on_policy/kernels"): "what is done again and again on a device",
-    ("runtime/inprocess", "rollout/host"): "a part, made where the runtime says",
     ("replay/prefetcher", "training/trainer"): "what draws a batch",
     ("metagame/population/agent_manager", "storage/policy_files"): "where weights are kept",
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
@@ -187,7 +186,7 @@ HANDED_DOWN = {
     ("training/tasks", "runs/task_runner"): "what makes a task, and what goes on between two iterations",
     ("training/training", "runs/control"): "the clock, which stands still in a pause",
     ("evaluation/matches", "runs/assembly"): "a policy, by its name",
-    ("rollout/manager", "runs/task_runner"): "who hears how far a match is",
+    ("rollout/local", "runs/task_runner"): "who hears how far a match is",
 }
 """(from, to) -> what it is."""
 
@@ -235,7 +234,7 @@ def calls_upward() -> Iterator[set[tuple[str, str]]]:
 
 def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which one player learns, the other's best response is computed, and payoffs are played."""
-    monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)  # at every step, not only where matches take long
+    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)  # at every step, not only where matches take long
     options = ["env=openspiel/kuhn_poker", "generations=1", "algorithms={0: exact}", "response.episodes=600"]
     with calls_upward() as calls:
         ludus.run(

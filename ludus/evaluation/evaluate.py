@@ -26,8 +26,8 @@ from ludus.evaluation.policies import META, NamedPlayers
 from ludus.metagame.population.match_log import statistics_of
 from ludus.metagame.solvers.confidence import student
 from ludus.policies.base import Policy
-from ludus.rollout.manager import ProgressCallback, manage
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.local import LocalRollouts
+from ludus.rollout.manager import ProgressCallback
 from ludus.storage.stored_run import StoredRun, open_run
 
 FRESH = "fresh"
@@ -124,7 +124,7 @@ class RunEvaluator:
         env = self.stored.env.played.make()
         self.spec, self.tree = env.spec, find_tree(env)
         self.named = NamedPlayers(self.stored, self.spec)
-        self.rollouts = manage(build_runtime("inprocess"), env)
+        self.rollouts = LocalRollouts.around(env)
         self.player = MatchRunner(self.rollouts, self.policy, seed=self.stored.info.seed if seed is None else seed)
 
     def policy(self, ref: PolicyRef) -> Policy:

@@ -19,7 +19,7 @@ from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.policies.registry import build_policy
 from ludus.replay.trajectories import Trajectories
 from ludus.rollout.base import PolicyBank, RecentCache, Rollout, RolloutRequest
-from ludus.rollout.bot_process import bot_players
+from ludus.rollout.bot_players import BotPlayers
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
 from ludus.rollout.shards import Shard
@@ -40,16 +40,16 @@ class MakeEnv(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostSpec:
-    """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is. ready: a vector that
-    exists already, for the first shard; only within one process. kept: bytes of policies that stay from request to request. client: the
-    host's name on an inference server, which comes with each request; empty: it keeps copies of the policies itself. bots: where they
-    play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`, where matches have others.
-    between: called between two steps of a match, or another request of whole episodes (and see `RolloutHost.heard`), with what says how
-    many episodes of a match have ended, and `RolloutWorker.unended`; only within one process."""
+    """shards: those that the host carries, in order. fetch: gives the value of a reference, where the host is; None: policies come as they
+    are. ready: a vector that exists already, for the first shard; only within one process. kept: bytes of policies that stay from request
+    to request. client: the host's name on an inference server, which comes with each request; empty: it keeps copies of the policies
+    itself. bots: where they play. device: where the copies are asked to compute. scored: makes the environments of the slot `SCORED`,
+    where matches have others. between: called between two steps of a match, or another request of whole episodes (and see
+    `RolloutHost.heard`), with what says how many episodes of a match have ended, and `RolloutWorker.unended`; only within one process."""
 
     make_env: MakeEnv
     shards: tuple[Shard, ...]
-    fetch: Callable[[Ref], Any]
+    fetch: Callable[[Ref], Any] | None = None
     ready: VectorEnv | None = None
     cache_bytes: int = CACHE_BYTES
     client: str = ""
@@ -73,7 +73,7 @@ class RolloutHost:
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: RecentCache[Policy] = RecentCache(spec.cache_bytes, most=files_to_keep())
-        self._bots = bot_players(spec.bots)
+        self._bots: BotPlayers | None = None  # where some play
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._playing: Sequence[RolloutWorker] = ()  # the present evaluation, or the last request, if it was one
@@ -84,7 +84,7 @@ class RolloutHost:
         self,
         task_slot: int,
         request: RolloutRequest,
-        policies: Sequence[tuple[PolicyRef, Ref]],
+        policies: Sequence[tuple[PolicyRef, Any]],
         server: Peer | None = None,
     ) -> list[Rollout]:
         """Return one rollout per shard. policies: references to their messages; a `BotPolicy` itself, since bots play here. server: what
@@ -99,6 +99,8 @@ class RolloutHost:
         if request.learner is None:
             self._playing = workers
         try:
+            if self._spec.fetch is None:
+                return self._play(workers, request, policies)
             if server is None:
                 loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
                 self._policies.trim(len(policies))
@@ -152,7 +154,7 @@ class RolloutHost:
             max(worker.unended for worker in workers),
             self._begun,
             *(worker.steps for worker in workers),
-            *self._bots.heartbeat(),
+            *([] if self._bots is None else self._bots.heartbeat()),
         ]
 
     def ready(self) -> None:
@@ -161,7 +163,8 @@ class RolloutHost:
     def close(self) -> None:
         """Close the environments, whatever some of them raise, and let the bots go."""
         with ExitStack() as stack:
-            stack.callback(self._bots.close)
+            if self._bots is not None:
+                stack.callback(self._bots.close)
             for workers in self._task_slots.values():
                 for worker in workers:
                     stack.callback(worker.close)
@@ -220,11 +223,20 @@ class RolloutHost:
             else LocalBank(env.spec, env.num_envs, device=self._spec.device)
         )
         name = task_slot, number
-        return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bots, name=name)
+        return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bot_players, name=name)
+
+    def _bot_players(self) -> BotPlayers:
+        """Return what the workers ask, made when the first bot plays."""
+        if self._bots is None:
+            from ludus.rollout.bot_process import bot_players
+
+            self._bots = bot_players(self._spec.bots)
+        return self._bots
 
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)
         if policy is None:
+            assert self._spec.fetch is not None
             message: PolicyMessage = self._spec.fetch(sent)
             policy = message.policy
             self._policies.keep(sent, policy, message.size)

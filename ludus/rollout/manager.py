@@ -6,8 +6,8 @@ request --> host 0 (shards 0, 1 …) --rollouts--+
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -23,9 +23,8 @@ from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import CACHE_BYTES, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.shards import check_shares, merge, split_envs
-from ludus.rollout.worker import endless
+from ludus.rollout.worker import EndlessWarning
 from ludus.runtime.base import Handle, Ref, Runtime, ignore
-from ludus.runtime.inprocess import InProcess
 
 # --------------------------------------------------------------------------------------------------------------------
 # Waits for hosts, and makes those again that are stuck.
@@ -209,7 +208,12 @@ some are lost."""
 ProgressCallback: TypeAlias = Callable[[int], None]
 """Is told now and then, while a request of whole episodes is played, how many of them have ended. What it raises ends that."""
 
-_REPORT_SECONDS = 0.5  # seconds between two times that it is told
+REPORT_SECONDS = 0.5
+"""Seconds between two times that it is told."""
+ENV_FAULTS = (
+    "{} processes of environments died, raised or were stuck, and were made again; the episodes that they were in ended as truncated. "
+    "`env.restarts` says how often that may be."
+)
 _BRIEF = 0.2  # seconds that a host may take then to say how it is
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 _IDLE_CLOSING = 300.0  # and the others, where no deadline says it
@@ -227,48 +231,6 @@ class _PartialResult:
     episodes: int = 0  # of its share that have ended, as it said last
     question: Ref = None  # a heartbeat that it was asked for
     answered: bool = False
-
-
-class _EndlessWarning:
-    """Warns once that no episode ends. It is no method of the manager's, which would then wait for the collector of circles."""
-
-    def __init__(self, warn: Callable[[str], None], spec: EnvSpec, num_envs: int) -> None:
-        self._warn, self._spec, self._num_envs = warn, spec, num_envs
-        self._done = False
-
-    def __call__(self, unended: int) -> None:
-        """unended: steps in which no episode has ended, if they are many."""
-        if unended and not self._done:
-            self._done = True
-            self._warn(endless(self._spec, unended, self._num_envs))
-
-
-class _StepReporter:
-    """Tells, between two steps of a request that one host plays in this process, how many of its episodes have ended, and if none does."""
-
-    def __init__(self, unended: Callable[[int], None]) -> None:
-        """unended: takes `RolloutWorker.unended`."""
-        self._unended = unended
-        self._on_progress: ProgressCallback | None = None
-        self._next = 0.0
-
-    @contextmanager
-    def reporting_to(self, on_progress: ProgressCallback | None) -> Iterator[None]:
-        """Report to this callback inside of the block."""
-        self._on_progress, self._next = on_progress, monotonic() + _REPORT_SECONDS
-        try:
-            yield
-        finally:
-            self._on_progress = None
-
-    def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
-        """Report, between two steps."""
-        if (now := monotonic()) >= self._next:
-            self._next = now + _REPORT_SECONDS
-            ended, unended = standing()
-            self._unended(unended)
-            if self._on_progress is not None:
-                self._on_progress(ended)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -352,8 +314,7 @@ class RolloutManager:
         self._unwanted: list[PendingReply] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
-        self._endless = _EndlessWarning(warn, spec, self._shards[0].num_envs)
-        self._within = _StepReporter(self._endless)
+        self._endless = EndlessWarning(warn, spec, self._shards[0].num_envs)
         self._blocks = [self._shards[b.first : b.first + b.num_envs] for b in split_envs(shards, hosts)]
         self._names = [f"{kind.called} {k}" for k in range(hosts)]
         self._hosts = [
@@ -368,7 +329,6 @@ class RolloutManager:
                     bots=bots or BotSettings(),
                     device=device,
                     scored=scored,
-                    between=self._within if hosts == 1 and isinstance(runtime, InProcess) else None,
                 ),
                 resources=resources,
                 restarts=restarts,
@@ -423,8 +383,7 @@ class RolloutManager:
             task_slot: Requests of one slot are played in order, and one that carries on continues the slot's open episodes. Each slot has
                 environments of its own, so that several tasks can be in progress.
             hosts: That play it; None: all.
-            on_progress: Progress callback, where one host plays the request in this process before this returns; elsewhere that of
-                `finish` is called.
+            on_progress: Progress callback of rollouts in this process; others call that of `finish`.
         """
         check_shares(request, len(self._shards))
         begun = perf_counter()
@@ -432,8 +391,7 @@ class RolloutManager:
         self._sent.trim(len(policies))
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
-        with self._within.reporting_to(on_progress):
-            partials = [self._ask(host, task_slot, request, sent) for host in numbers]
+        partials = [self._ask(host, task_slot, request, sent) for host in numbers]
         pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
         self._open.append(pending)
         return pending
@@ -556,7 +514,7 @@ class RolloutManager:
         answers: dict[int, list[Rollout]] = {}
         while left := [partial for partial in partials if partial.host not in answers]:
             owed = [PendingReply(partial.host, partial.answer) for partial in left]
-            done = self._watch.wait(owed, timeout=None if look is None else _REPORT_SECONDS)
+            done = self._watch.wait(owed, timeout=None if look is None else REPORT_SECONDS)
             if look is not None and not any(done):
                 look()
             for partial in [partial for partial, is_done in zip(left, done, strict=True) if is_done]:
@@ -653,10 +611,7 @@ class RolloutManager:
         if self._servers is not None and (restarts := self._servers.newly_restarted()):
             rollout = replace(rollout, counters={**rollout.counters, "server_restarts": restarts})
         if faults := rollout.counters.get("env_restarts"):
-            self._tell(
-                f"{faults} processes of environments died, raised or were stuck, and were made again; the episodes that they were in "
-                "ended as truncated. `env.restarts` says how often that may be."
-            )
+            self._tell(ENV_FAULTS.format(faults))
         seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout
@@ -678,12 +633,3 @@ class RolloutManager:
 
 def _owed(pending: Pending) -> list[PendingReply]:
     return [PendingReply(partial.host, partial.answer) for partial in pending.partials]
-
-
-def manage(runtime: Runtime, env: VectorEnv) -> RolloutManager:
-    """Return one host in this process around a vector that exists already."""
-    return RolloutManager(runtime, _is_started, spec=env.spec, num_envs=env.num_envs, ready=env)
-
-
-def _is_started(*, num_envs: int) -> VectorEnv:
-    raise AssertionError(f"the vector of {num_envs} environments was given")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -223,6 +223,20 @@ def endless(env: EnvSpec, steps: int, num_envs: int) -> str:
     )
 
 
+class EndlessWarning:
+    """Warns once that no episode ends. It is no method of the owner of workers, which would then wait for the garbage collector."""
+
+    def __init__(self, warn: Callable[[str], None], spec: EnvSpec, num_envs: int) -> None:
+        self._warn, self._spec, self._num_envs = warn, spec, num_envs
+        self._done = False
+
+    def __call__(self, unended: int) -> None:
+        """unended: steps in which no episode has ended, if they are many."""
+        if unended and not self._done:
+            self._done = True
+            self._warn(endless(self._spec, unended, self._num_envs))
+
+
 _EPISODES = 1024  # room for so many, to begin with
 _LONG = 100_000, 1_000
 """Steps of all environments of a worker, and of each of them, after which it is told that no episode has ended. The second is that of the
@@ -241,11 +255,11 @@ class RolloutWorker:
         policies: PolicyBank,
         *,
         shard: Shard | None = None,
-        bots: BotPlayers | None = None,
+        bots: Callable[[], BotPlayers] = BotPool,
         name: Hashable = 0,
     ) -> None:
-        """shard: which environments of how many these are; default: all. bots: that are asked; default: in this process. name: tells it
-        from other workers that ask them."""
+        """shard: which environments of how many these are; default: all. bots: gives those that are asked; default: in this
+        process. name: tells it from other workers that ask them."""
         self.env = env
         self.policies = self.bank = policies
         self.episodes = 0
@@ -296,7 +310,7 @@ class RolloutWorker:
         if not any(isinstance(policy, BotPolicy) for _, policy in policies):
             return self.policies
         if self._bots is None:
-            self._bots = BotBank(self.env, self.policies, self._players or BotPool(), worker=self._name)
+            self._bots = BotBank(self.env, self.policies, self._players(), worker=self._name)
         return self._bots
 
     @property

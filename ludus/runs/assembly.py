@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 from ludus.algorithms.common.registry import COMPUTED
 from ludus.backend.device import describe_device, gpu_count
@@ -24,6 +24,8 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import spawn_shards
+from ludus.rollout.host import MakeEnv
+from ludus.rollout.local import LocalRollouts
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.shards import split_envs
 from ludus.runs.control import Control, StopRequest
@@ -33,7 +35,6 @@ from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import check_vector, fresh_learner, require_sendable
 from ludus.runs.task_runner import TaskRunner
 from ludus.runtime.base import Runtime, known_parts
-from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import Observer, Observers, RunInfo
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
@@ -108,45 +109,43 @@ def read_opponents(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None
     )
 
 
-def _manager(scenario: Scenario) -> partial[RolloutManager]:
-    """Make rollout managers whose hosts ask for, and may do, what the runtime's options say."""
+def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **options: Any) -> RolloutManager:
+    """Return rollouts in this process, or on hosts of a runtime, which ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
-    return partial(
-        RolloutManager,
-        resources=choice.worker_resources,
-        restarts=choice.restarts,
-        deadline=choice.deadline,
-        bots=choice.bots,
-        device=choice.acting,
-    )
+    if runtime is None:
+        return LocalRollouts(make_env, bots=choice.bots, device=choice.acting, **options)
+    options |= {"resources": choice.worker_resources, "restarts": choice.restarts, "deadline": choice.deadline}
+    return RolloutManager(runtime, make_env, bots=choice.bots, device=choice.acting, **options)
 
 
-def _rollouts(
-    scenario: Scenario, runtime: Runtime, env: VectorEnv, tell: Callable[[str], None], warn: Callable[[str], None]
+def _training_rollouts(
+    scenario: Scenario,
+    runtime: Runtime | None,
+    env: VectorEnv,
+    tell: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> RolloutManager:
-    in_process = isinstance(runtime, InProcess)
-    if not in_process:
-        env.close()
-    return _manager(scenario)(
-        runtime,
-        scenario.env.make,
-        spec=env.spec,
-        num_envs=scenario.env.num_envs,
-        shards=scenario.shards,
-        hosts=1 if in_process else min(scenario.runtime.workers, scenario.shards),
-        leave=scenario.runtime.trainers > 0,
-        inference=scenario.runtime.shared,
-        ready=env if in_process else None,
-        tell=tell,
-        warn=warn,
-        scored=None if scenario.env.scored is scenario.env else scenario.env.scored.make,
-    )
+    environment, choice, shards = scenario.env, scenario.runtime, scenario.shards
+    scored = None if environment.scored is environment else environment.scored.make
+    options = {
+        "spec": env.spec,
+        "num_envs": environment.num_envs,
+        "shards": shards,
+        "scored": scored,
+        "tell": tell,
+        "warn": warn,
+    }
+    if runtime is None:
+        return _rollouts(scenario, None, environment.make, ready=env, **options)
+    env.close()
+    options |= {"hosts": min(choice.workers, shards), "leave": choice.trainers > 0, "inference": choice.shared}
+    return _rollouts(scenario, runtime, environment.make, **options)
 
 
 def _background(
     scenario: Scenario,
-    runtime: Runtime,
-    beside: Runtime,
+    runtime: Runtime | None,
+    beside: Runtime | None,
     env: EnvSpec,
     store: Store,
     observer: Observer,
@@ -170,13 +169,11 @@ def _background(
 
     population = scenario.population(env)
     seats = max(population.count(which) for which in population)
-    rollouts = _manager(scenario)(
-        beside if choice.beside else runtime,
-        scenario.env.scored.make,
-        spec=env,
-        num_envs=-(-choice.num_envs // seats) * seats,  # as many in one seat as in another
-        leave=True,  # nobody wants the trajectories
-        kind=Evaluator,
+    num_envs = -(-choice.num_envs // seats) * seats  # as many in one seat as in another
+    where = beside if choice.beside else runtime
+    options = {} if where is None else {"leave": True}  # nobody wants the trajectories
+    rollouts = _rollouts(
+        scenario, where, scenario.env.scored.make, spec=env, num_envs=num_envs, kind=Evaluator, **options
     )
     return BackgroundEvaluator(
         rollouts,
@@ -192,7 +189,7 @@ def _background(
 
 def _early(
     scenario: Scenario,
-    runtime: Runtime,
+    runtime: Runtime | None,
     env: EnvSpec,
     policy: Callable[[PolicyRef], Policy],
     *,
@@ -202,7 +199,8 @@ def _early(
         return None
     players = [
         MatchRunner(
-            _manager(scenario)(
+            _rollouts(
+                scenario,
                 runtime,
                 scenario.env.scored.make,
                 spec=env,
@@ -219,8 +217,10 @@ def _early(
     return EarlyMatches(players, scenario.evaluation.portion, tell=tell)
 
 
-def _learning(scenario: Scenario, runtime: Runtime, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
+def _learning(scenario: Scenario, runtime: Runtime | None, profile: Timings) -> tuple[EpisodeServer, Trainers | None]:
     """Return the tables of learners that live here, and the trainers elsewhere, if any."""
+    if runtime is None:
+        return EpisodeServer(scenario.seed), None
     choice = scenario.runtime
     shards = spawn_shards(runtime, choice.table_shards, resources={"num_cpus": 1}) if choice.table_shards else ()
     if not choice.trainers or not scenario.learns:
@@ -243,7 +243,7 @@ def _exact(
     scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
 ) -> ExactEvaluator | None:
     """Where the game has a tree, and somebody asks for what can be computed on it."""
-    tree = find_tree(env)
+    tree = None if env.spec.enumeration is None else find_tree(env)
     wanted = (scenario.evaluation.payoffs, scenario.evaluation.exploitability) != ("simulate", "off")
     wanted = wanted or scenario.computes  # which reads its opponents' plans from the evaluator
     if tree is None or not wanted:
@@ -259,7 +259,7 @@ def _exact(
 
 def build_driver(
     scenario: Scenario,
-    runtime: Runtime,
+    runtime: Runtime | None,
     env: VectorEnv,
     info: RunInfo,
     store: Store,
@@ -268,9 +268,10 @@ def build_driver(
     stop: StopRequest,
     control: Control,
     *,
-    beside: Runtime,
+    beside: Runtime | None,
 ) -> Driver:
-    """observers: of the run, before its callbacks. beside: where those live who play matches while others train."""
+    """runtime: None: all is in this process. observers: of the run, before its callbacks. beside: where those live who play matches while
+    others train."""
     callbacks = CallbackObserver(scenario.callbacks)
     observer = Observers(*observers, callbacks)
     spec = env.spec
@@ -295,11 +296,11 @@ def build_driver(
         if stop.requested:
             raise Interrupted
 
-    runtimes = [runtime] if beside is runtime else [runtime, beside]
-    for one in runtimes:
-        one.tell = tell
-    control.watch(lambda: [part for one in runtimes for part in known_parts(one)])
-    rollouts = _rollouts(scenario, runtime, env, tell, warn)
+    if runtimes := {id(one): one for one in (runtime, beside) if one is not None}:
+        for one in runtimes.values():
+            one.tell = tell
+        control.watch(lambda: [part for one in runtimes.values() for part in known_parts(one)])
+    rollouts = _training_rollouts(scenario, runtime, env, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     members: dict[PolicyRef, Policy] = {}
 
@@ -333,7 +334,7 @@ def build_driver(
                 clock=control.clock,
             ),
             _exact(scenario, env, population, tell),
-            MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
+            lambda: MatchRunner(rollouts, policy, seed=scenario.seed, early=early),
             early,
             task_slots=max(scenario.runtime.task_slots, scheduler.together),
         ),

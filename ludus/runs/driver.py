@@ -198,6 +198,8 @@ def _values(mean: Array, solution: MetaSolution) -> list[float]:
         played = [np.flatnonzero(m) for m in strategies]
         mean = mean[np.ix_(np.arange(len(mean)), *played)]
         strategies = tuple(m[support] for m, support in zip(strategies, played, strict=True))
+    if len(strategies) == 1:
+        return [float(strategies[0] @ mean[0])]
     return [float(m @ values_against(mean, strategies, p)) for p, m in enumerate(strategies)]
 
 
@@ -223,7 +225,7 @@ class Driver:
     control: Control
     stopper: Stopper | None
     generations: int  # of the schedule
-    sequential: bool  # whether responses of a generation train one after the other, each against those before it
+    sequential: bool  # whether the responses of a generation train in sequence, each against those before it
     history: History
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
@@ -625,22 +627,19 @@ def request_tasks(scheduler: Scheduler, view: View, *, free: int) -> Sequence[Ta
     """Return its next tasks. Raises ScenarioError for an answer that is none, for more than `free` and for populations that there are
     not."""
     tasks = scheduler.next_tasks(view, free=free)
-    who = f"scheduler {qualified_name(scheduler)}"
-    if not isinstance(tasks, list | tuple) or not all(
-        isinstance(task, TrainingTask | EvaluationTask) for task in tasks
-    ):
-        raise ScenarioError(
-            f"{who}.next_tasks answered {short_repr(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
-        )
-    if len(tasks) > free:
-        raise ScenarioError(f"{who}.next_tasks answered {len(tasks)} tasks; expected at most {free}, which were free.")
-    for task in tasks:
-        if isinstance(task, TrainingTask) and not 0 <= task.population < len(view.populations):
-            raise ScenarioError(
-                f"{who} trains population {task.population} in task {task.id!r}; expected 0 to {len(view.populations) - 1}."
-            )
-        if isinstance(task, TrainingTask) and {"/", "\0"} & set(task.policy):
-            raise ScenarioError(
-                f"{who} names the policy of task {task.id!r} {task.policy!r}; expected the name of a file: without '/'."
-            )
+    if flaw := _flaw_of_tasks(tasks, len(view.populations), free):
+        raise ScenarioError(f"scheduler {qualified_name(scheduler)}{flaw}")
     return tasks
+
+
+def _flaw_of_tasks(tasks: Any, populations: int, free: int) -> str:
+    if not isinstance(tasks, list | tuple) or not all(isinstance(t, TrainingTask | EvaluationTask) for t in tasks):
+        return f".next_tasks answered {short_repr(tasks)}; expected a list of TrainingTask and EvaluationTask, empty once it is complete."
+    if len(tasks) > free:
+        return f".next_tasks answered {len(tasks)} tasks; expected at most {free}, which were free."
+    for task in tasks:
+        if isinstance(task, TrainingTask) and not 0 <= task.population < populations:
+            return f" trains population {task.population} in task {task.id!r}; expected 0 to {populations - 1}."
+        if isinstance(task, TrainingTask) and {"/", "\0"} & set(task.policy):
+            return f" names the policy of task {task.id!r} {task.policy!r}; expected the name of a file: without '/'."
+    return ""

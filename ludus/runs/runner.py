@@ -40,7 +40,7 @@ from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import unscheduled_warnings
 from ludus.runs.scenario_files import preset_names, to_scenario, with_files
 from ludus.runtime.base import Runtime
-from ludus.runtime.inprocess import InProcess, build_runtime
+from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live_files
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
 from ludus.storage.policy_files import PolicyFiles
@@ -219,12 +219,14 @@ def _warn(folder: Path, store: Store) -> None:
 @contextmanager
 def _session(
     scenario: Scenario, folder: Path, observer: Observer
-) -> Iterator[tuple[TensorBoardWriter, Runtime, Runtime]]:
-    """Open what a session needs: limited threads, a writer of events, a runtime, and that of matches that are played while others train.
-    They are closed whatever happens. A disk that is full or taken away ends the run in one line; what was committed stays."""
+) -> Iterator[tuple[TensorBoardWriter, Runtime | None, Runtime | None]]:
+    """Open what a session needs: limited threads, a writer of events, a runtime, unless all is in this process, and that of matches which
+    are played while others train. They are closed whatever happens. A disk that is full or taken away ends the run in one line; what was
+    committed stays."""
     require_writable(folder)
     threads = scenario.runtime.threads if scenario.learns else None
-    if scenario.runtime.kind != "inprocess":  # takes seconds, in which nothing else could be shown
+    in_process = scenario.runtime.kind == "inprocess"
+    if not in_process:  # takes seconds, in which nothing else could be shown
         observer.message(f"starting {scenario.runtime.kind}")
     try:
         with (
@@ -232,7 +234,7 @@ def _session(
             deterministic_algorithms(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
             closing(TensorBoardWriter(folder.absolute(), tell=observer.message)) as tensorboard,
-            closing(scenario.runtime.build()) as runtime,
+            nullcontext() if in_process else closing(scenario.runtime.build()) as runtime,
             closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):
             yield tensorboard, runtime, beside
@@ -411,12 +413,12 @@ def _closed_with(driver: Driver) -> list[Any]:
 
 
 @contextmanager
-def _close_on_error(driver: Driver, runtime: Runtime) -> Iterator[None]:
+def _close_on_error(driver: Driver, runtime: Runtime | None) -> Iterator[None]:
     """Close the parts of a run that fails, where they are in this process: others end with theirs."""
     try:
         yield
     except BaseException:
-        for part in _closed_with(driver) if isinstance(runtime, InProcess) else ():
+        for part in _closed_with(driver) if runtime is None else ():
             with suppress(Exception):  # the first error is what is told
                 part.close()
         raise
@@ -441,7 +443,7 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
 
 
 def spill_observers(
-    runtime: Runtime, observer: Observer, event: Callable[[str, str], None]
+    runtime: Runtime | None, observer: Observer, event: Callable[[str, str], None]
 ) -> list[ObjectStoreSpillObserver]:
     """Return an observer for a runtime that spills, none for one that has nothing to spill to."""
     spilled = getattr(runtime, "spilled", None)

@@ -94,8 +94,8 @@ def complete(scenario: AnyScenario, env: EnvSpec | None = None) -> AnyScenario:
     for part in (scenario.algorithm, *scenario.algorithms.values()):
         require(part, "algorithm", (Algorithm, ComputedOracle), ALGORITHMS)
     env = env_spec(scenario.env) if env is None else env
-    if names := numbered(scenario, PlayerNames.of(env), scenario.population(env)):
-        scenario = changed(scenario, names)
+    if names_players(scenario):
+        scenario = changed(scenario, numbered(scenario, PlayerNames.of(env), scenario.population(env)))
     parts = _algorithms(scenario, env)
     settings = _settings(scenario.model_copy(update=parts), env)
     for part, key in _inside(scenario):

@@ -52,8 +52,9 @@ _AHEAD = 4  # matches that are given out at a time
 
 @dataclass(slots=True)
 class TaskRunner:
-    """`exact` is None where the game has no tree. early: plays matches while others train, if asked to. task_slots: tasks that are in
-    progress at a time. runtime, response, evaluation, checkpoints: as in the scenario; response: when a training task stops.
+    """`exact` is None where the game has no tree. matches: gives what plays them. early: plays matches while others train, if asked to.
+    task_slots: tasks that are in progress at a time. runtime, response, evaluation, checkpoints: as in the scenario; response: when a
+    training task stops.
 
     resumed: states of training tasks that a checkpoint was taken in. kept: learners that later tasks go on with, of the present generation
     and the one before it.
@@ -67,7 +68,7 @@ class TaskRunner:
     manager: AgentManager
     parts: TrainingParts
     exact: ExactEvaluator | None
-    matches: MatchRunner
+    matches: Callable[[], MatchRunner]
     early: EarlyMatches | None = None
     task_slots: int = 1
     resumed: Mapping[str, State] = field(default_factory=dict)
@@ -287,7 +288,7 @@ class TaskRunner:
         def within(ended: int) -> None:
             on_progress((done + ended) / episodes)
 
-        for match in self.matches.play(profiles, portion, ahead=ahead, on_progress=within):
+        for match in self.matches().play(profiles, portion, ahead=ahead, on_progress=within):
             yield match
             done += match.n
             proceed(done / episodes, {})

@@ -39,7 +39,7 @@ class Setup:
     def begin(self, status: BotStatusCallback) -> Callable[[PlannedEpisodes], EpisodeResults]:
         """In the process: what plays episodes, and answers with what came of them, in their order."""
         env = self.settings.make(num_envs=self.num_envs)
-        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool(status))
+        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=lambda: BotPool(status))
         policies = [*((ref, sent.policy) for ref, sent in self.policies), *self.bots.items()]
 
         def play(episodes: PlannedEpisodes) -> EpisodeResults:

@@ -33,9 +33,10 @@ from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
+from ludus.rollout.local import LocalRollouts
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.base import Runtime
-from ludus.runtime.inprocess import InProcess, build_runtime
+from ludus.runtime.inprocess import build_runtime
 from ludus.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
 from ludus.tournament.meetings import Chunk, Pairing, episode_seeds, missing_chunks, split_chunk
 from ludus.tournament.pool import ProcessPool, Setup
@@ -223,14 +224,16 @@ class _Play:
 
     def _start_rollouts(self, most: int) -> RolloutManager:
         """most: episodes that may be played at a time."""
+        make_env, spec, num_envs = self._field.settings.make, self._field.spec, min(self._envs(), most)
+        if self._options.runtime == "inprocess":
+            return LocalRollouts(make_env, spec=spec, num_envs=num_envs, tell=_warned)
         self._runtime = build_runtime(self._options.runtime)
         self._runtime.tell = _warned
-        num_envs = min(self._envs(), most)
-        hosts = 1 if isinstance(self._runtime, InProcess) else min(self._options.workers, num_envs)
+        hosts = min(self._options.workers, num_envs)
         return RolloutManager(
             self._runtime,
-            self._field.settings.make,
-            spec=self._field.spec,
+            make_env,
+            spec=spec,
             num_envs=num_envs,
             shards=hosts,
             hosts=hosts,

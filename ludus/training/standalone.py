@@ -51,8 +51,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
 from ludus.replay.recorded_spaces import check_spaces
 from ludus.replay.trajectories import Trajectories, join, select
-from ludus.rollout.manager import RolloutManager, manage
-from ludus.runtime.inprocess import build_runtime
+from ludus.rollout.local import LocalRollouts
 from ludus.training.trainer import Trainer, TrainerSpec
 
 _TASK: Final = "by-hand"
@@ -83,7 +82,7 @@ class StandaloneLearner:
         device: DeviceChoice,
     ) -> None:
         env = environment.make()
-        self._rollouts: RolloutManager = manage(build_runtime("inprocess"), env)
+        self._rollouts = LocalRollouts.around(env)
         with closed_on_error(env):
             self.env: EnvSpec = env.spec
             self.players = players or tuple(range(self.env.num_players))

@@ -19,8 +19,7 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.player_groups import group_players
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, time_limit
 from ludus.rollout.base import EpisodeResults, RolloutRequest
-from ludus.rollout.manager import manage
-from ludus.runtime.inprocess import InProcess
+from ludus.rollout.local import LocalRollouts
 from ludus.testing.env import check_env
 from ludus.testing.fakes import COINS, CoinGame, FixedPolicy, coins
 
@@ -225,7 +224,7 @@ def played(
     mixture = Mixture((OpponentFactor((0, 1), (refs,), (1.0,)),))
     request = RolloutRequest(refs[0] if learner else None, (0,) * learner, mixture, unit, amount, seed=3)
     policies = [(refs[0], FixedPolicy.of(1)), (refs[1], FixedPolicy.of(0))]
-    return manage(InProcess(), env).run(request, policies).episodes
+    return LocalRollouts.around(env).run(request, policies).episodes
 
 
 def test_a_rollout_brings_those_of_each_episode() -> None:

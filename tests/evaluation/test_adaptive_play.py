@@ -20,8 +20,7 @@ from ludus.metagame.solvers.normal_form import nash_conv, symmetrize
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.manager import manage
-from ludus.runtime.inprocess import InProcess
+from ludus.rollout.local import LocalRollouts
 
 SIZE, PORTION = 8, 25
 
@@ -39,7 +38,7 @@ class Kuhn:
         for ref, policy in self.members.items():
             self.table.add_policy(ref.population)
             self.exact.add(ref, policy)
-        self._player = MatchRunner(manage(InProcess(), env), self.members.__getitem__, seed=4)
+        self._player = MatchRunner(LocalRollouts.around(env), self.members.__getitem__, seed=4)
 
     def play(self, profiles: Iterable[tuple[int, ...]]) -> None:
         """As a driver does."""

@@ -22,7 +22,8 @@ from ludus.metagame.population.match_log import win_rate
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.manager import RolloutManager, manage
+from ludus.rollout.local import LocalRollouts
+from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.reader import Reader
 
@@ -30,7 +31,7 @@ from ludus.storage.reader import Reader
 @pytest.fixture
 def player() -> MatchRunner:
     """Kuhn poker, in which "pass" always passes and "bet" always bets, in either seat."""
-    return MatchRunner(manage(InProcess(), make_env("openspiel/kuhn_poker", num_envs=16)), always, seed=3)
+    return MatchRunner(LocalRollouts.around(make_env("openspiel/kuhn_poker", num_envs=16)), always, seed=3)
 
 
 def always(ref: PolicyRef) -> Policy:
@@ -71,7 +72,7 @@ def test_a_match_by_hand(player: MatchRunner) -> None:
 def test_how_far_a_match_is_can_be_heard(player: MatchRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here before every step: 33 episodes in 16 environments end after 2, 4 and 6 decisions."""
     unheard = match(player, (0, 0), refs("pass", "pass"), 33)
-    monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
     told = list[int]()
     heard = match(player, (0, 0), refs("pass", "pass"), 33, on_progress=told.append)
     assert told == [0, 0, 16, 16, 32, 32]
@@ -128,7 +129,7 @@ def test_profiles_have_luck_of_their_own_in_every_order_of_the_seats() -> None:
     assert env.spec.enumeration is not None
     spec = tabular_spec(env.spec.enumeration, (0, 1))
     passing = build_policy(spec, {"probs": np.tile([1.0, 0.0], (12, 1))})
-    player = MatchRunner(manage(InProcess(), env), lambda _: passing, seed=3)
+    player = MatchRunner(LocalRollouts.around(env), lambda _: passing, seed=3)
     a, b, c = (PolicyRef(0, name) for name in "abc")
     found = player.play(
         [MatchProfile((0, 0), seats) for seats in ((a, b), (b, a), (a, c), (a, b._replace(version=7)))], 500
@@ -188,7 +189,7 @@ def test_meta_and_the_newest_by_default(finished: Path) -> None:
 
 def test_evaluation_tells_how_far_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a match too; here after each step of it."""
-    monkeypatch.setattr("ludus.rollout.manager._REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
     told: list[tuple[int, int]] = []
     evaluate_run(finished, episodes=400, tell=lambda *done: told.append(done))
     assert {total for _, total in told} == {1600}

@@ -287,7 +287,7 @@ def against(*names: str, probs: tuple[float, ...] | None = None) -> tuple[Mixtur
 
 
 def worker(env: VectorEnv, bots: BotPlayers | None = None) -> RolloutWorker:
-    return RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=bots)
+    return RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=BotPool if bots is None else lambda: bots)
 
 
 def test_a_learner_meets_bots_and_policies() -> None:

@@ -101,7 +101,9 @@ def check_learned_reward(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, .
 
 def check_processing(algorithm: Algorithm, env: EnvSpec, seats: tuple[int, ...]) -> None:
     """Raise ScenarioError for processing that does not fit the environment, what is collected, or the algorithm."""
-    collect, name = algorithm.collect(), qualified_name(algorithm)
+    if not (collect := algorithm.collect()).processing:
+        return
+    name = qualified_name(algorithm)
     for each in collect.processing:
         each.check(env, seats)
         if each.whole_episodes and collect.unit != "episodes":

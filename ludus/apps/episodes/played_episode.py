@@ -431,8 +431,8 @@ class PlayedEpisode(EpisodeDebugger):
             raise
         self._bank = _Bank(played.spec)
         self._watched = _StepRecorder(played, self._bank)
-        self._bots = bot_players(bots or BotSettings())
-        self._worker = RolloutWorker(self._watched, self._bank, bots=self._bots)
+        self._bots = own_bots = bot_players(bots or BotSettings())
+        self._worker = RolloutWorker(self._watched, self._bank, bots=lambda: own_bots)
         self._begin(seed, episode)
 
     def restart(self, seed: int | None = None) -> None:

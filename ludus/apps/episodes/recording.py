@@ -222,7 +222,7 @@ def record(
         played = wrap(filmed, wrappers)
     bots = bot_players(BotSettings())
     try:
-        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs), bots=bots)
+        worker = RolloutWorker(played, LocalBank(played.spec, played.num_envs), bots=lambda: bots)
         policies = [(ref, find(ref)) for ref in mixture_refs(mixture)]
         returns, length = [], []
         cut = ""

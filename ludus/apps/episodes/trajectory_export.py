@@ -24,9 +24,8 @@ from ludus.evaluation.evaluate import Tell
 from ludus.policies.base import Policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.manager import manage
+from ludus.rollout.local import LocalRollouts
 from ludus.rollout.opponent_sampling import mixture_refs
-from ludus.runtime.inprocess import build_runtime
 from ludus.storage.stored_run import open_run
 
 MOST_ENVS = 256  # that are stepped together where nobody says how many
@@ -147,7 +146,7 @@ def record_trajectories(
             policies=tuple(dict.fromkeys(name(part.ref) for part in plan)),
             notes={"seed": seed, "episodes": episodes, "num_envs": env.num_envs, **(notes or {})},
         )
-        rollouts = manage(build_runtime("inprocess"), env)
+        rollouts = LocalRollouts.around(env)
         played: dict[tuple[int, str], int] = {}
         with TrajectoryFile(path, origin) as file:
             for order in (order for part in plan for order in _orders(part, _ROUNDS * env.num_envs)):

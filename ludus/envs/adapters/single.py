@@ -56,7 +56,7 @@ def one_agent(
         symmetry=((0,),),
         max_decisions=max_decisions,
         determinism=determinism,
-        statistics=check_statistics(statistics),
+        statistics=check_statistics(statistics) if statistics else (),
     )
 
 

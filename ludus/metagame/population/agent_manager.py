@@ -44,7 +44,7 @@ class AgentManager:
     ) -> None:
         """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them."""
         self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum)
-        self._tally = PairwiseCounter(self.table.population)
+        self._tally: PairwiseCounter | None = None  # what it counts are two players' matches
         self._recorder, self._store = recorder, store
         self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
         self._records: dict[PolicyRef, PolicyRecord] = {}
@@ -208,6 +208,7 @@ class AgentManager:
         if self.table.num_players != 2:
             return ()
         sizes = self.table.population_sizes
+        self._tally = self._tally or PairwiseCounter(self.table.population)
         self._tally.read(self.table.log)
         results = self._tally.results(sizes)
         if not len(results.first):
@@ -237,7 +238,7 @@ class AgentManager:
             raise DataError(f"the state has {len(members)} populations, expected {len(self._members)}.")
         self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
-        self._tally = PairwiseCounter(self.table.population)
+        self._tally = None
         for records in members:
             for record in records:
                 if self._store is not None:
