@@ -10,8 +10,8 @@ from test_mmd import played
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.returns import gae
 from ludus.algorithms.mmd.config import MMD, RNaD
-from ludus.algorithms.mmd.losses import log_policy
-from ludus.algorithms.mmd.models import regularized_rewards
+from ludus.algorithms.mmd.kernels import log_policy
+from ludus.algorithms.mmd.magnet import regularized_rewards
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.kinds import build_table

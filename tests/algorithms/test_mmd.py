@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ludus.algorithms.common import losses
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, RNaD
-from ludus.algorithms.mmd.losses import log_policy, log_uniform, policy_losses, regularized
+from ludus.algorithms.mmd.kernels import log_policy, log_uniform, policy_losses
+from ludus.algorithms.mmd.magnet import regularized
 from ludus.algorithms.mmd.tabular_learner import mirror_step
 from ludus.algorithms.on_policy.kernels import compress
 from ludus.core.errors import ConfigError, ScenarioError

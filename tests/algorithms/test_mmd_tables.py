@@ -7,7 +7,7 @@ import pytest
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, RNaD
-from ludus.algorithms.mmd.losses import log_policy
+from ludus.algorithms.mmd.kernels import log_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.testing.algorithm import synthetic_rollout

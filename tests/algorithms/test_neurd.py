@@ -10,7 +10,9 @@ import torch
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.mmd.config import MMD, RNaD
-from ludus.algorithms.mmd.losses import LogitBounds, action_values, log_policy, neurd_loss, neurd_losses
+from ludus.algorithms.mmd.kernels import log_policy, neurd_losses
+from ludus.algorithms.mmd.learner import action_values, neurd_loss
+from ludus.algorithms.mmd.magnet import LogitBounds
 from ludus.algorithms.on_policy.kernels import compress
 from ludus.core.errors import ConfigError
 from ludus.policies.registry import build_policy

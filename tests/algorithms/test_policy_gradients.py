@@ -14,8 +14,10 @@ from test_ranks import compare
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import A2C, IMPALA, PolicyGradient, Reinforce
+from ludus.algorithms.on_policy.learner import ActorCriticModel
 from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.ppo.kernels import KernelPPO
+from ludus.algorithms.ppo.learner import PPOModel
 from ludus.core.errors import ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
@@ -150,6 +152,39 @@ def test_a_custom_surrogate_or_metric_of_ppo_is_trained_by_autograd(tensors):
     assert not isinstance(custom, KernelPPO)
     assert custom.names == names == ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
     assert PPOWithRatio().model(context).names == (*names[:4], "ratio")
+
+
+class PPOBySurrogate(PPO):
+    """PPO, by the family's loss with PPO's surrogate."""
+
+    def surrogate(self, logp, batch):
+        return super().surrogate(logp, batch)
+
+
+@pytest.mark.parametrize("clip_value", [None, 0.1])
+def test_ppo_has_the_familys_loss_with_its_own_surrogate(clip_value, tensors):
+    options = {
+        "clip_value": clip_value,
+        "clip": 0.05,
+        "entropy": 0.1,
+        "hidden": (8,),
+        "memory": "gru",
+        "memory_size": 4,
+    }
+    context, start = LearnerContext(tensors, (0,), 0), shaken(PPO(**options), tensors)
+    own, family = (make(**options).learner(context, start) for make in (PPO, PPOBySurrogate))
+    assert (type(own.model), type(family.model)) == (PPOModel, ActorCriticModel)
+    policy = build_policy(own.spec, start)
+    rollout = synthetic_rollout(tensors, policy, seats=(0,), segments=30, rng=np.random.default_rng(1))
+    metrics = []
+    for learner in (own, family):
+        ((_, columns),) = learner.items(rollout)
+        count = len(columns["length"])
+        metrics.append(learner.update(Sample(columns, np.arange(count), np.ones(count))))
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-4, abs=1e-6)
+    assert metrics[0]["clip_fraction"] > 0.0
+    for name, weights in own.weights().items():
+        np.testing.assert_allclose(weights, family.weights()[name], rtol=1e-4, atol=1e-5)
 
 
 # ------------------------------------------------------------------ losses

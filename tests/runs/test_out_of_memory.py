@@ -15,7 +15,7 @@ import pytest
 import run_tools as tools
 import torch
 
-from ludus.algorithms.on_policy.autograd_model import ActorCriticModel
+from ludus.algorithms.on_policy.learner import ActorCriticModel
 from ludus.core.errors import PolicyError, RunError, TrainingError
 from ludus.core.machine import out_of_memory
 from ludus.rollout.inference.local import LocalBank

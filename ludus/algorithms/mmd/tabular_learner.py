@@ -12,8 +12,9 @@ from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
 from ludus.algorithms.common.returns import learned_columns, not_finite
 from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.common.space_checks import reward_scale
-from ludus.algorithms.mmd.losses import Floats, log_policy, log_uniform
-from ludus.algorithms.mmd.models import regularized_rewards
+from ludus.algorithms.mmd.kernels import log_policy, log_uniform
+from ludus.algorithms.mmd.magnet import regularized_rewards
+from ludus.algorithms.on_policy.model import Floats
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
 from ludus.policies.categorical import epsilon_mix

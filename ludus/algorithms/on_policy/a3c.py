@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from torch import Tensor
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.autograd_model import TorchModel, VersionedBatches
 from ludus.algorithms.on_policy.config import A2C
-from ludus.algorithms.on_policy.learner import ExperienceBuilder, OnPolicyLearner, ValueEstimates
-from ludus.algorithms.on_policy.model import Model, OnPolicyConfig
+from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstimates
+from ludus.algorithms.on_policy.learner import OnPolicyLearner
+from ludus.algorithms.on_policy.model import Model
 from ludus.backend.device import to_numpy
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Metrics, State
@@ -25,13 +26,6 @@ from ludus.replay.trajectories import Trajectories, rows_of, select
 
 Versions = NDArray[np.int64]
 _UNKNOWN = np.iinfo(np.int64).max
-
-
-class VersionHistoryConfig(OnPolicyConfig, Protocol):
-    """Options of an algorithm that this learner reads."""
-
-    @property
-    def max_lag(self) -> int | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +110,7 @@ class A3CLearner(OnPolicyLearner):
 
     makes_items = PerVersionExperience
 
-    def __init__(self, config: VersionHistoryConfig, model: Model, context: LearnerContext) -> None:
+    def __init__(self, config: A2C, model: Model, context: LearnerContext) -> None:
         """model: A `TorchModel`. Raise ScenarioError without a `max_lag`."""
         super().__init__(config, model, context)
         if config.max_lag is None:

@@ -1,12 +1,12 @@
-"""Models that autograd trains (`ludus.algorithms.on_policy.model`): custom modules, or the networks of the
-policy-gradient family."""
+"""Models that autograd trains, on any device: the base class, and custom modules with a custom loss. The networks of the
+policy-gradient family are in `ludus.algorithms.on_policy.learner`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -14,71 +14,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.information_states import InformationStates
-from ludus.algorithms.common.losses import (
-    CategoricalDistribution,
-    Distribution,
-    approximate_kl,
-    distribution_of,
-    log_prob,
-    value_loss,
-)
-from ludus.algorithms.common.schedule import Schedule
-from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
+from ludus.algorithms.common.losses import CategoricalDistribution, Distribution, log_prob
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.config import needs_autograd
-from ludus.algorithms.on_policy.model import (
-    METRICS,
-    ActionBatch,
-    Floats,
-    Model,
-    StepOptions,
-    StepStats,
-    optimizer_steps_cpu,
-)
-from ludus.backend.device import UpdateCost, resolve_placement, to_numpy
+from ludus.algorithms.on_policy.model import ActionBatch, Model, OnPolicyConfig, StepStats, fresh_seed, state_table
+from ludus.backend.device import UpdateCost, resolve_placement
 from ludus.backend.mlp import Layout
 from ludus.backend.network import FlatModule, learning, multiplications
 from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
 from ludus.backend.ranks import GradientSum, broadcast_from_rank0
-from ludus.core import seeding
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
-from ludus.core.types import Array, EnvSpec, Metrics, PolicySpec, State, Weights
+from ludus.core.types import Array, State, Weights
 from ludus.core.user_code import describe_error
-from ludus.policies.actor_critic import (
-    ActorCritic,
-    Normalizer,
-    ReturnScale,
-    TeamNetwork,
-    agents_in,
-    arrays_of,
-    layouts,
-    load_arrays,
-    make_network,
-    shapes_of,
-)
-from ludus.policies.checks import validate_weights
+from ludus.policies.actor_critic import arrays_of, load_arrays
 from ludus.policies.torch_module import make_networks, networks_of, require_critic
-from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
-    from ludus.algorithms.on_policy.config import OnPolicy, PolicyGradient
+    from ludus.algorithms.on_policy.config import OnPolicy
     from ludus.replay.blocks import Block, BlockRows
-
-
-def fresh_seed(context: LearnerContext) -> int:
-    """Return the seed of a task's first weights, the same for all backends."""
-    return seeding.key(context.seed, "on-policy", "weights") % 2**63
-
-
-def state_table(context: LearnerContext) -> InformationStates | None:
-    """Return the information states of an enumerated game; None: it is none."""
-    enumeration = context.env.enumeration
-    return InformationStates.of(enumeration, context.seats) if enumeration is not None else None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# By autograd: any module, and a loss of it.
 
 _TOLERANCE = 1e-3  # of a loss that is summed in another order
 _SMALL = 1e9
@@ -94,24 +46,23 @@ class VersionedBatches:
     parts: Sequence[tuple[Tensor | None, Batch, int]]
 
 
-class TorchModel:
+class TorchModel(Model):
     """Base of models that autograd trains. Subclasses implement `loss`.
 
     Attributes:
-        cuda_graph_safe: Whether a step depends only on its arguments and on what is on the device.
         module: Module whose weights are published.
+        distribution: Of the policy's outputs.
+        cuda_graph_safe: Whether a step depends only on its arguments and on what is on the device.
+        no_compile_reason: Why it is not compiled; "": nothing is in the way.
     """
 
-    uses_state_table, mean_reducible, memory, no_compile_reason = False, False, 0, ""
-    cuda_graph_safe = (
-        False  # whether a step depends on what it is given and on what lies on the device, and on nothing else
-    )
+    cuda_graph_safe, no_compile_reason = False, ""
     distribution: Distribution = CategoricalDistribution()
-    module: nn.Module  # whose weights are published
+    module: nn.Module
 
     def __init__(
         self,
-        options: StepOptions,
+        config: OnPolicyConfig,
         module: nn.Module,
         context: LearnerContext,
         *,
@@ -120,13 +71,13 @@ class TorchModel:
         no_kernel_reason: str = "",
     ) -> None:
         """layouts: see `FlatModule`. no_kernel_reason: why CPU kernels do not train it."""
-        self.names, self.table, self._ranks, self.options = names, state_table(context), context.ranks, options
+        self.names, self.table, self._ranks, self.config = names, state_table(context), context.ranks, config
         no_compile_reason = (
             "it remembers, and its sequences have many lengths" if self.memory else self.no_compile_reason
         )
         work = UpdateCost(
             multiplications(module),
-            options.step_rows,
+            config.step_rows,
             has_cpu_kernel=False,
             no_kernel_reason=no_kernel_reason,
             no_compile_reason=no_compile_reason,
@@ -153,8 +104,7 @@ class TorchModel:
         self._begin()
 
     def _begin(self) -> None:
-        """Reset the statistics of the last step."""
-        self._last_stats = StepStats.initial(1 + len(self.names))
+        super()._begin()
         self._last.zero_()
         self._stopped.zero_()
 
@@ -208,8 +158,7 @@ class TorchModel:
     def steps(self, parts: Iterable[tuple[Batch, int] | VersionedBatches], rate: float, progress: float) -> StepStats:
         """Take the steps. Off the CPU decisions are masks on the device, and numbers are read once."""
         if self.placement.device == "cpu" and not self._uses_cuda_graph:
-            self._last_stats = optimizer_steps_cpu(self, parts, rate, progress, self._last_stats)
-            return self._last_stats
+            return super().steps(parts, rate, progress)
         coefficients = self.loss_coefficients(progress)
         local_batch: Batch | None = None
         for part in parts:
@@ -230,11 +179,11 @@ class TorchModel:
 
     def _move(self, scalars: Tensor, rate: float) -> None:
         """Step along the computed gradient of a loss with these scalars, without reading numbers."""
-        limit, wrong = self.options.kl_limit, self._guard.nonfinite.clone()
+        limit, wrong = self.config.kl_limit, self._guard.nonfinite.clone()
         if limit is not None:
             self._stopped |= scalars[1 + self.names.index("kl")] > limit
         norm = self._guard.step(
-            self.adam, scalars[0], rate=rate, max_norm=self.options.max_gradient_norm, unwanted=self._stopped
+            self.adam, scalars[0], rate=rate, max_norm=self.config.max_gradient_norm, unwanted=self._stopped
         )
         stats = torch.cat([scalars, norm.to(scalars).view(1)])
         self._last.copy_(torch.where(self._stopped | wrong, self._last, stats))  # of the last made, or that was to be
@@ -247,7 +196,7 @@ class TorchModel:
         return list(self.gradient(part, progress).tolist())
 
     def move(self, rate: float) -> float:
-        return self.adam.step_on_cpu(rate=rate, max_norm=self.options.max_gradient_norm)
+        return self.adam.step_on_cpu(rate=rate, max_norm=self.config.max_gradient_norm)
 
     def gradient(self, part: tuple[Batch, int] | VersionedBatches, progress: float) -> Tensor:
         """Compute the parameters' gradient. Return the loss of all ranks' rows and the scalars of `names`, on the
@@ -298,24 +247,20 @@ class TorchModel:
         self._ranks.sum(both)  # the same on all ranks, so that all of them raise
         if abs(both[0] / self._ranks.size - both[1]) > _TOLERANCE * max(1.0, abs(both[1])):
             raise ScenarioError(
-                f"{type(self.options).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
+                f"{type(self.config).__name__}: the loss of {joint} rows is {whole:.6g}, and {self._ranks.size} ranks make {both[1]:.6g} "
                 "of it. With several ranks a loss must be the mean over rows of what each row costs, nothing else; or use one rank."
             )
         self._checked = True
 
-    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        return reward
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the policy's outputs for observations [n, *shape]."""
+        raise NotImplementedError
 
     def rewards_on_device(
         self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
     ) -> Tensor:
+        """Return the `rewards` of a block's rows float64[n], on their device."""
         return reward
-
-    def coefficients(self, progress: float) -> Metrics:
-        return {}
-
-    def after_update(self, batch: Batch, progress: float) -> None:
-        """Do nothing: its only statistics are its modules' own."""
 
     def weights(self) -> Weights:
         return arrays_of(self.module)
@@ -331,7 +276,7 @@ class TorchModel:
 class CustomModel(TorchModel):
     """The modules and the loss of an `OnPolicy` algorithm."""
 
-    memory, sequence, state = 0, 1, 0
+    config: OnPolicy
 
     def __init__(self, config: OnPolicy, context: LearnerContext, start: Weights | None) -> None:
         self.config = config
@@ -385,223 +330,3 @@ def _require_no_batch_norm(networks: nn.Module) -> None:
                 f"the network {name!r} is a {type(module).__name__}, whose answers for a row depend on the rows beside it; several ranks, "
                 "which have different rows, would not learn what one does. Use LayerNorm, or one rank."
             )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The family's networks as the learner trains them: loss, and statistics that travel with the weights.
-
-_ROWS = 4096  # that are evaluated at a time
-
-
-class NetworkOptions(StepOptions, Protocol):
-    """Options of an algorithm that `ActorCriticModel` reads."""
-
-    extra_metrics: ClassVar[tuple[str, ...]]
-
-    @property
-    def sequence(self) -> int: ...
-    @property
-    def initial_std(self) -> float: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def entropy(self) -> Schedule: ...
-    @property
-    def value_coefficient(self) -> float: ...
-    @property
-    def clip_value(self) -> float | None: ...
-    def policy(self, env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec: ...
-    def surrogate(self, logp: Tensor, batch: Batch) -> Tensor: ...
-    def metrics(self, logp: Tensor, batch: Batch) -> Mapping[str, Tensor]: ...
-
-
-class ActorCriticModel(TorchModel):
-    """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a
-    team has them."""
-
-    mean_reducible = cuda_graph_safe = True
-
-    def __init__(
-        self, config: NetworkOptions, context: LearnerContext, start: Weights | None, *, no_kernel_reason: str = ""
-    ) -> None:
-        """no_kernel_reason: Why CPU kernels do not train it."""
-        self.config = config
-        self.spec = config.policy(context.env, context.seats)
-        self.module: Any = self._fresh(fresh_seed(context))
-        if start is not None:
-            load_arrays(self.module, validate_weights(self.spec, start, shapes_of(self.module)))
-        self._networks = self.module.networks
-        self._active_network: ActorCritic | TeamNetwork = self.module  # by `_forward`
-        first, self.sequence = self._networks[0], config.sequence
-        self.shape, self.memory, self.state = first.shape, first.memory, first.state
-        action = self.spec.config["action"]
-        self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
-        self.distribution = distribution_of(action)
-        self._observation_moments, self._state_moments = _moments(first.normaliser), _moments(first.state_normaliser)
-        self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
-        if self._returns is not None and scale is not None:
-            self._returns.moments = scale
-        trained, plain = self._trained()
-        # Rows of several networks are divided by numbers; what a custom loss depends on is unknown.
-        self.cuda_graph_safe = self.cuda_graph_safe and len(self._networks) == 1 and _is_ours(config)
-        super().__init__(
-            config, trained, context, names=self._metric_names(config), layouts=plain, no_kernel_reason=no_kernel_reason
-        )
-
-    def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
-        """Return (the module whose parameters move, the layouts of its parameters if they are only perceptrons)."""
-        plain = self._layouts()
-        whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
-        return self.module, plain if whole else ()
-
-    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
-        """Return `Model.names`."""
-        return (*METRICS, *config.extra_metrics)
-
-    # ------------------------------------------------------------------------------------------ the network
-
-    def _fresh(self, seed: int) -> Any:
-        """Return a fresh network of the spec."""
-        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
-        return make(self.spec, seed=seed, initial_std=self.config.initial_std)
-
-    def _layouts(self) -> Sequence[Layout]:
-        """Return the layouts for `FlatModule`."""
-        return list(layouts(self.spec).values())
-
-    def values(
-        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return values; 0 without a value network."""
-        if start is None and memory is None:
-            if self._networks[0].value is None:
-                return x.new_zeros(len(x)), None
-            count = -(-len(x) // _ROWS) or 1
-            states = [None] * count if state is None else torch.tensor_split(state, count)
-            parts = zip(torch.tensor_split(x, count), states, strict=True)
-            return torch.cat([self.module.value_of(part.float(), its).float() for part, its in parts]), None
-        _, value, after = self.module.unroll(x.float(), memory, start, state)
-        return x.new_zeros(len(x)) if value is None else value, after
-
-    def outputs(self, x: Tensor) -> Tensor:
-        out: Tensor = self.module.unroll(x.float(), None, None, None)[0]
-        return out
-
-    def log_prob(self, batch: Batch) -> Tensor:
-        return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
-
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        out, value, _ = self._active_network.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
-        return out.float(), None if value is None else value.float()
-
-    def loss_coefficients(self, progress: float) -> tuple[float, ...]:
-        return (self.config.entropy.at(progress),)
-
-    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
-        config, (out, value) = self.config, self._forward(batch)
-        logp = self.distribution.log_prob(out, batch.action, batch.mask)
-        policy = batch.mean(self._surrogate(logp, batch))
-        entropy = batch.mean(self.distribution.entropy(out, batch.mask))
-        loss, value_term = policy - coefficients[0] * entropy, policy.new_zeros(())
-        if value is not None:
-            value_term = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
-            loss = loss + config.value_coefficient * value_term
-        with torch.no_grad():
-            kl = batch.mean(approximate_kl(logp, batch.logp))
-            extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
-        return loss, (policy, value_term, entropy, kl, *extra)
-
-    def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
-        name = f"{type(self.config).__module__}:{type(self.config).__qualname__}"
-        try:
-            out = self.config.surrogate(logp, batch)
-        except LudusError:
-            raise
-        except Exception as error:
-            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {describe_error(error)}.") from error
-        if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
-            description = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            raise PolicyError(
-                f"{name}: surrogate() of {len(logp)} rows answers {description}; expected a loss of each row."
-            )
-        return out
-
-    # ------------------------------------------------------------------------------------------ statistics
-
-    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        """Return rewards, divided by the standard deviation of discounted returns, these ones included, if that is
-        enabled. Rewards that are not finite are left to fail in the loss."""
-        if self._returns is None:
-            return reward
-        if np.isfinite(reward).all():
-            self._returns.add(rows, reward)
-            for network in self._networks:
-                _publish(self._returns.moments, network.returns)
-        return reward * self._returns.scale
-
-    def rewards_on_device(
-        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
-    ) -> Tensor:
-        if self._returns is None:
-            return reward
-        self._returns.add_block(block, rows, reward)
-        for network in self._networks:
-            _publish(self._returns.moments, network.returns)
-        return reward * self._returns.scale
-
-    def coefficients(self, progress: float) -> Metrics:
-        return {"entropy_coefficient": self.config.entropy.at(progress)}
-
-    def after_update(self, batch: Batch, progress: float) -> None:
-        """Update the statistics: the rows were collected and learned from with the statistics before them; the next
-        rollout uses the new ones."""
-        if self._observation_moments is not None:
-            self._observation_moments.add_rows(batch.x)
-        if self._state_moments is not None and batch.state is not None:
-            self._state_moments.add_rows(batch.state)
-        for network in self._networks:
-            _publish(self._observation_moments, network.normaliser)
-            _publish(self._state_moments, network.state_normaliser)
-
-    # ------------------------------------------------------------------------------------------ state
-
-    @property
-    def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
-        moments = {"observations": self._observation_moments, "states": self._state_moments, "returns": self._returns}
-        return {name: statistics for name, statistics in moments.items() if statistics is not None}
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), **{name: each.state_dict() for name, each in self._statistics.items()}}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        for name, each in self._statistics.items():
-            each.load_state_dict(state[name])
-
-
-def make_model(config: PolicyGradient, context: LearnerContext, start: Weights | None = None) -> Model:
-    """Make the model that autograd trains."""
-    why = needs_autograd(config.policy(context.env, context.seats))
-    return ActorCriticModel(config, context, start, no_kernel_reason=f"autograd learns {why}" if why else "")
-
-
-def _is_ours(config: NetworkOptions) -> bool:
-    """Return whether Ludus implements what the algorithm adds to the loss."""
-    parts = type(config).surrogate, type(config).metrics
-    return all(part.__module__.startswith("ludus.") for part in parts)
-
-
-def _moments(buffers: Normalizer | ReturnScale | None) -> RunningMoments | None:
-    """Return the moments in the weights, which may be those of a warm start."""
-    if buffers is None:
-        return None
-    moments = RunningMoments(tuple(buffers.mean.shape))
-    moments.start(count=float(buffers.count), mean=to_numpy(buffers.mean), var=to_numpy(buffers.var))
-    return moments
-
-
-def _publish(moments: RunningMoments | None, buffers: Normalizer | ReturnScale | None) -> None:
-    if moments is not None and buffers is not None:
-        buffers.mean.copy_(torch.from_numpy(np.asarray(moments.mean)))
-        buffers.var.copy_(torch.from_numpy(np.asarray(moments.var)))
-        buffers.count.fill_(moments.count)

@@ -256,7 +256,7 @@ class PolicyGradient(Gradient):
         masks=True,
         paper="Sutton et al. 2000",
     )
-    model_class: ClassVar[str] = "ludus.algorithms.on_policy.autograd_model:make_model"
+    model_class: ClassVar[str] = "ludus.algorithms.on_policy.learner:make_model"
     takes_learned_rewards: ClassVar[bool] = True
     differs: ClassVar[bool] = (
         True  # from members of its population, if a task says so (`ludus.algorithms.common.behavioral_diversity`)
@@ -426,9 +426,7 @@ class Reinforce(PolicyGradient):
         return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
-        from ludus.algorithms.common.losses import policy_gradient
-
-        return policy_gradient(logp, batch.advantage)
+        return -logp * batch.advantage.detach()
 
 
 class A2C(PolicyGradient):
@@ -476,9 +474,7 @@ class A2C(PolicyGradient):
         return self
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
-        from ludus.algorithms.common.losses import policy_gradient
-
-        return policy_gradient(logp, batch.advantage)
+        return -logp * batch.advantage.detach()
 
 
 class IMPALA(PolicyGradient):
@@ -504,6 +500,4 @@ class IMPALA(PolicyGradient):
     normalise_advantages: bool = False
 
     def surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
-        from ludus.algorithms.common.losses import policy_gradient
-
-        return policy_gradient(logp, batch.advantage)
+        return -logp * batch.advantage.detach()

@@ -12,9 +12,9 @@ compressed row of its own, and the same code runs on rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,19 +23,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.information_states import unique_ids
-from ludus.algorithms.on_policy.autograd_model import state_table
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.model import StepOptions, StepStats, optimizer_steps_cpu
+from ludus.algorithms.on_policy.model import Model, OnPolicyConfig, state_table
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
-from ludus.backend.ranks import RankGroup, broadcast_from_rank0
+from ludus.backend.ranks import broadcast_from_rank0
 from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.actor_critic import layouts
 from ludus.policies.specs import information_state_ids
-from ludus.replay.trajectories import Trajectories
 
 Floats = NDArray[np.float64]
 
@@ -270,57 +267,22 @@ def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # typ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelRows:
-    """n rows over m states: x float32[m, inputs], mask bool[m, A], state int32[n]; the other columns [n]. held
-    float64[m, A] each: log-probabilities that a state's policy is kept close to. joint: rows of all ranks, the
-    denominator of means."""
+class KernelStep:
+    """Input of one step: this rank's share of a batch, the same compressed, and buffers for the forward and backward
+    passes of its states."""
 
-    x: Tensor
-    mask: NDArray[np.bool_]
-    state: NDArray[np.int32]
-    action: Array
-    logp: Array
-    advantage: Array
-    target: Array
-    value: Array
-    joint: int
-    held: tuple[Floats, ...] = ()
-
-    @staticmethod
-    def of(batch: Batch, *held: Floats) -> KernelRows:
-        """Return all rows of a batch."""
-        assert batch.mask is not None
-        assert batch.state_index is not None
-        action, *floats = batch.action, batch.logp, batch.advantage, batch.target, batch.value
-        logp, advantage, target, value = (column.numpy() for column in floats)
-        columns = (action.numpy().astype(np.int32), logp, advantage, target, value)
-        return KernelRows(batch.x, batch.mask.numpy(), batch.state_index, *columns, len(batch), held)
-
-    def part(self, index: NDArray[np.int64], ranks: RankGroup) -> KernelRows:
-        """Return some of the rows, those of this rank: the rows of its share of the m distinct states. Without an
-        enumeration every row is a state, so that this is a share of the rows."""
-        joint = len(index)
-        states, state = unique_ids(self.state[index], len(self.mask))
-        if ranks.size > 1:
-            share = ranks.share(len(states))
-            local = (state >= share.start) & (state < share.stop)
-            index, state, states = index[local], state[local] - np.int32(share.start), states[share]
-        columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
-        held = tuple(held[states] for held in self.held)
-        return KernelRows(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, joint, held)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelBatch:
-    """Input of one step: this rank's rows, compressed, with buffers for the forward and backward passes of their
-    states."""
-
-    rows: KernelRows
+    batch: Batch
     compressed: CompressedRows
     passes: ForwardBackwardBuffers
 
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Return the legal actions bool[m, A] of the states."""
+        assert self.batch.mask is not None
+        return self.batch.mask.numpy()
 
-class KernelOptions(StepOptions, Protocol):
+
+class KernelOptions(OnPolicyConfig, Protocol):
     """Options of an algorithm that `KernelModel` reads."""
 
     @property
@@ -339,28 +301,28 @@ def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerCo
     return resolve_placement(context.device, UpdateCost(size, rows, has_cpu_kernel=True))
 
 
-class KernelModel:
+class KernelModel(Model):
     """Base of models that CPU kernels train, on the same weights as autograd. Subclasses implement the policy's loss
     (`policy_losses`)."""
 
-    memory, sequence, state, uses_state_table, mean_reducible = 0, 1, 0, True, True
-    names: tuple[str, ...]
+    uses_state_table = mean_reducible = True
+    config: KernelOptions
 
     def __init__(
         self, config: KernelOptions, spec: PolicySpec, context: LearnerContext, weights: Weights, placement: Placement
     ) -> None:
         """spec: Of the network that is trained, one that has `layouts`."""
         self.spec, self.table, self._ranks, self.placement = spec, state_table(context), context.ranks, placement
-        self.options, parts = config, layouts(spec)
+        self.config, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
         broadcast_from_rank0(self._ranks, self.parameters.flat)
-        self._last_stats = StepStats.initial(1 + len(self.names))
+        self._begin()
         self._value_part = "value" if "value" in parts else "policy"
         self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
         self.actions = int(spec.config["action"]["actions"])
 
-    def policy_losses(self, part: KernelBatch, progress: float) -> tuple[float, tuple[float, ...]]:
+    def policy_losses(self, step: KernelStep, progress: float) -> tuple[float, tuple[float, ...]]:
         """Return (the policy's loss, and the scalars of `names` except the second, the value loss), as this rank's
         share of joint means; the gradient is written to the passes."""
         raise NotImplementedError
@@ -376,9 +338,6 @@ class KernelModel:
         out, action = self.parameters.evaluate("policy", batch.x), batch.action.numpy().astype(np.int32)
         return torch.from_numpy(log_probs(out, batch.mask.numpy(), batch.state_index, action))
 
-    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
-        return reward
-
     def snapshot(self) -> Any:
         return self.parameters.flat.copy(), self.adam.state_dict()
 
@@ -387,37 +346,28 @@ class KernelModel:
         self.adam.load_state_dict(snapshot[1])
 
     @contextmanager
-    def learning(self, batch: Batch, seed: int) -> Iterator[KernelRows]:
-        self._last_stats = StepStats.initial(1 + len(self.names))
-        yield self.rows(batch)
+    def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
+        self._begin()
+        yield replace(batch, action=batch.action.int(), held=self.held(batch))
 
-    def rows(self, batch: Batch) -> KernelRows:
-        """Return what steps learn from, when an update begins."""
-        return KernelRows.of(batch)
+    def held(self, batch: Batch) -> Tensor | None:
+        """Return the log-probabilities float64[K, m, A] that the loss keeps the policy close to, if it does."""
+        return None
 
-    def prepare(self, rows: KernelRows, which: Sequence[NDArray[np.int64]] | None) -> Iterator[KernelBatch]:
+    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64]] | None) -> Iterator[KernelStep]:
         """Select all rows first, while they are in the processor's caches."""
         if which is None and self._ranks.size == 1:
-            return iter([self._prepared(rows)])
-        lots = [np.arange(rows.joint)] if which is None else which
-        return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
+            return iter([self._prepared(rows, len(rows))])
+        lots = [np.arange(len(rows))] if which is None else which
+        parts = [rows.part_by_state(index, self._ranks) for index in lots]
+        return map(self._prepared, parts, map(len, lots))
 
-    def _prepared(self, rows: KernelRows) -> KernelBatch:
-        compressed = compress(
-            rows.state,
-            rows.action,
-            rows.logp,
-            rows.advantage,
-            rows.target,
-            states=len(rows.mask),
-            actions=self.actions,
-            rows=rows.joint,
-        )
-        return KernelBatch(rows, compressed, ForwardBackwardBuffers(self.parameters, rows.x))
-
-    def steps(self, parts: Iterable[KernelBatch], rate: float, progress: float) -> StepStats:
-        self._last_stats = optimizer_steps_cpu(self, parts, rate, progress, self._last_stats)
-        return self._last_stats
+    def _prepared(self, batch: Batch, joint: int) -> KernelStep:
+        """joint: rows of all ranks, the denominator of means."""
+        assert batch.state_index is not None
+        columns = (column.numpy() for column in (batch.action, batch.logp, batch.advantage, batch.target))
+        compressed = compress(batch.state_index, *columns, states=len(batch.x), actions=self.actions, rows=joint)
+        return KernelStep(batch, compressed, ForwardBackwardBuffers(self.parameters, batch.x))
 
     @property
     def flat(self) -> Array:
@@ -425,38 +375,36 @@ class KernelModel:
 
     def move(self, rate: float) -> float:
         network = self.parameters
-        return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.options.max_gradient_norm)
+        return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.config.max_gradient_norm)
 
-    def compute_gradient(self, prepared: KernelBatch, progress: float) -> list[float]:
-        prepared.passes.forward()
-        policy, (first, *others) = self.policy_losses(prepared, progress)
-        value = self._value_loss(prepared)
-        prepared.passes.backward()
-        scalars = [policy + self.options.value_coefficient * value, first, value, *others]
+    def compute_gradient(self, part: KernelStep, progress: float) -> list[float]:
+        part.passes.forward()
+        policy, (first, *others) = self.policy_losses(part, progress)
+        value = self._value_loss(part)
+        part.passes.backward()
+        scalars = [policy + self.config.value_coefficient * value, first, value, *others]
         if self._ranks.size == 1:
             return scalars
         self.parameters.sums[:] = scalars
         self._ranks.sum(self.parameters.joint)
         return [float(x) for x in self.parameters.sums]
 
-    def _value_loss(self, part: KernelBatch) -> float:
-        config, rows, passes = self.options, part.rows, part.passes
+    def _value_loss(self, step: KernelStep) -> float:
+        config, batch, passes = self.config, step.batch, step.passes
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
         if config.clip_value is None:
-            return squared_value_loss(out, part.compressed, scale=config.value_coefficient, gradient=gradient)
+            return squared_value_loss(out, step.compressed, scale=config.value_coefficient, gradient=gradient)
+        assert batch.state_index is not None
         return clipped_value_loss(
             out,
-            rows.state,
-            rows.target,
-            rows.value,
+            batch.state_index,
+            batch.target.numpy(),
+            batch.value.numpy(),
             clip=config.clip_value,
             scale=config.value_coefficient,
             gradient=gradient,
-            rows=rows.joint,
+            rows=step.compressed.rows,
         )
-
-    def after_update(self, batch: Batch, progress: float) -> None:
-        """Do nothing: it has no statistics."""
 
     def weights(self) -> Weights:
         return self.parameters.weights()

@@ -1,239 +1,270 @@
-"""The learner of on-policy algorithms: from rollouts to items, and from batches to steps of Adam on a `Model`
-(`ludus.algorithms.on_policy.model`)."""
+"""The policy-gradient family (REINFORCE, A2C, IMPALA; PPO has a loss of its own), from top to bottom: its loss, and the
+learner of all on-policy algorithms, from batches to steps of Adam on a `Model`. From rollouts to batches:
+`ludus.algorithms.on_policy.experience`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
-from ludus.algorithms.common.behavioral_diversity import Divergence
-from ludus.algorithms.common.information_states import unique_ids, visited_states
-from ludus.algorithms.common.returns import (
-    bootstrap_values,
-    learned_columns,
-    normalize_advantages,
-    not_finite,
-    trace_columns,
-    vtrace_targets,
-)
+from ludus.algorithms.common.losses import approximate_kl, distribution_of, value_loss
+from ludus.algorithms.common.returns import normalize_advantages, not_finite, vtrace_targets
 from ludus.algorithms.common.schedule import Budget
-from ludus.algorithms.common.space_checks import reward_scale
-from ludus.algorithms.on_policy.batch import MEMORY, Batch, SegmentPieces, padded, unpadded, unroll_segments
-from ludus.algorithms.on_policy.model import ActingModel, Floats, Inputs, Model, OnPolicyConfig, StepStats
-from ludus.algorithms.on_policy.multi_agent import critic_states, team_rewards
+from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
+from ludus.algorithms.on_policy.autograd_model import TorchModel
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import PolicyGradient, needs_autograd
+from ludus.algorithms.on_policy.experience import ExperienceBuilder
+from ludus.algorithms.on_policy.model import (
+    METRICS,
+    ActionBatch,
+    Floats,
+    Model,
+    OnPolicyConfig,
+    StepStats,
+    fresh_seed,
+)
 from ludus.algorithms.on_policy.ondevice.learning import OnDeviceBatcher, on_device_unsupported_reason
-from ludus.algorithms.rewards.base import LearnedRows
 from ludus.backend.device import generator_on, scalars_to_host, to_device, to_numpy
+from ludus.backend.mlp import Layout
 from ludus.core import seeding
-from ludus.core.errors import PolicyError, ScenarioError, TrainingError
-from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights
+from ludus.core.errors import LudusError, PolicyError, TrainingError
+from ludus.core.types import Metrics, State, Weights
+from ludus.core.user_code import describe_error
+from ludus.policies.actor_critic import (
+    ActorCritic,
+    Normalizer,
+    ReturnScale,
+    TeamNetwork,
+    agents_in,
+    layouts,
+    load_arrays,
+    make_network,
+    shapes_of,
+)
+from ludus.policies.checks import validate_weights
 from ludus.replay.base import ItemColumns, Sample
-from ludus.replay.blocks import Block
+from ludus.replay.blocks import Block, BlockRows
 from ludus.replay.trajectories import Trajectories
 
 # --------------------------------------------------------------------------------------------------------------------
-# From rollouts to items: values, advantages and targets, and memory at the beginning of sequences.
+# The family's loss, and its networks as autograd trains them, with statistics that travel with the weights.
+
+_ROWS = 4096  # that are evaluated at a time
 
 
-class ValueEstimates(NamedTuple):
-    """Values of a rollout's rows float64[N], and of its bootstrap observations float64[S]. With a memory: its pieces,
-    and the memory float32[Q, M] before each."""
+class ActorCriticModel(TorchModel):
+    """An `ActorCritic` network, or a `TeamNetwork` of them. Statistics are of all agents' rows, and every network of a
+    team has them."""
 
-    value: Floats
-    after: Floats
-    pieces: SegmentPieces | None = None
-    before: NDArray[np.float32] | None = None
+    mean_reducible = cuda_graph_safe = True
+    config: PolicyGradient
 
-
-class ExperienceBuilder:
-    """Builds the items of a learner's table: values, advantages and targets. unknown_bootstrap_count: segments so far
-    whose bootstrap observation is unknown."""
-
-    def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
-        self._config, self._model, self._device = config, model, model.placement.torch
-        self.inputs = Inputs(model)
-        self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
-        self._divergence = None
-        if context.diversity is not None:
-            if model.spec.config.get("action", {"kind": "categorical"})["kind"] != "categorical":
-                raise ScenarioError(
-                    "behavioural diversity compares probabilities of discrete actions; this policy plays vectors of them. Leave it out."
-                )
-            self._divergence = Divergence(context.diversity, context.env, context.seats)
-        self._seats = context.seats
-        self.unknown_bootstrap_count = 0
-        learned = config.learned_reward
-        self.learned_reward = (
-            None if learned is None else learned.build(context, model.placement, replayed=False, gamma=config.gamma)
+    def __init__(
+        self, config: PolicyGradient, context: LearnerContext, start: Weights | None, *, no_kernel_reason: str = ""
+    ) -> None:
+        """no_kernel_reason: Why CPU kernels do not train it."""
+        self.config = config
+        self.spec = config.policy(context.env, context.seats)
+        self.module: Any = self._fresh(fresh_seed(context))
+        if start is not None:
+            load_arrays(self.module, validate_weights(self.spec, start, shapes_of(self.module)))
+        self._networks = self.module.networks
+        self._active_network: ActorCritic | TeamNetwork = self.module  # by `_forward`
+        first, self.sequence = self._networks[0], config.sequence
+        self.shape, self.memory, self.state = first.shape, first.memory, first.state
+        action = self.spec.config["action"]
+        self.actions = first.head_of.outputs if "categorical" in action["kind"] else 0
+        self.distribution = distribution_of(action)
+        self._observation_moments, self._state_moments = _moments(first.normaliser), _moments(first.state_normaliser)
+        self._returns = None if (scale := _moments(first.returns)) is None else DiscountedReturns(config.gamma)
+        if self._returns is not None and scale is not None:
+            self._returns.moments = scale
+        trained, plain = self._trained()
+        # Rows of several networks are divided by numbers; what a custom loss depends on is unknown.
+        self.cuda_graph_safe = self.cuda_graph_safe and len(self._networks) == 1 and _is_ours(config)
+        super().__init__(
+            config, trained, context, names=self._metric_names(config), layouts=plain, no_kernel_reason=no_kernel_reason
         )
+
+    def _trained(self) -> tuple[nn.Module, Sequence[Layout]]:
+        """Return (the module whose parameters move, the layouts of its parameters if they are only perceptrons)."""
+        plain = self._layouts()
+        whole = sum(len(layout.shapes()) for layout in plain) == sum(1 for _ in self.module.parameters())
+        return self.module, plain if whole else ()
+
+    def _metric_names(self, config: PolicyGradient) -> tuple[str, ...]:
+        """Return `Model.names`."""
+        return (*METRICS, *config.extra_metrics)
+
+    # ------------------------------------------------------------------------------------------ the network
+
+    def _fresh(self, seed: int) -> Any:
+        """Return a fresh network of the spec."""
+        make = TeamNetwork if agents_in(self.spec) > 1 else make_network
+        return make(self.spec, seed=seed, initial_std=self.config.initial_std)
+
+    def _layouts(self) -> Sequence[Layout]:
+        """Return the layouts for `FlatModule`."""
+        return list(layouts(self.spec).values())
+
+    def values(
+        self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return values; 0 without a value network."""
+        if start is None and memory is None:
+            if self._networks[0].value is None:
+                return x.new_zeros(len(x)), None
+            count = -(-len(x) // _ROWS) or 1
+            states = [None] * count if state is None else torch.tensor_split(state, count)
+            parts = zip(torch.tensor_split(x, count), states, strict=True)
+            return torch.cat([self.module.value_of(part.float(), its).float() for part, its in parts]), None
+        _, value, after = self.module.unroll(x.float(), memory, start, state)
+        return x.new_zeros(len(x)) if value is None else value, after
+
+    def outputs(self, x: Tensor) -> Tensor:
+        out: Tensor = self.module.unroll(x.float(), None, None, None)[0]
+        return out
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        return self.distribution.log_prob(self._forward(batch)[0], batch.action, batch.mask)
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        out, value, _ = self._active_network.unroll(batch.x.float(), batch.memory, batch.start, batch.state)
+        return out.float(), None if value is None else value.float()
+
+    def loss_coefficients(self, progress: float) -> tuple[float, ...]:
+        return (self.config.entropy.at(progress),)
+
+    def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the loss of the family, and its metrics as means over rows:
+
+            surrogate - entropy_coefficient × H(π) + value_coefficient × ½ (V - G)²
+
+        The surrogate of REINFORCE, A2C and IMPALA is -A log π(a|s) (Williams 1992; Sutton et al. 2000). PPO's loss is in
+        `ludus.algorithms.ppo.learner`.
+        """
+        config, (entropy_coefficient,) = self.config, coefficients
+        logits, value = self._forward(batch)
+        logp = self.distribution.log_prob(logits, batch.action, batch.mask)
+
+        policy_loss = batch.mean(self._surrogate(logp, batch))
+        entropy = batch.mean(self.distribution.entropy(logits, batch.mask))
+        loss, squared_error = policy_loss - entropy_coefficient * entropy, policy_loss.new_zeros(())
+        if value is not None:
+            squared_error = batch.mean(value_loss(value, batch.target, old_value=batch.value, clip=config.clip_value))
+            loss = loss + config.value_coefficient * squared_error
+
+        with torch.no_grad():
+            kl = batch.mean(approximate_kl(logp, batch.logp))
+            extra = [batch.mean(config.metrics(logp, batch)[name]) for name in config.extra_metrics]
+        return loss, (policy_loss, squared_error, entropy, kl, *extra)
+
+    def _surrogate(self, logp: Tensor, batch: Batch) -> Tensor:
+        name = f"{type(self.config).__module__}:{type(self.config).__qualname__}"
+        try:
+            out = self.config.surrogate(logp, batch)
+        except LudusError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{name}: surrogate() of {len(logp)} rows raised {describe_error(error)}.") from error
+        if not isinstance(out, Tensor) or out.shape != logp.shape:  # one of another shape would be broadcast
+            description = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise PolicyError(
+                f"{name}: surrogate() of {len(logp)} rows answers {description}; expected a loss of each row."
+            )
+        return out
+
+    # ------------------------------------------------------------------------------------------ statistics
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        """Return rewards, divided by the standard deviation of discounted returns, these ones included, if that is
+        enabled. Rewards that are not finite are left to fail in the loss."""
+        if self._returns is None:
+            return reward
+        if np.isfinite(reward).all():
+            self._returns.add(rows, reward)
+            for network in self._networks:
+                _publish(self._returns.moments, network.returns)
+        return reward * self._returns.scale
+
+    def rewards_on_device(
+        self, reward: Tensor, progress: float, *, acted: ActionBatch, rows: BlockRows, block: Block
+    ) -> Tensor:
+        if self._returns is None:
+            return reward
+        self._returns.add_block(block, rows, reward)
+        for network in self._networks:
+            _publish(self._returns.moments, network.returns)
+        return reward * self._returns.scale
+
+    def coefficients(self, progress: float) -> Metrics:
+        return {"entropy_coefficient": self.config.entropy.at(progress)}
+
+    def after_update(self, batch: Batch, progress: float) -> None:
+        """Update the statistics: the rows were collected and learned from with the statistics before them; the next
+        rollout uses the new ones."""
+        if self._observation_moments is not None:
+            self._observation_moments.add_rows(batch.x)
+        if self._state_moments is not None and batch.state is not None:
+            self._state_moments.add_rows(batch.state)
+        for network in self._networks:
+            _publish(self._observation_moments, network.normaliser)
+            _publish(self._state_moments, network.state_normaliser)
+
+    # ------------------------------------------------------------------------------------------ state
 
     @property
-    def metrics(self) -> Metrics:
-        """Return metrics of the rollouts so far."""
-        out = {"tails_without_value": float(self.unknown_bootstrap_count)} if self._model.names else {}
-        out |= {} if self.learned_reward is None else self.learned_reward.metrics
-        return out if self._divergence is None else {**out, "distance": self._divergence.nats}
+    def _statistics(self) -> dict[str, RunningMoments | DiscountedReturns]:
+        moments = {"observations": self._observation_moments, "states": self._state_moments, "returns": self._returns}
+        return {name: statistics for name, statistics in moments.items() if statistics is not None}
 
-    def build(self, rows: Trajectories, progress: float) -> ItemColumns:
-        """Return items with advantage and target: rows, or with a memory sequences of them. progress: of the budget."""
-        config, model = self._config, self._model
-        if model.table is not None:
-            self.unknown_bootstrap_count += int(
-                np.count_nonzero((rows.bootstrap_observation < 0) & (rows.tail != SegmentEnd.TERMINATED))
-            )
-        state, bootstrap_state = critic_states(rows, self._seats) if model.state else (None, None)
-        estimates = self.estimate_values(rows, state, bootstrap_state)
-        value, after = estimates.value, estimates.after
-        gamma = config.gamma if config.discount == "step" else 1.0
-        team_reward = team_rewards(rows, gamma) if config.team_rewards else rows.reward.astype(np.float64)
-        learned = LearnedRows(team_reward * self._scale)
-        if self.learned_reward is not None:
-            learned = self.learned_reward.of(rows, learned.reward, self._log_prob)
-        reward = model.rewards(rows, learned.reward, progress)
-        if self._divergence is not None:
-            reward = reward + self._divergence.reward(rows.observation, rows.mask, rows.action, rows.logp)
-        columns = learned_columns(
-            rows,
-            reward=reward,
-            value=value,
-            after=after,
-            gamma=config.gamma,
-            lam=config.gae_lambda,
-            in_time=config.discount == "step",
-        )
-        if state is not None:
-            columns["state"] = state
-        if config.correction == "vtrace":
-            columns |= trace_columns(rows.start, reward, value, bootstrap_values(rows.tail, after))
-        if learned.advantage is not None:
-            columns |= self._second_stream(columns["advantage"], learned)
-        if model.table is None and rows.mask is not None and model.actions:
-            columns["mask"] = rows.mask
-        columns |= self.extra_columns(rows)
-        return self.items(rows, columns, estimates)
+    def state_dict(self) -> State:
+        return {**super().state_dict(), **{name: each.state_dict() for name, each in self._statistics.items()}}
 
-    def estimate_values(
-        self, rows: Trajectories, state: NDArray[np.float32] | None, bootstrap_state: NDArray[np.float32] | None
-    ) -> ValueEstimates:
-        """Return the values of a rollout's observations. state, bootstrap_state: inputs of a central critic."""
-        pieces = before = last = None
-        if self._model.memory:
-            pieces = SegmentPieces.of(rows.start, self._model.sequence)
-            value, before, last = self._walk(rows, pieces, state)
-        else:
-            value = self._values(rows.observation, None, state)
-        return ValueEstimates(value, self._values(rows.bootstrap_observation, last, bootstrap_state), pieces, before)
-
-    def items(self, rows: Trajectories, columns: dict[str, Array], estimates: ValueEstimates) -> ItemColumns:
-        """Return columns of rows as columns of items, with the oldest weights that acted in each."""
-        pieces, before = estimates.pieces, estimates.before
-        if pieces is None or before is None:
-            return {**columns, "version_lo": np.repeat(rows.version_lo, np.diff(rows.start))}
-        items = padded(columns, pieces, self._model.sequence)
-        return {**items, MEMORY: before, "version_lo": rows.version_lo[pieces.segment]}
-
-    def extra_columns(self, rows: Trajectories) -> ItemColumns:
-        """Return further columns of the rows that a subclass stores."""
-        return {}
-
-    def _second_stream(self, own: Array, learned: LearnedRows) -> dict[str, Array]:
-        """Return the sum of both streams' advantages; for V-trace, which estimates the first again, also the second
-        stream's and the weight of the first."""
-        assert learned.advantage is not None
-        both = (learned.weight * own + learned.advantage).astype(np.float32)
-        if self._config.correction != "vtrace":
-            return {"advantage": both}
-        weight = np.full(len(both), learned.weight, np.float32)
-        return {"advantage": both, "weight": weight, "other": learned.advantage.astype(np.float32)}
-
-    def _log_prob(self, observation: Array, action: Array, mask: NDArray[np.bool_] | None) -> Floats:
-        """Return log-probabilities as `ludus.algorithms.rewards.base.LogProb` does, of a network without memory."""
-        columns = {
-            "observation": observation,
-            "action": action,
-            **dict.fromkeys(_FLOATS, np.zeros(len(action), np.float32)),
-        }
-        columns |= {} if mask is None else {"mask": mask}
-        if self._model.state:  # the critic's input, which is not used
-            columns["state"] = np.zeros((len(action), self._model.state), np.float32)
-        with torch.no_grad():
-            return to_numpy(self._model.log_prob(self.batch(columns)[0])).astype(np.float64)
-
-    def unpacked(self, items: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """Return (columns of rows, further fields of the `Batch`) of items that `items` built."""
-        if not self._model.memory:
-            return items, {}
-        columns, start = unpadded(items)
-        return columns, {"start": start, "memory": to_device(items[MEMORY], self._device)}
-
-    def _walk(
-        self, rows: Trajectories, pieces: SegmentPieces, state: NDArray[np.float32] | None
-    ) -> tuple[Floats, NDArray[np.float32], NDArray[np.float32]]:
-        if rows.memory0 is None:
-            raise PolicyError(
-                "a network with memory learns from trajectories without `memory0`; its policy must have one."
-            )
-
-        def segment_values(
-            which: NDArray[np.int64], memory: NDArray[np.float32], start: NDArray[np.int64]
-        ) -> tuple[Array, NDArray[np.float32]]:
-            x, state_rows = self.inputs(rows.observation[which]), None if state is None else state[which]
-            with torch.no_grad():
-                out, after = self._model.values(x, self._tensor(memory), start, self._tensor(state_rows))
-            assert after is not None
-            return to_numpy(out), to_numpy(after)
-
-        return unroll_segments(pieces, rows.memory0, segment_values)
-
-    def _values(self, observation: Array, memory: Array | None, state: NDArray[np.float32] | None) -> Floats:
-        """Return values float64[n]; 0 for unknown ids (-1). A state that occurs several times is evaluated once."""
-        table, index = self._model.table, None
-        if table is not None and memory is None and state is None:
-            visited_states, index = unique_ids(np.where(observation >= 0, observation - table.base, -1), len(table))
-            if not len(visited_states):
-                return np.zeros(len(observation))
-            x = self.inputs(visited_states + table.base)
-        else:
-            x = self.inputs(observation)
-        with torch.no_grad():
-            out = to_numpy(self._model.values(x, self._tensor(memory), None, self._tensor(state))[0]).astype(np.float64)
-        if table is None:
-            return out
-        return np.where(observation >= 0, out if index is None else out[index], 0.0)
-
-    def batch(self, items: Mapping[str, Any]) -> tuple[Batch, dict[str, Tensor]]:
-        """Return (the batch, with advantages as they were estimated; the columns that V-trace needs)."""
-        model = self._model
-        columns, more = self.unpacked(items)
-        observation, action, table = columns["observation"], columns["action"], model.table
-        mask = columns.get("mask")
-        if model.uses_state_table:
-            x, mask, more["state_index"] = visited_states(
-                table, observation, mask, inputs=math.prod(model.shape), actions=model.actions
-            )
-        else:
-            x, mask = self.inputs(observation), self.inputs.mask(observation, mask)
-        more["state"] = self._tensor(columns["state"]) if model.state else None
-        more |= {name: to_device(columns[name], self._device) for name in _FLOATS}
-        there = to_device(action, self._device)
-        whole = there.long() if model.actions else there
-        traced = {name: to_device(columns[name], self._device) for name in _TRACED if name in columns}
-        return Batch(x, self._tensor(mask), whole, **more), traced
-
-    def _tensor(self, array: Array | Tensor | None) -> Tensor | None:
-        return None if array is None else to_device(array, self._device)
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        for name, each in self._statistics.items():
+            each.load_state_dict(state[name])
 
 
-_FLOATS = ("logp", "advantage", "target", "value")  # columns that a loss looks at
-_TRACED = ("reward", "ends", "after", "weight", "other")  # and that V-trace does
+def make_model(config: PolicyGradient, context: LearnerContext, start: Weights | None = None) -> ActorCriticModel:
+    """Make the model that autograd trains."""
+    why = needs_autograd(config.policy(context.env, context.seats))
+    return ActorCriticModel(config, context, start, no_kernel_reason=f"autograd learns {why}" if why else "")
+
+
+def _is_ours(config: PolicyGradient) -> bool:
+    """Return whether Ludus implements what the algorithm adds to the loss."""
+    parts = type(config).surrogate, type(config).metrics
+    return all(part.__module__.startswith("ludus.") for part in parts)
+
+
+def _moments(buffers: Normalizer | ReturnScale | None) -> RunningMoments | None:
+    """Return the moments in the weights, which may be those of a warm start."""
+    if buffers is None:
+        return None
+    moments = RunningMoments(tuple(buffers.mean.shape))
+    moments.start(count=float(buffers.count), mean=to_numpy(buffers.mean), var=to_numpy(buffers.var))
+    return moments
+
+
+def _publish(moments: RunningMoments | None, buffers: Normalizer | ReturnScale | None) -> None:
+    if moments is not None and buffers is not None:
+        buffers.mean.copy_(torch.from_numpy(np.asarray(moments.mean)))
+        buffers.var.copy_(torch.from_numpy(np.asarray(moments.var)))
+        buffers.count.fill_(moments.count)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The learner.
 
 
 class OnPolicyLearner:
@@ -254,7 +285,7 @@ class OnPolicyLearner:
         self._on_device = (
             None
             if self.on_device_unsupported_reason()
-            else OnDeviceBatcher(config, cast(ActingModel, model), self._items.inputs, context)
+            else OnDeviceBatcher(config, cast(TorchModel, model), self._items.inputs, context)
         )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
@@ -391,7 +422,7 @@ class OnPolicyLearner:
             order = torch.randperm(units, generator=there, device=device)
             yield 1, self.model.prepare(rows, order.tensor_split(count))
 
-    # ------------------------------------------------------------------------------------------ in place
+    # ------------------------------------------------------------------------------------------ on a device
 
     def on_device_unsupported_reason(self) -> str:
         return on_device_unsupported_reason(self.model, self._context, self.config)

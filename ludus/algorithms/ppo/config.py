@@ -40,7 +40,7 @@ class PPO(PolicyGradient):
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
-    model_class: ClassVar[str] = "ludus.algorithms.ppo.kernels:make_model"
+    model_class: ClassVar[str] = "ludus.algorithms.ppo.learner:make_model"
     extra_metrics: ClassVar[tuple[str, ...]] = ("clip_fraction",)
 
     activation: Literal["tanh", "relu"] = "relu"

@@ -8,18 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.on_policy.autograd_model import fresh_seed
-from ludus.algorithms.on_policy.autograd_model import make_model as make_family_model
-from ludus.algorithms.on_policy.config import needs_autograd
 from ludus.algorithms.on_policy.kernels import (
     CompressedRows,
-    KernelBatch,
     KernelModel,
+    KernelStep,
     clipped_surrogate,
-    kernel_placement,
     log_softmax,
 )
-from ludus.algorithms.on_policy.model import METRICS, Model
+from ludus.algorithms.on_policy.model import METRICS, fresh_seed
 from ludus.algorithms.ppo.config import PPO
 from ludus.backend.device import Placement
 from ludus.core.arrays import kernel
@@ -65,18 +61,19 @@ class KernelPPO(KernelModel):
     """A perceptron that learns by PPO."""
 
     names = (*METRICS, *PPO.extra_metrics)
+    config: PPO
 
     def __init__(self, config: PPO, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
         self.config = config
         spec = config.policy(context.env, context.seats)
         super().__init__(config, spec, context, first_weights(spec, start, seed=fresh_seed(context)), placement)
 
-    def policy_losses(self, part: KernelBatch, progress: float) -> tuple[float, tuple[float, ...]]:
-        bonus, passes = self.config.entropy.at(progress), part.passes
+    def policy_losses(self, step: KernelStep, progress: float) -> tuple[float, tuple[float, ...]]:
+        bonus, passes = self.config.entropy.at(progress), step.passes
         losses = policy_losses(
             passes.outputs["policy"],
-            part.rows.mask,
-            part.compressed,
+            step.mask,
+            step.compressed,
             clip=self.config.clip,
             entropy=bonus,
             gradient=passes.gradients["policy"],
@@ -85,21 +82,3 @@ class KernelPPO(KernelModel):
 
     def coefficients(self, progress: float) -> Metrics:
         return {"entropy_coefficient": self.config.entropy.at(progress)}
-
-
-def make_model(config: PPO, context: LearnerContext, start: Weights | None = None) -> Model:
-    """Make the model, trained by CPU kernels where possible, else by autograd."""
-    spec = config.policy(context.env, context.seats)
-    if (
-        not needs_autograd(spec)
-        and _has_kernel_loss(config)
-        and (placement := kernel_placement(config, spec, context)).written
-    ):
-        return KernelPPO(config, context, start, placement)
-    return make_family_model(config, context, start)
-
-
-def _has_kernel_loss(config: PPO) -> bool:
-    """Return whether loss and metrics are PPO's, not those of a derived class, which only autograd has."""
-    own = type(config)
-    return own.surrogate is PPO.surrogate and own.metrics is PPO.metrics and own.extra_metrics == PPO.extra_metrics

@@ -13,8 +13,10 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.algorithms.common.returns import reverse_linear_scan
 from ludus.algorithms.common.space_checks import reward_scale
+from ludus.algorithms.on_policy.autograd_model import TorchModel
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.model import ActingModel, ActionBatch, Inputs, Model, OnPolicyConfig
+from ludus.algorithms.on_policy.experience import Inputs
+from ludus.algorithms.on_policy.model import ActionBatch, Model, OnPolicyConfig
 from ludus.replay.blocks import Block, BlockRows, of_players, placed_where, until_next
 
 _BY_NETWORK = ("actor_critic", "torch")
@@ -41,7 +43,7 @@ def on_device_unsupported_reason(model: Model, context: LearnerContext, config: 
 class OnDeviceBatcher:
     """Acts by a model and builds its batches on its device."""
 
-    def __init__(self, config: OnPolicyConfig, model: ActingModel, inputs: Inputs, context: LearnerContext) -> None:
+    def __init__(self, config: OnPolicyConfig, model: TorchModel, inputs: Inputs, context: LearnerContext) -> None:
         self._config, self._model, self._inputs = config, model, inputs
         self._scale = reward_scale(context.env, context.seats, enabled=config.scale_rewards)
 

@@ -23,9 +23,9 @@ from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.common.returns import not_finite
 from ludus.algorithms.common.team_specs import state_width, team_size
 from ludus.algorithms.dqn.losses import gather_actions
-from ludus.algorithms.on_policy.autograd_model import ActorCriticModel
 from ludus.algorithms.on_policy.batch import Batch, SegmentPieces
-from ludus.algorithms.on_policy.learner import ExperienceBuilder, OnPolicyLearner, ValueEstimates
+from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstimates
+from ludus.algorithms.on_policy.learner import ActorCriticModel, OnPolicyLearner
 from ludus.algorithms.on_policy.multi_agent import critic_states
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.optimizer import NonFiniteGuard

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.joint_steps import left_at
-from ludus.algorithms.on_policy.autograd_model import ActorCriticModel
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.learner import ExperienceBuilder, OnPolicyLearner, ValueEstimates
+from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstimates
+from ludus.algorithms.on_policy.learner import ActorCriticModel, OnPolicyLearner
 from ludus.algorithms.on_policy.model import Floats, Model, OnPolicyConfig
 from ludus.backend.device import to_numpy
 from ludus.backend.mlp import Layout

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import BoxDistribution, value_loss
-from ludus.algorithms.on_policy.autograd_model import ActorCriticModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import PolicyGradient
+from ludus.algorithms.on_policy.learner import ActorCriticModel
 from ludus.backend.mlp import Layout
 from ludus.contrib.algorithms.mpo.losses import FLOOR, Multipliers, improved, moved, multiplier_loss, penalty
 from ludus.core.types import State, Weights
@@ -60,7 +61,7 @@ class VMPOModel(ActorCriticModel):
         self.multipliers = Multipliers({_ETA: (config.temperature, 1), **start})
         return nn.ModuleDict({"network": self.module, "multipliers": self.multipliers}), ()
 
-    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
+    def _metric_names(self, config: PolicyGradient) -> tuple[str, ...]:
         """Return the same as `ActorCriticModel`."""
         kls, alphas = ([f"{what}_{name}" for name in self._bounds] for what in ("kl", "alpha"))
         return "policy_loss", "value_loss", "entropy", "kl_improved", _ETA, *kls, *alphas

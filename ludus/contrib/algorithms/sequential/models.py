@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import value_loss
-from ludus.algorithms.on_policy.autograd_model import ActorCriticModel, NetworkOptions
 from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.config import PolicyGradient
+from ludus.algorithms.on_policy.learner import ActorCriticModel
 from ludus.backend.optimizer import ModuleAdam
 from ludus.contrib.algorithms.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
 from ludus.core.types import State, Weights
@@ -77,7 +78,7 @@ class TrustRegionModel(SequentialUpdateModel):
 
     config: HATRPO
 
-    def _metric_names(self, config: NetworkOptions) -> tuple[str, ...]:
+    def _metric_names(self, config: PolicyGradient) -> tuple[str, ...]:
         return ("value_loss",)
 
     def loss(self, batch: Batch, coefficients: Sequence[float]) -> tuple[Tensor, Sequence[Tensor]]:

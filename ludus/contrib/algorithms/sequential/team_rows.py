@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import rows_in, unpadded
-from ludus.algorithms.on_policy.learner import ExperienceBuilder
+from ludus.algorithms.on_policy.experience import ExperienceBuilder
 from ludus.algorithms.on_policy.model import Model, OnPolicyConfig
 from ludus.policies.actor_critic import agents_in, agents_of
 from ludus.replay.base import ItemColumns

@@ -1,90 +1,37 @@
-"""The losses of magnetic mirror descent and R-NaD: pure functions, in torch and compiled, with their gradients.
-
-Per row, with r = π(a|s) / π_old(a|s) and advantage A, the loss of mirror descent is
-
-    -min(r A, clip(r, 1 ± ε) A) + α KL(π(·|s) ‖ magnet(·|s)) + β KL(π(·|s) ‖ before(·|s))
-
-whose minimiser over one state's π, unclipped and with exact advantages, is the mirror descent step of Sokota et al.
-(2023, equation 6, for negative entropy): π ∝ [before^β magnet^α exp(A)]^(1 / (α + β)), β being 1 / η. The two
-divergences are taken over all actions and weighted by visits, so they cost one pass over the distinct states
-(`ludus.algorithms.on_policy.kernels`).
-
-NeuRD has another first term. The gradient of r A by a logit has the factor π(a|s): unlikely actions hardly move any
-more. NeuRD omits that factor (Hennes et al. 2020), and does not push a logit beyond ±threshold of the state's mean one.
-"""
+"""The losses of mirror descent and NeuRD (`ludus.algorithms.mmd.learner`) of compressed rows
+(`ludus.algorithms.on_policy.kernels`), with their compiled gradients."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.losses import masked_log_softmax
-from ludus.algorithms.on_policy.kernels import CompressedRows, clipped_surrogate, log_softmax
+from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.mmd.magnet import NAMES, LogitBounds, Magnet, initial_weights
+from ludus.algorithms.on_policy.batch import Batch
+from ludus.algorithms.on_policy.kernels import (
+    CompressedRows,
+    KernelModel,
+    KernelStep,
+    clipped_surrogate,
+    log_softmax,
+)
+from ludus.algorithms.on_policy.model import Floats
+from ludus.backend.device import Placement
+from ludus.backend.network import TrainedNetwork
 from ludus.core.arrays import inner, kernel
-from ludus.core.types import Array
+from ludus.core.types import Array, Metrics, State, Weights
+from ludus.policies.actor_critic import layouts
 from ludus.replay.trajectories import Trajectories
 
-# --------------------------------------------------------------------------------------------------------------------
-# R-NaD's reward transformation (Perolat et al. 2022, "Mastering the game of Stratego", supplement A): a player pays
-# η log(π/π_reg) for each of its actions, and is paid as much for each of its opponent's, so that a zero-sum game
-# stays one.
-
-Floats = NDArray[np.float64]
-
-
-def regularized(trajectories: Trajectories, reward: Floats, cost: Floats, *, opponents: bool) -> Floats:
-    """Return rewards float64[N] minus cost float64[N] = η log(π(a|s) / π_reg(a|s)).
-
-    opponents: also add each row's cost to the other seats' segments of the same episode, where they are in the
-    trajectories: to the last decision at or before it. (What the opponent does before a player's first decision is not
-    in its control, and is left out; so is what it does before the first one of a fragment, where that of the fragment
-    before has been learned from already.)
-    """
-    out = reward - cost
-    if opponents:
-        order = np.argsort(trajectories.episode, kind="stable")
-        rows = trajectories
-        _pay(out, cost, rows.start, rows.t, rows.seat, rows.agent, rows.episode, order)
-    return out
-
-
-@kernel
-def _paid_until(receiver, start, t, agent, episode):  # type: ignore[no-untyped-def]
-    """Return the step at which the agent's next fragment of the episode begins, which receives what comes after."""
-    until = 2**31 - 1
-    for later in episode:
-        if agent[later] == agent[receiver] and t[start[later]] > t[start[receiver]]:
-            until = min(until, t[start[later]])
-    return until
-
-
-@kernel
-def _pay(out, cost, start, t, seat, agent, episode, order):  # type: ignore[no-untyped-def]
-    begin = 0
-    while begin < len(order):
-        end = begin
-        while end < len(order) and episode[order[end]] == episode[order[begin]]:
-            end += 1
-        for receiver in order[begin:end]:
-            until = _paid_until(receiver, start, t, agent, order[begin:end])
-            for payer in order[begin:end]:
-                if seat[receiver] == seat[payer]:
-                    continue
-                last = start[receiver] - 1
-                for k in range(start[payer], start[payer + 1]):
-                    if t[k] >= until:
-                        break
-                    while last + 1 < start[receiver + 1] and t[last + 1] <= t[k]:
-                        last += 1
-                    if last >= start[receiver]:
-                        out[last] += cost[k]
-        begin = end
-
+if TYPE_CHECKING:
+    from ludus.algorithms.mmd.config import MMD
 
 # --------------------------------------------------------------------------------------------------------------------
 # Mirror descent.
@@ -179,56 +126,7 @@ def _divergences(out, mask, count, rows, magnet, before, alpha, beta, gradient, 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# NeuRD. What a row says of all actions of its state, when action a was taken with probability μ and had the advantage A, its own cost not
-# counted: Q(b) - V is 1[b = a] A / μ - η log(π(b) / π_reg(b)), as DeepNash has it (Perolat et al. 2022, supplement B).
-
-
-@dataclass(frozen=True, slots=True)
-class LogitBounds:
-    """threshold: distance from their state's mean beyond which logits are not pushed (β). clip: largest advantage of an
-    action."""
-
-    threshold: float
-    clip: float
-
-
-def neurd_loss(logits: Tensor, mask: Tensor | None, q: Tensor, *, bounds: LogitBounds) -> tuple[Tensor, Tensor]:
-    """Return -Σ_b (y(b) - mean y) f(b) over the legal actions of each row, and the share of its forces f that bounds
-    held back [n].
-
-    f(b) = clip(Q(b) - Σ π Q, ±c), held fixed, and 0 where it would push a logit y(b) - mean y that is beyond ±β further
-    out. logits y and q [n, A]. (Perolat et al. 2022, supplement B; Hennes et al. 2020.)
-    """
-    legal = torch.ones_like(logits, dtype=torch.bool) if mask is None else mask
-    count = legal.sum(dim=1, keepdim=True)
-    y = logits - logits.masked_fill(~legal, 0.0).sum(dim=1, keepdim=True) / count
-    with torch.no_grad():
-        chance = masked_log_softmax(logits, legal).exp()
-        advantage = q - (chance * q.masked_fill(~legal, 0.0)).sum(dim=1, keepdim=True)
-        wanted = advantage.clamp(-bounds.clip, bounds.clip)
-        room = torch.where(wanted > 0.0, y < bounds.threshold, y > -bounds.threshold)
-        force = (wanted * room).masked_fill(~legal, 0.0)
-        held = ((~room | (advantage.abs() > bounds.clip)) & legal).sum(dim=1) / count[:, 0]
-    return -(y.masked_fill(~legal, 0.0) * force).sum(dim=1), held
-
-
-def action_values(
-    logp: Tensor, magnet: Tensor, action: Tensor, old: Tensor, advantage: Tensor, *, cost: float
-) -> Tensor:
-    """Return Q(b) - V [n, A] as above.
-
-    Args:
-        logp: Log-probabilities [n, A] of the policy.
-        magnet: Those of the policy that it is regularised towards (-inf where illegal).
-        action: int64[n].
-        old: Log-probability [n] of each row's action.
-        advantage: float[n], which includes the row's own cost.
-        cost: η.
-    """
-    apart = (logp - magnet).masked_fill(torch.isneginf(magnet), 0.0)
-    action_cost = cost * (old - magnet.gather(1, action[:, None])[:, 0])
-    action_value = (advantage + action_cost) / old.exp()
-    return (-cost * apart).scatter_add(1, action[:, None], action_value[:, None])
+# NeuRD.
 
 
 def neurd_losses(
@@ -305,3 +203,82 @@ def _push(q, prob, mask, y, threshold, clip, force):  # type: ignore[no-untyped-
                 force[a] += min(max(advantage, -clip), clip)
             held += out_of_room or abs(advantage) > clip
     return held
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is trained so.
+
+
+class KernelMMD(KernelModel):
+    """A perceptron that learns by mirror descent, by CPU kernels."""
+
+    names = NAMES
+    config: MMD
+
+    def __init__(self, config: MMD, context: LearnerContext, start: Weights | None, placement: Placement) -> None:
+        self.config, spec = config, config.plain_policy(context.env, context.seats)
+        super().__init__(config, spec, context, initial_weights(config, context, start), placement)
+        self.magnet_network = TrainedNetwork(layouts(spec), self.parameters.weights())
+        self.average_network = TrainedNetwork(layouts(spec), self.parameters.weights())
+        own, magnet_values, average = (
+            torch.from_numpy(n.flat) for n in (self.parameters, self.magnet_network, self.average_network)
+        )
+        self.magnet = Magnet(config, context, own, magnet_values, average if config.announce == "average" else None)
+        self.spec = config.policy(context.env, context.seats)
+
+    def rewards(self, rows: Trajectories, reward: Floats, progress: float) -> Floats:
+        sizes = {"inputs": self.shape[0], "actions": self.actions}
+        return self.magnet.rewards(rows, reward, progress, **sizes, policy=self._magnet_of)
+
+    def _magnet_of(self, x: Tensor, mask: NDArray[np.bool_]) -> Floats:
+        """Return the magnet's log-probabilities float64[m, A]; 0 where illegal."""
+        uniform = self.config.magnet == "uniform"
+        return log_uniform(mask) if uniform else log_policy(self.magnet_network.evaluate("policy", x), mask)
+
+    def held(self, batch: Batch) -> Tensor:
+        """Return the log-probabilities of the policy before the update, and of the magnet."""
+        assert batch.mask is not None
+        mask = batch.mask.numpy()
+        before = log_policy(self.parameters.evaluate("policy", batch.x), mask)
+        return torch.from_numpy(np.stack([before, self._magnet_of(batch.x, mask)]))
+
+    def policy_losses(self, step: KernelStep, progress: float) -> tuple[float, tuple[float, ...]]:
+        out, gradient = step.passes.outputs["policy"], step.passes.gradients["policy"]
+        batch, mask = step.batch, step.mask
+        assert batch.held is not None
+        before, magnet = batch.held.numpy()
+        alpha, beta, cost = self.magnet.loss_coefficients(progress)
+        held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
+        if self.config.policy_loss == "neurd":
+            assert batch.state_index is not None
+            rows = batch.state_index, batch.action.numpy(), batch.logp.numpy(), batch.advantage.numpy()
+            losses = neurd_losses(out, mask, step.compressed, rows, **held, cost=cost, bounds=self.magnet.bounds)
+        else:
+            losses = policy_losses(out, mask, step.compressed, **held, clip=self.config.clip)
+        loss = losses.surrogate + alpha * losses.magnet + beta * losses.moved
+        return loss, (losses.surrogate, losses.entropy, losses.magnet, losses.moved, losses.clipped)
+
+    def coefficients(self, progress: float) -> Metrics:
+        return self.magnet.coefficients(progress)
+
+    def after_update(self, batch: Batch, progress: float) -> None:
+        self.magnet.update(progress)
+
+    def weights(self) -> Weights:
+        return self.magnet.published_weights(
+            self.parameters.weights(), self.magnet_network.weights, self.average_network.weights
+        )
+
+    def state_dict(self) -> State:
+        more = {
+            "magnet": self.magnet_network.weights(),
+            "average": self.average_network.weights(),
+            "moves": self.magnet.updates,
+        }
+        return {**super().state_dict(), **more}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.magnet_network.load(state["magnet"])
+        self.average_network.load(state["average"])
+        self.magnet.updates = int(state["moves"])
