@@ -128,7 +128,8 @@ class WaitingTable:
     def load_state_dict(self, state: State) -> None:
         with self._changed:
             self._table.load_state_dict(state["table"])
-            self._rng.bit_generator.state = state["rng"]
+            if state["rng"] is not None:  # of a hand-over, which draws nothing
+                self._rng.bit_generator.state = state["rng"]
             self._changed.notify_all()
 
     def close(self) -> None:

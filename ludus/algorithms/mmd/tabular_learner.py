@@ -57,6 +57,8 @@ class TabularMMDLearner:
     """A log-probability per information state and action, and a value per state. The advantage of an action is the mean
     over a state's rows of (advantage / probability) of those that took it, within ±`bound`."""
 
+    empties_tables = True  # as `OnPolicyLearner`
+
     def __init__(self, config: MMD, context: LearnerContext, start: Weights | None = None) -> None:
         self.config = config
         self.spec = config.policy(context.env, context.seats)

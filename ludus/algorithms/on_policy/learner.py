@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -272,6 +273,7 @@ class OnPolicyLearner:
 
     makes_items: type[ExperienceBuilder] = ExperienceBuilder
     in_groups = False  # whether units of batches are groups of rows
+    empties_tables = True  # whether each round's one batch is everything that its table holds
 
     def __init__(self, config: OnPolicyConfig, model: Model, context: LearnerContext) -> None:
         self.config, self.model, self.spec, self._context = config, model, model.spec, context
@@ -282,11 +284,6 @@ class OnPolicyLearner:
         self._seed = context.seed
         self._updates = self._waiting = 0
         self._from_block = False  # whether this update's rows were played where it computes
-        self._on_device = (
-            None
-            if self.on_device_unsupported_reason()
-            else OnDeviceBatcher(config, cast(TorchModel, model), self._items.inputs, context)
-        )
 
     def items(self, trajectories: Trajectories) -> Sequence[tuple[str, ItemColumns]]:
         """Return decision rows with advantage and value target; with a memory, sequences of them."""
@@ -427,21 +424,21 @@ class OnPolicyLearner:
     def on_device_unsupported_reason(self) -> str:
         return on_device_unsupported_reason(self.model, self._context, self.config)
 
+    @cached_property
+    def _on_device(self) -> OnDeviceBatcher:
+        return OnDeviceBatcher(self.config, cast(TorchModel, self.model), self._items.inputs, self._context)
+
     def table(self) -> Tensor:
-        assert self._on_device is not None
         return self._on_device.table()
 
     def act(self, x: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        assert self._on_device is not None
         return self._on_device.act(x, mask, generator)
 
     def learn(self, block: Block) -> Metrics:
-        assert self._on_device is not None
         self._budget.count(block.num_rows, block.num_episodes)
-        there, progress = self._on_device, self._progress
-        self._from_block = True
+        progress, self._from_block = self._progress, True
         try:
-            return self._update(lambda: self._weighted(*there.batch(block, progress)))
+            return self._update(lambda: self._weighted(*self._on_device.batch(block, progress)))
         finally:
             self._from_block = False
 
