@@ -109,10 +109,14 @@ class Batch:
             local = (state >= share.start) & (state < share.stop)
             index, state, states = index[local], state[local] - np.int32(share.start), states[share]
         columns = (self.action, self.logp, self.advantage, self.target, self.value)
-        rows = (torch.from_numpy(column.numpy()[index]) for column in columns)  # at this size faster than in torch
+        action, *floats = (
+            torch.from_numpy(column.numpy()[index]) for column in columns
+        )  # faster than torch's at this size
+        logp, advantage, target, value = floats
         there = torch.from_numpy(states)
         held = None if self.held is None else self.held[:, there]
-        return Batch(self.x[there], self.mask[there], *rows, state_index=state, held=held)
+        mask = self.mask[there]
+        return Batch(self.x[there], mask, action, logp, advantage, target, value, state_index=state, held=held)
 
     def _rows(self, rows: Tensor | slice) -> Batch:
         columns = {
