@@ -175,7 +175,6 @@ def test_seams_import_no_implementation() -> None:
 
 HANDED_DOWN = {
     ("backend/device", "algorithms/on_policy/kernels"): "what is done again and again on a device",
-    ("replay/prefetcher", "training/trainer"): "what draws a batch",
     ("metagame/population/agent_manager", "storage/policy_files"): "where weights are kept",
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
     ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ludus.core import seeding
 from ludus.core.errors import DataError, Deadlock, TableClosed, nearest
 from ludus.core.types import State
 from ludus.replay.base import ItemColumns, Sample, Sizes, Table, TableSpec
+from ludus.replay.hand_over import HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.sharded import RemoteItemColumns, ShardedTable
 from ludus.replay.table import BoundedTable
@@ -36,7 +37,7 @@ class EpisodeServer:
         self._seed = seed
         self._shards = tuple(shards)
         self._lock = threading.Lock()  # of the two registers below; held while tables are made, never while one is used
-        self._tables: dict[str, dict[str, WaitingTable]] = {}
+        self._tables: dict[str, dict[str, WaitingTable | HandOver]] = {}
         self._closed: set[str] = set()
 
     @property
@@ -51,6 +52,7 @@ class EpisodeServer:
         sizes: Mapping[str, Sizes] | None = None,
         *,
         devices: Mapping[str, torch.device] | None = None,
+        handed_over: Collection[str] = (),
     ) -> None:
         """Create the tables of a task, all or none.
 
@@ -59,6 +61,7 @@ class EpisodeServer:
             specs: Of the tables.
             sizes: By table, sizes to check for deadlocks.
             devices: By table, where the columns of one are stored on a device.
+            handed_over: Tables that one thread fills and empties (`HandOver`).
 
         Raises:
             DataError: If the task has tables already, names repeat, or shards hold the items of a table that is to be on a device.
@@ -68,12 +71,15 @@ class EpisodeServer:
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
-        tables: dict[str, WaitingTable] = {}
+        tables: dict[str, WaitingTable | HandOver] = {}
         with self._lock:
             if task in self._tables:
                 raise DataError(f"task {task!r} already has tables; close it first, or use another task id.")
             try:
                 for spec in specs:
+                    if spec.name in handed_over:
+                        tables[spec.name] = HandOver(spec)
+                        continue
                     table = self._make(task, spec, (sizes or {}).get(spec.name), (devices or {}).get(spec.name))
                     tables[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
             except BaseException:
@@ -98,7 +104,7 @@ class EpisodeServer:
                 raise Deadlock(f"table {spec.name!r} of task {task!r}: {error}") from None
         return table
 
-    def table(self, task: str, name: str) -> WaitingTable:
+    def table(self, task: str, name: str) -> WaitingTable | HandOver:
         """Return one table. Raises TableClosed if its task has ended, DataError if there is no such task or table."""
         with self._lock:
             if task in self._closed:
@@ -114,17 +120,17 @@ class EpisodeServer:
         self, task: str, table: str, items: ItemColumns | RemoteItemColumns, *, timeout: float | None = None
     ) -> float:
         """Wait until all rows may be inserted; see `WaitingTable.insert`."""
-        return self.table(task, table).insert(items, timeout=timeout)
+        return self._waiting(task, table).insert(items, timeout=timeout)
 
     def sample(
         self, task: str, table: str, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
     ) -> tuple[Sample, float]:
         """Wait until `count` items (0: all) may be sampled; see `WaitingTable.sample`."""
-        return self.table(task, table).sample(count, rng, timeout=timeout)
+        return self._waiting(task, table).sample(count, rng, timeout=timeout)
 
     def try_insert(self, task: str, table: str, items: ItemColumns | RemoteItemColumns) -> bool:
         """Insert now or not at all; see `Table.try_insert`."""
-        return self.table(task, table).try_insert(items)
+        return self.table(task, table).try_insert(items)  # type: ignore[arg-type]  # shards' references go to shards only
 
     def try_sample(self, task: str, table: str, count: int, rng: np.random.Generator | None = None) -> Sample | None:
         """Sample now or not at all, with `rng` or from the table's own stream; see `Table.try_sample`."""
@@ -180,7 +186,15 @@ class EpisodeServer:
         for task in tasks:
             self.close(task)
 
-    def _of(self, task: str) -> Mapping[str, WaitingTable]:
+    def _waiting(self, task: str, name: str) -> WaitingTable:
+        table = self.table(task, name)
+        if isinstance(table, HandOver):
+            raise DataError(
+                f"items of table {name!r} of task {task!r} are handed over by one thread, which cannot wait."
+            )
+        return table
+
+    def _of(self, task: str) -> Mapping[str, WaitingTable | HandOver]:
         with self._lock:
             if task in self._tables:
                 return self._tables[task]

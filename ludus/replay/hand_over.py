@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ludus.core.errors import Deadlock
+from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.core.types import Array, State
 from ludus.replay.base import ItemColumns, Sample, TableSpec
 from ludus.replay.table import num_rows
 
-_NOTHING_ELSE = {"evicted": 0, "dropped": 0, "outdated": 0, "refused_inserts": 0, "refused_samples": 0}
-"""Counts of a queue that stay 0 here."""
-
 
 class HandOver:
-    """Takes the place of a queue: each batch is everything that was inserted since the last one. Its state is that of the queue in its
-    shell (`ludus.replay.waiting.WaitingTable`), and each loads the other's.
+    """Takes the place of a queue in its shell (`ludus.replay.waiting.WaitingTable`), for one thread: each sample is everything that was
+    inserted since the last one. Its state is theirs, and each loads the other's.
 
     Args:
         spec: Of the queue, without `max_lag` and limits.
@@ -30,18 +28,22 @@ class HandOver:
         self._no_rows: dict[str, Array] = {}  # the columns, empty
         self._inserted = self._sampled = 0
         self._newest: int | None = None
+        self._closed = False
 
     @staticmethod
     def replaces(spec: TableSpec, *, insert: int) -> bool:
         """Return whether items of such a table, inserted `insert` at a time or more, may be handed over."""
         return spec == TableSpec(spec.name, capacity=spec.capacity) and insert <= spec.capacity
 
-    def insert(self, items: ItemColumns) -> None:
+    def room(self) -> float:
+        """Return infinity: nothing waits for room."""
+        return float("inf")
+
+    def try_insert(self, items: ItemColumns) -> bool:
         """Copy items in. Raises DataError for malformed columns, and Deadlock for more of them than the queue would hold."""
-        count = len(next(iter(items.values()), ()))
-        if not items or any(len(column) != count for column in items.values()):
-            num_rows(items)  # says what is wrong
-        if self._inserted + count - self._sampled > self.spec.capacity:
+        self._require_open()
+        count = num_rows(items)
+        if len(self) + count > self.spec.capacity:
             raise Deadlock(
                 f"table {self.spec.name!r}: an insert of {count} items never fits into a queue of {self.spec.capacity}. "
                 "Raise the capacity or insert less at once."
@@ -51,20 +53,63 @@ class HandOver:
         if count:
             self._parts.append(part)
             self._inserted += count
+        return True
 
-    def batches(self, requests: Iterable[tuple[str, int]]) -> Generator[Sample, None, None]:
-        """Yield everything that there is for the first request; there is nothing left for a second."""
-        for _ in requests:
-            if not self._parts:
-                return
-            first, self._sampled = self._sampled, self._inserted
-            index = np.arange(first, self._inserted)
-            columns, self._parts = self._columns(), []
-            yield Sample(columns, index, np.ones(len(index)))
+    def try_sample(self, count: int, rng: np.random.Generator | None = None) -> Sample | None:
+        """Return everything, in order of insertion; None if that is nothing. Raises DataError for another count than 0."""
+        self._require_open()
+        if count:
+            raise DataError(
+                f"table {self.spec.name!r}: asked for {count} items; a learner with empties_tables asks for all (0)."
+            )
+        if not self._parts:
+            return None
+        index = np.arange(self._sampled, self._inserted)
+        columns, self._parts, self._sampled = self._columns(), [], self._inserted
+        return Sample(columns, index, np.ones(len(index)))
+
+    def update_priorities(self, index: NDArray[np.int64], priority: NDArray[np.float64]) -> None:
+        """Raise DataError: a queue has no priorities."""
+        raise DataError(f"table {self.spec.name!r} is a queue, which has no priorities; use a kind that goes by them.")
 
     def announce(self, version: int) -> None:
         """Record the newest version, for a queue that loads the state."""
+        self._require_open()
         self._newest = version if self._newest is None else max(version, self._newest)
+
+    def __len__(self) -> int:
+        return self._inserted - self._sampled
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return the counts of a queue."""
+        self._require_open()
+        return {**self._counts, "size": len(self)}
+
+    def state_dict(self) -> State:
+        """Return the state of the queue. Its random stream, from which a queue draws nothing, is left out."""
+        self._require_open()
+        contents = {"numbers": np.arange(self._sampled, self._inserted), "columns": dict(self._columns())}
+        contents_or_none = contents if self._no_rows else None
+        return {"table": {"counts": self._counts, "newest": self._newest, "contents": contents_or_none}, "rng": None}
+
+    def load_state_dict(self, state: State) -> None:
+        """Load the state of a hand-over, or of a queue."""
+        table = state["table"]
+        contents, self._parts, self._no_rows = table["contents"], [], {}
+        self._inserted = self._sampled = 0
+        if contents is not None:
+            self.try_insert(contents["columns"])
+        held, self._inserted = len(self), int(table["counts"]["inserted"])
+        self._sampled, self._newest = self._inserted - held, table["newest"]
+
+    def close(self) -> None:
+        """Free the items. Closing twice is harmless."""
+        self._parts, self._closed = [], True
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        others = dict.fromkeys(("evicted", "dropped", "outdated", "refused_inserts", "refused_samples"), 0)
+        return {"inserted": self._inserted, "sampled": self._sampled, **others}
 
     def _columns(self) -> dict[str, Any]:
         if len(self._parts) == 1:
@@ -72,20 +117,6 @@ class HandOver:
         parts = self._parts or [self._no_rows]
         return {name: np.concatenate([part[name] for part in parts]) for name in self._no_rows}
 
-    def state_dict(self) -> State:
-        """Return the state of the queue; its random stream, from which a queue draws nothing, is left out."""
-        counts = {"inserted": self._inserted, "sampled": self._sampled, **_NOTHING_ELSE}
-        contents = {"numbers": np.arange(self._sampled, self._inserted), "columns": dict(self._columns())}
-        table = {"counts": counts, "newest": self._newest, "contents": contents if self._no_rows else None}
-        return {self.spec.name: {"table": table, "rng": None}}
-
-    def load_state_dict(self, state: State) -> None:
-        """Load the state of a hand-over, or of a queue."""
-        table = state[self.spec.name]["table"]
-        self._newest, contents = table["newest"], table["contents"]
-        self._parts, self._no_rows, self._inserted = [], {}, 0
-        if contents is not None:
-            self._sampled = 0
-            self.insert(contents["columns"])
-        self._inserted = int(table["counts"]["inserted"])
-        self._sampled = self._inserted - sum(len(next(iter(part.values()))) for part in self._parts)
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TableClosed(f"table {self.spec.name!r} is closed: its task has ended. Stop using it.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +33,7 @@ from ludus.replay.base import ItemColumns, Sample, Sizes, TableSpec
 from ludus.replay.blocks import Block
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.hand_over import HandOver
-from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy, identity
+from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy
 from ludus.replay.selectors import SelectorChoice
 from ludus.replay.table import num_rows, rows_of
 from ludus.replay.trajectories import Trajectories
@@ -77,6 +77,8 @@ class BatchPlacement:
         return 2 if replayed and not any(SelectorChoice.of(table).by_priority for table in replayed) else 0
 
 
+_NEVER = Event()
+
 HOST_REPLAY: Final = BatchPlacement()
 """Tables beside the learner, and what is sampled ahead where that is worth it."""
 
@@ -109,22 +111,27 @@ class Trainer:
         self._algorithm, self._learner = spec.algorithm, spec.algorithm.learner(spec.context, spec.start)
         self._policy: tuple[int, Policy] | None = None
         self._pending_items: list[tuple[str, ItemColumns]] = []  # items that a table's limiter does not let in yet
-        tables, sizes = spec.algorithm.tables(), batch_sizes(spec.algorithm)
+        tables = spec.algorithm.tables()
         devices = _elsewhere(self._learner, tables)
-        self._weights, self._newest = read_only(self._learner.weights()), True
-        self._replays_there = False
-        self._hand_over = _handed_over(self._learner, tables, sizes, tables_elsewhere=episodes.sharded or bool(devices))
-        if self._hand_over is not None:
-            return
         kept_on_device = {
             table.name for table in tables if feed.keep_on_device(table, sharded=episodes.sharded)
         } & devices.keys()
         moved = [table for table in tables if table.name in devices.keys() - kept_on_device]
         draw = partial(_draw, episodes, spec.task, {table.name: ToDevice(devices[table.name]) for table in moved})
         depth = feed.prefetch_depth(moved)
-        self._prefetcher = Prefetcher(draw, detached_copy if depth else identity, depth=depth)
+        self._prefetcher = Prefetcher(draw, detached_copy, depth=depth) if depth else None
+        self._draw = draw
+        self._weights, self._newest = read_only(self._learner.weights()), True
         self._replays_there = feed.on_device and bool(kept_on_device)
-        episodes.create(spec.task, tables, sizes, devices={name: devices[name] for name in kept_on_device})
+        sizes = batch_sizes(spec.algorithm)
+        shared = episodes.sharded or bool(devices)
+        episodes.create(
+            spec.task,
+            tables,
+            sizes,
+            devices={name: devices[name] for name in kept_on_device},
+            handed_over=() if shared else _handed_over(self._learner, tables, sizes),
+        )
 
     @property
     def learner(self) -> Learner:
@@ -151,7 +158,8 @@ class Trainer:
         """Insert what was collected, and do every update that is due. version: of the weights that the learner has."""
         try:
             for trajectories in collected:
-                self._insert(self._learner.items(trajectories))
+                self._pending_items += self._learner.items(trajectories)
+                self._flush_pending()
             learned = self._updates(version)
             self._keep(self._learner.weights())
             return learned
@@ -207,14 +215,6 @@ class Trainer:
             return failed
         return LearnResult(block.num_rows, 1, metrics)
 
-    def _insert(self, items: Sequence[tuple[str, ItemColumns]]) -> None:
-        if self._hand_over is not None:
-            for _, columns in items:
-                self._hand_over.insert(columns)
-            return
-        self._pending_items += items
-        self._flush_pending()
-
     def _flush_pending(self) -> None:
         """Insert what waits, as far as the tables' limiters allow it now: where `max_diff` holds inserts back, updates go between them.
         More than a table holds comes in one piece after the other."""
@@ -245,13 +245,25 @@ class Trainer:
         """Yield the batches that are due; between them more of what waits comes in."""
         for request in self._learner.batches():
             if self._pending_items:
-                self._prefetcher.run_between(self._flush_pending)
+                self._between(self._flush_pending)
             yield request
 
     def _batches(self) -> Generator[Sample, None, None]:
-        if self._hand_over is not None:
-            return self._hand_over.batches(self._learner.batches())
-        return self._prefetcher.batches(self._requests())
+        """Yield the batches that are due, until a limiter wants more items first."""
+        if self._prefetcher is not None:
+            yield from self._prefetcher.batches(self._requests())
+            return
+        for request in self._requests():
+            if (sample := self._draw(request, _NEVER)) is None:
+                return
+            yield sample
+
+    def _between(self, call: Callable[[], object]) -> None:
+        """Run a call between the samples that were requested and those that will be."""
+        if self._prefetcher is None:
+            call()
+        else:
+            self._prefetcher.run_between(call)
 
     def _updates(self, version: int) -> LearnResult:
         samples = updates = 0
@@ -263,11 +275,10 @@ class Trainer:
                     metrics, last = self._checked(self._learner.update(batch)), batch
                 for name, index, priority in updated_priorities(self._learner):
                     update = partial(self._episodes.update_priorities, self._task, name, index, priority)
-                    self._prefetcher.run_between(update)
+                    self._between(update)
                 samples += len(batch.index)
                 updates += 1
-        if self._pending_items:
-            self._flush_pending()
+        self._flush_pending()
         if self._pending_items:
             raise self._deadlock(self._pending_items[0][0], num_rows(self._pending_items[0][1]))
         return LearnResult(samples, updates, metrics if last is None else {**metrics, **_lag(last, version)})
@@ -298,43 +309,29 @@ class Trainer:
 
     def announce(self, version: int) -> None:
         """Tell the tables, and a learner that wants to know, the newest version; see `Table.announce`."""
-        if self._hand_over is None:
-            self._episodes.announce(self._task, version)
-        else:
-            self._hand_over.announce(version)
+        self._episodes.announce(self._task, version)
         notify_version(self._learner, version)
 
     def close(self) -> None:
         """Free the tables."""
-        if self._hand_over is None:
-            self._episodes.close(self._task)
+        self._episodes.close(self._task)
 
     def state_dict(self) -> State:
-        if self._hand_over is None:
-            tables = self._episodes.state_dict(self._task)
-        else:
-            tables = self._hand_over.state_dict()
-        return {"learner": self._learner.state_dict(), "tables": tables}
+        return {"learner": self._learner.state_dict(), "tables": self._episodes.state_dict(self._task)}
 
     def load_state_dict(self, state: State) -> None:
         self._learner.load_state_dict(state["learner"])
-        if self._hand_over is None:
-            self._episodes.load_state_dict(self._task, state["tables"])
-        else:
-            self._hand_over.load_state_dict(state["tables"])
+        self._episodes.load_state_dict(self._task, state["tables"])
         self._weights, self._newest = read_only(self._learner.weights()), True
         self._policy = None
 
 
-def _handed_over(
-    learner: Learner, tables: Sequence[TableSpec], sizes: Mapping[str, Sizes], *, tables_elsewhere: bool
-) -> HandOver | None:
-    """Return what takes the place of the only table of a learner that empties it in each round; None: the table has more to do."""
-    if tables_elsewhere or len(tables) > 1 or not getattr(learner, "empties_tables", False):
-        return None
-    (spec,) = tables
-    insert = sizes[spec.name].insert if spec.name in sizes else 0
-    return HandOver(spec) if HandOver.replaces(spec, insert=insert) else None
+def _handed_over(learner: Learner, tables: Sequence[TableSpec], sizes: Mapping[str, Sizes]) -> Sequence[str]:
+    """Return the table of a learner that empties it in each round, if that is all that the table is for."""
+    if len(tables) > 1 or not getattr(learner, "empties_tables", False):
+        return ()
+    inserts = {name: size.insert for name, size in sizes.items()}
+    return [spec.name for spec in tables if HandOver.replaces(spec, insert=inserts.get(spec.name, 0))]
 
 
 def _draw(

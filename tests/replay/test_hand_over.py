@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ludus.core.errors import DataError, Deadlock
+from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.replay.base import TableSpec
+from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.hand_over import HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.waiting import WaitingTable
@@ -21,35 +22,17 @@ def items(rows, first=0):
     return {"x": np.stack([index, -index], axis=1).astype(np.float32), "version_lo": index.astype(np.int32)}
 
 
-class Queue:
-    """The queue, as a trainer has it."""
-
-    def __init__(self):
-        self.table = WaitingTable(build_table(SPEC), np.random.default_rng(0))
-        self.announce = self.table.announce
-
-    def insert(self, columns):
-        assert self.table.try_insert(columns)
-
-    def batches(self, requests):
-        for _, count in requests:
-            if (sample := self.table.try_sample(count)) is None:
-                return
-            yield sample
-
-    def state_dict(self):
-        return {SPEC.name: self.table.state_dict()}
-
-    def load_state_dict(self, state):
-        self.table.load_state_dict(state[SPEC.name])
-
-
 def both():
-    return HandOver(SPEC), Queue()
+    return HandOver(SPEC), WaitingTable(build_table(SPEC), np.random.default_rng(0))
+
+
+def batches_of(table, requests=1):
+    samples = [table.try_sample(0) for _ in range(requests)]
+    return [sample for sample in samples if sample is not None]
 
 
 def assert_same_batches(pair, requests=1):
-    batches = [list(each.batches([(SPEC.name, 0)] * requests)) for each in pair]
+    batches = [batches_of(each, requests) for each in pair]
     for one, other in pairwise(batches):
         assert len(one) == len(other)
         for sample, expected in zip(one, other, strict=True):
@@ -63,7 +46,7 @@ def assert_same_batches(pair, requests=1):
 
 
 def assert_same_states(pair):
-    (one, other) = (each.state_dict()[SPEC.name]["table"] for each in pair)
+    (one, other) = (each.state_dict()["table"] for each in pair)
     assert one["counts"] == other["counts"]
     assert one["newest"] == other["newest"]
     if other["contents"] is None:
@@ -81,7 +64,7 @@ def test_batches_are_those_of_a_queue():
     for rows in ((3,), (2, 4), (0,), (1, 0, 5)):
         for count in rows:
             for each in pair:
-                each.insert(items(count))
+                each.try_insert(items(count))
         assert_same_states(pair)
         batches = assert_same_batches(pair, requests=2)
         assert [len(batch.index) for batch in batches] == ([sum(rows)] if sum(rows) else [])
@@ -95,31 +78,31 @@ def test_batches_are_those_of_a_queue():
 def test_each_loads_the_others_state(order, left):
     pair = both()
     saved, loaded = pair[order[0]], both()[order[1]]
-    saved.insert(items(3))
-    list(saved.batches([(SPEC.name, 0)]))
-    saved.insert(items(left, first=3))
+    saved.try_insert(items(3))
+    batches_of(saved)
+    saved.try_insert(items(left, first=3))
     saved.announce(7)
     loaded.load_state_dict(saved.state_dict())
     assert_same_states((saved, loaded))
     for each in (saved, loaded):
-        each.insert(items(2, first=9))
+        each.try_insert(items(2, first=9))
     (batch,) = assert_same_batches((saved, loaded))
     assert batch.index.tolist() == list(range(3, 5 + left))
 
 
 def test_items_are_copied():
     over, columns = HandOver(SPEC), items(2)
-    over.insert(columns)
+    over.try_insert(columns)
     columns["x"][:] = 9.0
-    (batch,) = over.batches([(SPEC.name, 0)])
+    (batch,) = batches_of(over)
     assert batch.columns["x"].tolist() == [[0.0, 0.0], [1.0, -1.0]]
 
 
 def test_more_than_the_queue_holds_is_refused():
     over = HandOver(SPEC)
-    over.insert(items(30))
+    over.try_insert(items(30))
     with pytest.raises(Deadlock, match="21 items never fits into a queue of 50"):
-        over.insert(items(21))
+        over.try_insert(items(21))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +111,28 @@ def test_more_than_the_queue_holds_is_refused():
 )
 def test_malformed_items_are_refused(columns, says):
     with pytest.raises(DataError, match=says):
-        HandOver(SPEC).insert(columns)
+        HandOver(SPEC).try_insert(columns)
+
+
+def test_only_everything_is_handed_over_and_only_while_it_is_open():
+    over = HandOver(SPEC)
+    over.try_insert(items(3))
+    with pytest.raises(DataError, match="asked for 2 items"):
+        over.try_sample(2)
+    with pytest.raises(DataError, match="no priorities"):
+        over.update_priorities(np.zeros(1, np.int64), np.ones(1))
+    assert over.statistics()["inserted"] == len(over) == 3
+    over.close()
+    with pytest.raises(TableClosed, match="has ended"):
+        over.try_sample(0)
+
+
+def test_nobody_waits_for_what_is_handed_over():
+    server = EpisodeServer()
+    server.create("task", [SPEC], handed_over=[SPEC.name])
+    with pytest.raises(DataError, match="cannot wait"):
+        server.sample("task", SPEC.name, 0)
+    server.close("task")
 
 
 def test_a_queue_with_more_to_do_is_not_replaced():
