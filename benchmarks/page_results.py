@@ -29,7 +29,7 @@ MINUS, TIMES = "−", "×"
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """Return results/NAME.json, or of a folder the document of one cell, for date, commit and machine."""
+    """Return results/NAME.json, or of a folder the document of its newest cell."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
         path = max((RESULTS / name).rglob("*.json"), key=lambda cell: json.loads(cell.read_text("utf-8"))["date"])

@@ -223,7 +223,7 @@ COMMANDS = {
 
 
 def commands() -> str:
-    """Return a row for every benchmark: what it measures, its bars, and when and where it was measured."""
+    """Return a row for every benchmark: what it measures, its bars, and when it was measured."""
     rows = [("command", "measures", "bars met", "measured")]
     for name, measures in COMMANDS.items():
         bars = outcomes().get(name, [])
@@ -234,18 +234,10 @@ def commands() -> str:
 
 
 def _measured(name: str) -> str:
-    """Return date, commit and processor of a benchmark's newest result; nothing if it has no result file."""
+    """Return the date of a benchmark's newest result; nothing if it has no result file."""
     if not any((RESULTS / path).exists() for path in (name, f"{name}.json")):
         return ""
-    stored = document("mutations/now" if name == "mutations" else name)
-    parts = (stored["date"], stored.get("commit", "")[:9], _processor(stored["machine"]["cpu"]))
-    return ", ".join(part for part in parts if part)
-
-
-def _processor(cpu: str) -> str:
-    """Return kind, family and model of a processor."""
-    kind = "Intel Xeon" if cpu.startswith("Intel") else "AMD EPYC"
-    return f"{kind} {cpu.partition('family ')[2].partition(',')[0]}/{cpu.rpartition('model ')[2].rstrip(')')}"
+    return str(document("mutations/now" if name == "mutations" else name)["date"])
 
 
 # ------------------------------------------------------------------------------------------------------------------ populations
