@@ -38,6 +38,7 @@ FOLDERS = ("ludus/algorithms", "ludus/contrib/algorithms")
 PAGES = sorted(page for folder in FOLDERS for page in (pages.ROOT / folder).glob("*/*.md"))
 SECTIONS = ("Loss", "When to use it", "Options", "Metrics", "Details", "Results")
 """Headings of a page, in this order; "Details" may be left out, and others may stand between."""
+TRACES: dict[str, Any] = yaml.safe_load((pages.ROOT / "benchmarks" / "traces.yaml").read_text(encoding="utf-8"))
 CAPABILITIES = ["algorithm", "actions", "recurrent", "central critic", "teams", "asynchronous", "device"]
 
 
@@ -107,6 +108,9 @@ def test_capabilities_are_those_of_the_class(name: str) -> None:
     masked = {"masked"} if about.masks else set()
     assert {action.partition(" ")[0] for action in actions} == expected | masked
     assert row[2].startswith("yes" if about.recurrent else "no")
+    backend = TRACES["algorithms"][name].get("only", "both")
+    assert ("PyTorch" in row[6]) == (backend != "kernels")
+    assert ("CPU" in row[6].replace("on the CPU", "")) == (backend != "autograd")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.name)
@@ -226,7 +230,6 @@ def test_metrics_that_are_named_are_logged(page: Path) -> None:
     assert not unknown
 
 
-TRACES: dict[str, Any] = yaml.safe_load((pages.ROOT / "benchmarks" / "traces.yaml").read_text(encoding="utf-8"))
 OF_TASKS = {"return", "truncated_episodes", "lag_mean", "lag_max"}
 """Metrics of a task, whatever its algorithm."""
 
