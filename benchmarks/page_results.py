@@ -15,6 +15,8 @@ from scipy.stats import t as student
 from benchmarks import football, goofspiel13, learning, psro_family, smax
 from benchmarks.contestants import Repetition
 from benchmarks.football_cells import CELLS as ACADEMIES
+from benchmarks.goofspiel13_run import METHODS as GOOFSPIEL_METHODS
+from benchmarks.goofspiel13_run import STEPS as GOOFSPIEL_STEPS
 from benchmarks.harness import Medians
 from benchmarks.learning_cells import Run, peer_of
 from benchmarks.learning_tasks import TASKS
@@ -63,7 +65,7 @@ def learning_runs() -> dict[str, list[Repetition]]:
     for task in TASKS:
         for seed in range(5):
             for run in (Run(task, seed), *([Run(task, seed, peer=True)] if TASKS[task].peer else [])):
-                path = learning.RESULTS / run.path
+                path = RESULTS / "learning" / run.path
                 if path.exists():
                     runs.setdefault(run.contestant, []).append(repetition(path))
     return runs
@@ -104,8 +106,8 @@ def goofspiel_runs() -> Medians:
     """Return the runs of each method after 19.2 million steps."""
     runs = {
         method: [repetition(path)]
-        for method in goofspiel13.METHODS
-        if (path := goofspiel13.RESULTS / f"{goofspiel13.cell(method, 0, goofspiel13.STEPS)}.json").exists()
+        for method in GOOFSPIEL_METHODS
+        if (path := goofspiel13.RESULTS / f"{goofspiel13.cell(method, 0, GOOFSPIEL_STEPS)}.json").exists()
     }
     return Medians(runs)
 
@@ -129,7 +131,7 @@ def outcomes() -> dict[str, list[Outcome]]:
     return {
         **stored,
         "football": [bar.judge(Medians(own)) for bar in football.bars(list(ACADEMIES))],
-        "goofspiel13": [goofspiel13.bar(goofspiel13.STEPS).judge(goofspiel_runs())],
+        "goofspiel13": [goofspiel13.bar(GOOFSPIEL_STEPS).judge(goofspiel_runs())],
         "learning": [outcome for bars in learning_outcomes().values() for outcome in bars],
         "psro_family": [bar.judge(family_runs()) for bar in psro_family.BARS],
         "smax": [smax.bar(preset).judge(smax_runs()) for preset in smax.PRESETS],

@@ -30,6 +30,7 @@ from benchmarks.psro_family_report import FINDINGS
 from benchmarks.results import Outcome
 from benchmarks.smax import PRESETS, peer_of
 
+Rows = list[tuple[str, ...]]
 TITLES = {"sb3": "Stable-Baselines3", "ludus": "what suits Ludus"}
 FRAMEWORKS = {
     "sb3": "SB3",
@@ -49,7 +50,7 @@ def headline() -> str:
     """Return the dozen figures at the top of the page."""
     exact, leduc, speed = medians("psro_leduc_exact"), medians("psro_leduc"), medians("training_speed")
     peers, solvers, matches = medians("rollout_peers"), medians("meta_solvers"), medians("tournament")
-    rows = [("question", "Ludus", "compared with", "benchmark")]
+    rows: Rows = [("question", "Ludus", "compared with", "benchmark")]
 
     def row(question: str, ours: str, theirs: str, command: str) -> None:
         rows.append((question, f"**{ours}**", theirs, f"`{command}`"))
@@ -148,7 +149,7 @@ def _outcome(benchmark: str, name: str) -> Outcome:
 
 def slower() -> str:
     """Return every bar that is missed, and the findings of the PSRO family's authors that do not hold; learning has a table of its own."""
-    rows = [("benchmark", "bar", "wanted", "value")]
+    rows: Rows = [("benchmark", "bar", "wanted", "value")]
     for benchmark, bars in outcomes().items():
         for bar in bars:
             if bar.verdict == "short" and benchmark != "learning":
@@ -224,7 +225,7 @@ COMMANDS = {
 
 def commands() -> str:
     """Return a row for every benchmark: what it measures, its bars, and when it was measured."""
-    rows = [("command", "measures", "bars met", "measured")]
+    rows: Rows = [("command", "measures", "bars met", "measured")]
     for name, measures in COMMANDS.items():
         bars = outcomes().get(name, [])
         met, unjudged = (sum(bar.verdict == verdict for bar in bars) for verdict in ("met", "unjudged"))
@@ -290,7 +291,7 @@ SOLVERS = (
 def meta_solvers() -> str:
     """Return seconds of meta-solvers."""
     found = medians("meta_solvers")
-    rows = [("meta-solver, strategies per player", "Ludus, s", "OpenSpiel, s", "times")]
+    rows: Rows = [("meta-solver, strategies per player", "Ludus, s", "OpenSpiel, s", "times")]
     for title, ours, theirs in SOLVERS:
         fast, slow = found(f"Ludus, {ours}", f"{ours}: seconds"), found(f"OpenSpiel, {theirs}", f"{theirs}: seconds")
         rows.append((title, number(fast), number(slow), number(slow / fast)))
@@ -302,7 +303,7 @@ def meta_solvers() -> str:
 def goofspiel() -> str:
     """Return the population exploitability of each method."""
     found = goofspiel_runs()
-    rows = [("method", "population exploitability, 95%", "at least, whatever the mixture", "seconds of training")]
+    rows: Rows = [("method", "population exploitability, 95%", "at least, whatever the mixture", "seconds of training")]
     for name in found.names:
         low, high = (number(found(name, end)) for end in ("low", "high"))
         rows.append(
@@ -319,7 +320,7 @@ def goofspiel() -> str:
 def connect_four() -> str:
     """Return the games won on connect four, by search and by networks alone."""
     zero, plain = medians("connect_four_alphazero"), medians("connect_four_mcts")
-    rows = [("player", "against OpenSpiel's MCTS", "games", "won, 95%")]
+    rows: Rows = [("player", "against OpenSpiel's MCTS", "games", "won, 95%")]
 
     def row(player: str, simulations: str, games: float, *shares: float) -> None:
         won, low, high = shares
@@ -345,7 +346,7 @@ PHASES = ("add", "play", "commit", "exact payoffs", "rate", "solve", "list", "ra
 def scale() -> str:
     """Return the milliseconds of one more policy in a large league."""
     found = medians("population_scale")
-    rows = [("policies there are", *PHASES)]
+    rows: Rows = [("policies there are", *PHASES)]
     for title, policy in (("100", "policy 101"), ("1,000", "policy 1001")):
         rows.append((title, *(number(1000 * found("league", f"{policy}, {phase}")) for phase in PHASES)))
     return table(*rows, right=range(1, 9))
@@ -353,7 +354,7 @@ def scale() -> str:
 
 def adaptive() -> str:
     """Return the NashConv of meta-strategies in the true meta-game by how matches are chosen."""
-    rows = [("self-play by PPO", "episodes", "spread evenly", "adaptive", "three times as many, evenly")]
+    rows: Rows = [("self-play by PPO", "episodes", "spread evenly", "adaptive", "three times as many, evenly")]
     folder = RESULTS / "adaptive_evaluation"
     for title, game in (
         ("Leduc poker", "leduc"),
@@ -376,7 +377,7 @@ def _figures(path: object) -> Mapping[str, float]:
 def rollouts() -> str:
     """Return where the time of a rollout goes."""
     found = medians("rollout")
-    rows = [("environment, 64 at once", "decisions/s", "environment", "policy", "overhead of the loop")]
+    rows: Rows = [("environment, 64 at once", "decisions/s", "environment", "policy", "overhead of the loop")]
     for title, name in (
         ("Gymnasium's CartPole vector", "cartpole"),
         ("MPE2 simple_spread", "mpe2"),
@@ -392,7 +393,7 @@ def rollouts() -> str:
 def rollout_peers() -> str:
     """Return steps per core second of Ludus and its peers."""
     found, peers = medians("rollout_peers"), ("Ludus", "SB3", "torchrl", "Tianshou", "Sample Factory")
-    rows = [("steps per core second", *peers)]
+    rows: Rows = [("steps per core second", *peers)]
     for title, contestant, setup in (
         ("CartPole, Gymnasium's vector", "cartpole", "cartpole/gymnasium"),
         ("CartPole, EnvPool", "cartpole", "cartpole/envpool"),
@@ -414,7 +415,7 @@ def _scores(task: str) -> list[float]:
 
 def learning() -> str:
     """Return a row for each task of `benchmarks.learning` that has a bar and was played."""
-    rows = [("task", "score", "seeds", "wanted", "verdict", "peer here", "published")]
+    rows: Rows = [("task", "score", "seeds", "wanted", "verdict", "peer here", "published")]
     for name, bars in learning_outcomes().items():
         task, scores = TASKS[name], _scores(name)
         if scores:
@@ -462,7 +463,7 @@ GROUPS = {
 def training_speed() -> str:
     """Return the decisions per second of PPO on CartPole at each peer's settings."""
     found = medians("training_speed")
-    rows = [("settings of", "environments", "limit", "Ludus", "peer", "of the limit", "of the peer")]
+    rows: Rows = [("settings of", "environments", "limit", "Ludus", "peer", "of the limit", "of the peer")]
     for peer in (*FRAMEWORKS, "ludus"):
         for title, kind in (("vector", "gymnasium"), ("Python", "python")):
             key = f"{peer}/{kind}, steps per wall second"
@@ -485,7 +486,7 @@ def training_speed() -> str:
 def updates() -> str:
     """Return the updates per second of DQN and SAC."""
     found = medians("training_speed")
-    rows = [("network, batch", "limit", "Ludus", "Stable-Baselines3", "of the limit", "of the peer")]
+    rows: Rows = [("network, batch", "limit", "Ludus", "Stable-Baselines3", "of the limit", "of the peer")]
     for title, kind in (("DQN, 256 × 256, 64, CartPole", "dqn"), ("SAC, 256 × 256, 256, Pendulum", "sac")):
         key = f"{kind}, updates per wall second"
         limit, ours, theirs = (found(f"{name}, updates", key) for name in ("limit", "Ludus", "SB3"))
@@ -497,7 +498,7 @@ def updates() -> str:
 
 def football() -> str:
     """Return the share of episodes with a goal by academy."""
-    rows = [("academy", "seeds", "steps, M", "scored, of 500 new episodes", "wanted", "published")]
+    rows: Rows = [("academy", "seeds", "steps, M", "scored, of 500 new episodes", "wanted", "published")]
     for name, runs in football_runs().items():
         cell = ACADEMIES[name]
         scored = "; ".join(f"{run.figures['scored']:.3f}" for run in runs)
@@ -511,7 +512,7 @@ def football() -> str:
 def smax() -> str:
     """Return the battles won in SMAX, next to JaxMARL's own training."""
     found = smax_runs()
-    rows = [("preset", "steps, M", "won, of 128", "seconds", "JaxMARL: won", "seconds")]
+    rows: Rows = [("preset", "steps, M", "won, of 128", "seconds", "JaxMARL: won", "seconds")]
 
     def cells(name: str) -> tuple[str, str]:
         won = "; ".join(f"{value:.3f}" for value in found.values(name, "win rate"))
@@ -533,7 +534,7 @@ def smax() -> str:
 
 def processes() -> str:
     """Return the bars of `benchmarks.distributed`."""
-    rows = [("what", "value", "wanted")]
+    rows: Rows = [("what", "value", "wanted")]
     rows += [
         (
             bar.name,
@@ -551,7 +552,7 @@ def processes() -> str:
 def replay() -> str:
     """Return items per second through a replay table, in millions."""
     found, peers = medians("data_plane"), ("Ludus", "cpprb", "torchrl", "numpy")
-    rows = [("million items per second", *peers)]
+    rows: Rows = [("million items per second", *peers)]
     for size in ("1 KB", "100 KB"):
         for kind in ("uniform", "prioritised"):
             for what in ("inserts", "samples", "updates"):
@@ -571,7 +572,7 @@ def _items(found: Callable[[str, str], float], peer: str, figure: str) -> str:
 
 def page() -> str:
     """Return the bars of the page's server and of curves, first runs and adapters."""
-    rows = [("what", "value", "wanted")]
+    rows: Rows = [("what", "value", "wanted")]
     for benchmark in ("ui", "curves", "cold_start", "football_steps"):
         for bar in outcomes()[benchmark]:
             unit = f" {bar.unit.strip()}" if bar.unit else ""
