@@ -178,7 +178,6 @@ HANDED_DOWN = {
     ("metagame/population/agent_manager", "storage/policy_files"): "where weights are kept",
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
     ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
-    ("storage/base", "training/callbacks"): "an observer",
     ("storage/base", "reporting/tensorboard"): "an observer",
     ("storage/base", "runs/control"): "an observer",
     ("training/rollout_requests", "runs/assembly"): "a policy, by its name",

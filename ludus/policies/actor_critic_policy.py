@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -241,7 +241,6 @@ class ActingNetwork:
         self.free = np.concatenate([weights[name] for name in description.free]) if description.free else None
         self.moments = (weights["normaliser.mean"], weights["normaliser.var"]) if "normaliser.mean" in weights else None
         self._outputs = description.head.outputs - description.head.free
-        self.carried = CarriedWeights(weights)
         self.plainest: Perceptron | None = None  # of observations as they are, and all that the head wants
         self.plain: Perceptron | None = None
         self.cores: Cores | None = None
@@ -264,6 +263,11 @@ class ActingNetwork:
             self.cores = Cores([self.module])
         else:
             self.plain = head_behind(self.module)
+
+    @cached_property
+    def carried(self) -> CarriedWeights:
+        """The weights, for stacks on devices."""
+        return CarriedWeights(self.arrays)
 
     def evaluate(self, observation: Array, memory: Array | None = None) -> Evaluated:
         """Evaluate the network."""

@@ -16,7 +16,6 @@ from ludus.core.errors import PartDied
 from ludus.core.machine import files_to_keep
 from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
-from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
@@ -267,7 +266,6 @@ class RolloutManager:
         restarts: int = 0,
         deadline: float | None = None,
         leave: bool = False,
-        ready: VectorEnv | None = None,
         profile: Timings | None = None,
         inference: SharedInference | None = None,
         bots: BotSettings | None = None,
@@ -290,7 +288,6 @@ class RolloutManager:
             restarts: How often each host is restarted.
             deadline: Seconds without a step after which a host that owes an answer is stuck and is restarted; None: never.
             leave: Whether trajectories stay with the runtime (`Rollout.left`), for trainers in other processes.
-            ready: An existing vector, for the first shard; only where the runtime is this process.
             profile: Collects the times of rollouts.
             inference: Servers that evaluate policies; None: copies in the hosts.
             bots: Where bots play, next to each host.
@@ -324,7 +321,6 @@ class RolloutManager:
                     make_env,
                     block,
                     runtime.fetch,
-                    ready=ready if k == 0 else None,
                     client=f"worker {k}" if inference else "",
                     bots=bots or BotSettings(),
                     device=device,

@@ -239,6 +239,14 @@ def _learning(scenario: Scenario, runtime: Runtime | None, profile: Timings) -> 
     return EpisodeServer(scenario.seed), trainers
 
 
+def _vectors(scenario: Scenario, env: VectorEnv) -> DeviceVectors | None:
+    """Return the vectors on devices, where games may be played on one; None: they are played in memory."""
+    where = scenario.runtime.environments
+    if where == "host" or (where == "auto" and not (scenario.learns and gpu_count())):
+        return None
+    return DeviceVectors(where, env, scenario.env.num_envs)
+
+
 def _exact(
     scenario: Scenario, env: VectorEnv, population: tuple[int, ...], tell: Callable[[str], None]
 ) -> ExactEvaluator | None:
@@ -272,8 +280,8 @@ def build_driver(
 ) -> Driver:
     """runtime: None: all is in this process. observers: of the run, before its callbacks. beside: where those live who play matches while
     others train."""
-    callbacks = CallbackObserver(scenario.callbacks)
-    observer = Observers(*observers, callbacks)
+    callbacks = CallbackObserver(scenario.callbacks) if scenario.callbacks else None
+    observer = Observers(*observers, *([] if callbacks is None else [callbacks]))
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(
@@ -327,7 +335,7 @@ def build_driver(
                 trainers=trainers,
                 feed=scenario.runtime.feed,
                 device=scenario.runtime.device_choice,
-                vectors=DeviceVectors(scenario.runtime.environments, env, scenario.env.num_envs),
+                vectors=_vectors(scenario, env),
                 background=_background(scenario, runtime, beside, spec, store, observer, on_progress),
                 callbacks=callbacks,
                 observer=observer,

@@ -74,27 +74,12 @@ def read_imported(
     why_no_bots: str,
     instead_of_tree: Sequence[str],
 ) -> ImportedPolicies:
-    """Read policies and bots that a run's learners are to meet.
+    """Read policies and bots that a run's learners are to meet, in the game `spec`.
 
-    Args:
-        names: Of policies and bots, with weights, as `ScheduleOptions.imported`.
-        spec: The game.
-        env: As the scenario has it.
-        population: [P] index of each player's population.
-        scheduler: Of the run.
-        deadline: Seconds of one move of a bot.
-        why_no_bots: Why none may be a bot; "" where it may.
-        instead_of_tree: Settings with which nothing is computed on the game's tree; none where nothing is.
-
-    Returns:
-        Members and the mixture over them.
-
-    Raises:
-        ConfigError: For a name of nobody.
-        ScenarioError: For a policy of another game or one that cannot be played or evaluated where it is to be, and for a seat that is to
-            have one and has none.
-        PolicyError: For a bot that cannot be made.
-        LudusError: Whatever reading runs and files raises.
+    names: with weights, as `ScheduleOptions.imported`. why_no_bots: why none may be a bot; "" where it may. instead_of_tree: settings with
+    which nothing is computed on the game's tree; none where nothing is. Raises ConfigError for a name of nobody, ScenarioError for a policy
+    of another game or one that cannot be played or evaluated where it is to be, and for a seat that is to have one and has none;
+    PolicyError for a bot that cannot be made; whatever reading runs and files raises.
     """
     opened = lru_cache(maxsize=None)(open_run)
     forms = f"{FORMS}, random, bot:NAME or module:Class"

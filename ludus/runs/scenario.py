@@ -241,13 +241,13 @@ AlgorithmsByName = Annotated[
 Stop = Annotated[
     Any,
     BeforeValidator(lambda v: None if v is None else parse_stopper(v)),
-    PlainSerializer(lambda stop: None if stop is None else dump_stopper(stop)),
+    PlainSerializer(dump_stopper, when_used="unless-none"),
 ]
 
 
 CallbackList = Annotated[
     tuple[Any, ...],
-    BeforeValidator(parse_callbacks),
+    BeforeValidator(lambda value: () if value == () else parse_callbacks(value)),
     PlainSerializer(lambda callbacks: [dump_callback(callback) for callback in callbacks]),
 ]
 

@@ -20,6 +20,7 @@ from ludus.core.user_code import qualified_name
 from ludus.envs.families import UserEnvObject
 from ludus.envs.tree.game_tree import find_tree
 from ludus.policies.specs import searches
+from ludus.replay.hand_over import HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
 from ludus.schedulers.chunked import ChunkedScheduler
@@ -199,9 +200,12 @@ def _check_storage(algorithm: Algorithm) -> None:
     """Check that what an iteration collects fits into the tables, as far as that is known before."""
     sizes = batch_sizes(algorithm)
     for spec in algorithm.tables():
+        size = sizes.get(spec.name)
+        if size and not size.batch and HandOver.replaces(spec, insert=size.insert):
+            continue  # a plain queue that all of an iteration fits into
         try:
             with closing(build_table(spec)) as table:
-                if (size := sizes.get(spec.name)) and isinstance(table, BoundedTable):
+                if size and isinstance(table, BoundedTable):
                     table.check_sizes(insert=size.insert, batch=size.batch, vary=size.vary)
         except DataError as error:
             raise ScenarioError(

@@ -100,18 +100,15 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 class CallbackObserver(NullObserver):
     """Several callbacks as one observer, called in the order given, also with episodes and updates."""
 
-    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = tuple(callbacks)
-
-    def __bool__(self) -> bool:
-        return bool(self._callbacks)
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         self._tell("on_run_start", info, generation=generation)
 
     def episodes_done(self, task: TrainingTask, episodes: EpisodeResults) -> None:
         """Report the episodes of an iteration, if any has ended."""
-        if self._callbacks and len(episodes.index):
+        if len(episodes.index):
             self._tell("on_episodes", task, episodes)
 
     def updated(self, update: UpdateRecord) -> None:

@@ -77,7 +77,7 @@ class DeviceVectors:
 
 
 def select_collector(
-    vectors: DeviceVectors | None,
+    vectors: DeviceVectors,
     trainer: Trainer | None,
     task: TrainingTask,
     collect: CollectConfig,
@@ -91,7 +91,7 @@ def select_collector(
     trainer: None where it is in another process. frozen: the opponents whose weights stay. asynchronous: whether workers play each for
     itself. Raises ConfigError where it was asked for ("device") and is not possible.
     """
-    if vectors is None or vectors.placement_request == "host":
+    if vectors.placement_request == "host":
         return ""
     place = None if trainer is None else trainer.placement
     if vectors.placement_request == "auto" and (place is None or place.device == "cpu"):

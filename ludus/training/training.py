@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ludus.algorithms.common.base import Algorithm, LearnerContext
 from ludus.algorithms.common.behavioral_diversity import diversity_targets
+from ludus.algorithms.common.device_policy import SupportsOnDevice
 from ludus.core import curve_recorder, seeding
 from ludus.core.errors import TrainingError
 from ludus.core.timings import Timings
@@ -76,7 +77,7 @@ class TrainingParts:
     seed: int
     trainers: Trainers | None = None
     background: Scorer | None = None
-    callbacks: CallbackObserver = field(default_factory=CallbackObserver)
+    callbacks: CallbackObserver | None = None
     observer: Observer = field(default_factory=NullObserver)
     feed: BatchPlacement = HOST_REPLAY
     device: DeviceChoice = CPU
@@ -117,7 +118,7 @@ class Training:
         self._total = limit_in_unit(stop, self._collect.unit)
         self._limit = limit_in_unit(stop, "seconds")
         total, unit = training_budget(stop, self._collect.unit)
-        targets = diversity_targets(task.diversity, parts.policy)
+        targets = None if task.diversity is None else diversity_targets(task.diversity, parts.policy)
         context = LearnerContext(
             env=parts.rollouts.spec,
             seats=task.seats,
@@ -141,14 +142,16 @@ class Training:
             self._first, self._count.next_episode = int(goes_on["version"]), int(goes_on["next_episode"])
         self._failure: str | None = None
         self._started = parts.clock()
-        on_device = select_collector(
-            parts.vectors,
-            self._trainer if isinstance(self._trainer, Trainer) else None,
-            task,
-            self._collect,
-            frozen=self._requests.frozen,
-            asynchronous=async_limits is not None,
-        )
+        on_device: SupportsOnDevice | str = ""
+        if parts.vectors is not None:
+            on_device = select_collector(
+                parts.vectors,
+                self._trainer if isinstance(self._trainer, Trainer) else None,
+                task,
+                self._collect,
+                frozen=self._requests.frozen,
+                asynchronous=async_limits is not None,
+            )
         self._in_place = None if isinstance(on_device, str) else on_device
         self._why = on_device if isinstance(on_device, str) else ""  # they are played in memory
         self._collector = self._collecting(task_slot, async_limits)
@@ -166,7 +169,7 @@ class Training:
 
         if vectors is not None and self._in_place is not None:
             profile = self._parts.profile
-            each = bool(self._parts.callbacks) or isinstance(self.task.opponents, AdaptiveMixture)
+            each = self._parts.callbacks is not None or isinstance(self.task.opponents, AdaptiveMixture)
             return OnDeviceCollector(
                 vectors, self._in_place, request, self._collect, task_slot=task_slot, profile=profile, each=each
             )
@@ -232,7 +235,8 @@ class Training:
             self._requests.opponents.learn(rollout.episodes)
             if ahead:
                 self._collector.prefetch_requests()
-            self._parts.callbacks.episodes_done(self.task, rollout.episodes)
+            if (callbacks := self._parts.callbacks) is not None:
+                callbacks.episodes_done(self.task, rollout.episodes)
             learned = self._learned(rollout)
             count.samples += learned.samples
             count.updates += learned.updates
@@ -254,9 +258,9 @@ class Training:
             count.unpublished += 1
             if count.iterations % self._collect.publish_every == 0:  # whatever barriers have published between
                 self._publish_newest()
-            if learned.updates and self._parts.callbacks:
+            if learned.updates and callbacks is not None:
                 done = UpdateRecord(self.task, count.iterations, learned.updates, self.metrics, count.totals)
-                self._parts.callbacks.updated(done)
+                callbacks.updated(done)
         self._collector.on_published()
 
     def _learned(self, rollout: Rollout) -> LearnResult:

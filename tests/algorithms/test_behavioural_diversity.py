@@ -156,7 +156,6 @@ def test_a_policy_moves_away_from_the_member(tree) -> None:
 
 
 def test_members_are_taken_from_a_task(tree) -> None:
-    assert diversity_targets(None, lambda ref: pytest.fail(str(ref))) is None
     spec, weights = pure(tree, 0, 1)
     asked = []
 

@@ -28,7 +28,6 @@ from ludus.core.types import (
 from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
-from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.tasks import Barriers, train
 from ludus.training.training import Training, TrainingParts
@@ -43,7 +42,7 @@ class Run:
     def __init__(self, algorithm=SMALL, **stop: int) -> None:
         vector = make_env("openspiel/kuhn_poker", num_envs=6)
         make = partial(make_env, "openspiel/kuhn_poker")
-        self.rollouts = SpyRollouts(InProcess(), make, spec=vector.spec, num_envs=6, ready=vector)
+        self.rollouts = SpyRollouts(make, spec=vector.spec, num_envs=6, ready=vector)
         spec = PolicySpec("random", {"actions": discrete(vector.spec, (0, 1), algorithm="test")[1]})
         uniform = build_policy(spec, {})
         self.parts = TrainingParts(self.rollouts, EpisodeServer(0), lambda ref: uniform, 0)

@@ -20,7 +20,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.local import LocalRollouts
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.training import Training, TrainingParts
@@ -28,16 +28,11 @@ from ludus.training.training import Training, TrainingParts
 UNIFORM = PolicyRef(0, "uniform")
 
 
-class SpyRollouts(RolloutManager):
+class SpyRollouts(LocalRollouts):
     """Keeps the requests and what came of them."""
 
     def finish(self, pending, **receive) -> Rollout:
         rollout = super().finish(pending, **receive)
-        self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
-        return rollout
-
-    def take(self, pending, **receive) -> Rollout | None:
-        rollout = super().take(pending, **receive)
         self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
@@ -58,7 +53,7 @@ def training_of(
     **stop,
 ) -> tuple[Training, SpyRollouts]:
     vector = make_env(env, num_envs=num_envs, tree=tree)
-    rollouts = SpyRollouts(InProcess(), no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
+    rollouts = SpyRollouts(no_env, spec=vector.spec, num_envs=num_envs, ready=vector)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(vector.spec, seats, algorithm="test")[1]}), {})
     parts = TrainingParts(rollouts, EpisodeServer(0), lambda ref: uniform, 0, clock=clock)
     mixture = Mixture.product({p: ([UNIFORM], [1.0]) for p in range(vector.spec.num_players)})

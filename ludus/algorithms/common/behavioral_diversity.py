@@ -32,10 +32,8 @@ from ludus.policies.specs import information_state_ids
 Floats = NDArray[np.float64]
 
 
-def diversity_targets(diversity: Diversity | None, policy: Callable[[PolicyRef], Policy]) -> DiversityTargets | None:
+def diversity_targets(diversity: Diversity, policy: Callable[[PolicyRef], Policy]) -> DiversityTargets:
     """Return a task's `diversity` with the members' weights. policy: returns a frozen one."""
-    if diversity is None:
-        return None
     members = [policy(ref) for ref in diversity.members]
     known = tuple((member.spec, member.weights()) for member in members)
     return DiversityTargets(known, weight=diversity.weight, smoothing=diversity.smoothing)

@@ -36,6 +36,6 @@ def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
 LearnedRewardChoice = Annotated[
     Any,
     BeforeValidator(parse_learned_reward),
-    PlainSerializer(lambda part: None if part is None else dump_part(part, LEARNED_REWARDS)),
+    PlainSerializer(lambda part: dump_part(part, LEARNED_REWARDS), when_used="unless-none"),
 ]
 """A field that takes one of `LEARNED_REWARDS`, or none."""
