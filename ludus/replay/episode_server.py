@@ -37,7 +37,7 @@ class EpisodeServer:
         self._seed = seed
         self._shards = tuple(shards)
         self._lock = threading.Lock()  # of the two registers below; held while tables are made, never while one is used
-        self._tables: dict[str, dict[str, WaitingTable | HandOver]] = {}
+        self._tables: dict[str, dict[str, WaitingTable]] = {}
         self._closed: set[str] = set()
 
     @property
@@ -71,17 +71,18 @@ class EpisodeServer:
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             raise DataError(f"task {task!r} asks for tables {names}; each needs a name of its own.")
-        tables: dict[str, WaitingTable | HandOver] = {}
+        tables: dict[str, WaitingTable] = {}
         with self._lock:
             if task in self._tables:
                 raise DataError(f"task {task!r} already has tables; close it first, or use another task id.")
             try:
                 for spec in specs:
+                    rng = seeding.generator(self._seed, "table", task, spec.name)
                     if spec.name in handed_over:
-                        tables[spec.name] = HandOver(spec)
+                        tables[spec.name] = HandOver(spec, rng)
                         continue
                     table = self._make(task, spec, (sizes or {}).get(spec.name), (devices or {}).get(spec.name))
-                    tables[spec.name] = WaitingTable(table, seeding.generator(self._seed, "table", task, spec.name))
+                    tables[spec.name] = WaitingTable(table, rng)
             except BaseException:
                 for table_ in tables.values():
                     table_.close()
@@ -104,7 +105,7 @@ class EpisodeServer:
                 raise Deadlock(f"table {spec.name!r} of task {task!r}: {error}") from None
         return table
 
-    def table(self, task: str, name: str) -> WaitingTable | HandOver:
+    def table(self, task: str, name: str) -> WaitingTable:
         """Return one table. Raises TableClosed if its task has ended, DataError if there is no such task or table."""
         with self._lock:
             if task in self._closed:
@@ -120,17 +121,17 @@ class EpisodeServer:
         self, task: str, table: str, items: ItemColumns | RemoteItemColumns, *, timeout: float | None = None
     ) -> float:
         """Wait until all rows may be inserted; see `WaitingTable.insert`."""
-        return self._waiting(task, table).insert(items, timeout=timeout)
+        return self.table(task, table).insert(items, timeout=timeout)
 
     def sample(
         self, task: str, table: str, count: int, rng: np.random.Generator | None = None, *, timeout: float | None = None
     ) -> tuple[Sample, float]:
         """Wait until `count` items (0: all) may be sampled; see `WaitingTable.sample`."""
-        return self._waiting(task, table).sample(count, rng, timeout=timeout)
+        return self.table(task, table).sample(count, rng, timeout=timeout)
 
     def try_insert(self, task: str, table: str, items: ItemColumns | RemoteItemColumns) -> bool:
         """Insert now or not at all; see `Table.try_insert`."""
-        return self.table(task, table).try_insert(items)  # type: ignore[arg-type]  # shards' references go to shards only
+        return self.table(task, table).try_insert(items)
 
     def try_sample(self, task: str, table: str, count: int, rng: np.random.Generator | None = None) -> Sample | None:
         """Sample now or not at all, with `rng` or from the table's own stream; see `Table.try_sample`."""
@@ -186,15 +187,7 @@ class EpisodeServer:
         for task in tasks:
             self.close(task)
 
-    def _waiting(self, task: str, name: str) -> WaitingTable:
-        table = self.table(task, name)
-        if isinstance(table, HandOver):
-            raise DataError(
-                f"items of table {name!r} of task {task!r} are handed over by one thread, which cannot wait."
-            )
-        return table
-
-    def _of(self, task: str) -> Mapping[str, WaitingTable | HandOver]:
+    def _of(self, task: str) -> Mapping[str, WaitingTable]:
         with self._lock:
             if task in self._tables:
                 return self._tables[task]

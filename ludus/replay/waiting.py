@@ -128,8 +128,7 @@ class WaitingTable:
     def load_state_dict(self, state: State) -> None:
         with self._changed:
             self._table.load_state_dict(state["table"])
-            if state["rng"] is not None:  # of a hand-over, which draws nothing
-                self._rng.bit_generator.state = state["rng"]
+            self._rng.bit_generator.state = state["rng"]
             self._changed.notify_all()
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ def items(rows, first=0):
 
 
 def both():
-    return HandOver(SPEC), WaitingTable(build_table(SPEC), np.random.default_rng(0))
+    return HandOver(SPEC, np.random.default_rng(0)), WaitingTable(build_table(SPEC), np.random.default_rng(0))
 
 
 def batches_of(table, requests=1):
@@ -91,7 +91,7 @@ def test_each_loads_the_others_state(order, left):
 
 
 def test_items_are_copied():
-    over, columns = HandOver(SPEC), items(2)
+    over, columns = HandOver(SPEC, np.random.default_rng(0)), items(2)
     over.try_insert(columns)
     columns["x"][:] = 9.0
     (batch,) = batches_of(over)
@@ -99,7 +99,7 @@ def test_items_are_copied():
 
 
 def test_more_than_the_queue_holds_is_refused():
-    over = HandOver(SPEC)
+    over = HandOver(SPEC, np.random.default_rng(0))
     over.try_insert(items(30))
     with pytest.raises(Deadlock, match="21 items never fits into a queue of 50"):
         over.try_insert(items(21))
@@ -111,11 +111,11 @@ def test_more_than_the_queue_holds_is_refused():
 )
 def test_malformed_items_are_refused(columns, says):
     with pytest.raises(DataError, match=says):
-        HandOver(SPEC).try_insert(columns)
+        HandOver(SPEC, np.random.default_rng(0)).try_insert(columns)
 
 
 def test_only_everything_is_handed_over_and_only_while_it_is_open():
-    over = HandOver(SPEC)
+    over = HandOver(SPEC, np.random.default_rng(0))
     over.try_insert(items(3))
     with pytest.raises(DataError, match="asked for 2 items"):
         over.try_sample(2)
@@ -130,8 +130,9 @@ def test_only_everything_is_handed_over_and_only_while_it_is_open():
 def test_nobody_waits_for_what_is_handed_over():
     server = EpisodeServer()
     server.create("task", [SPEC], handed_over=[SPEC.name])
-    with pytest.raises(DataError, match="cannot wait"):
-        server.sample("task", SPEC.name, 0)
+    for call in (lambda: server.sample("task", SPEC.name, 0), lambda: server.insert("task", SPEC.name, items(2))):
+        with pytest.raises(DataError, match="cannot wait"):
+            call()
     server.close("task")
 
 

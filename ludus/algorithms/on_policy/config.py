@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ludus.algorithms.on_policy.batch import Batch
-    from ludus.algorithms.on_policy.model import Model
 
 
 CAPACITY = 1_000_000
@@ -126,10 +125,9 @@ class Gradient(CollectOptions):
     def collect(self) -> CollectConfig:
         return CollectConfig(self.batch_unit, self.batch, processing=self.processing)
 
-    def model(self, context: LearnerContext, start: Weights | None = None) -> Model:
-        """Return the model that is trained: parameters, loss and how its gradient is computed."""
-        model: Model = resolve_name("model", self.model_class, {})(self, context, start)
-        return model
+    def model(self, context: LearnerContext, start: Weights | None = None) -> Any:
+        """Return what is trained, a `ludus.algorithms.on_policy.model.Model`."""
+        return resolve_name("model", self.model_class, {})(self, context, start)
 
     def learner(self, context: LearnerContext, start: Weights | None = None) -> Learner:
         learner: Learner = resolve_name("learner", self.learner_class, {})(self, self.model(context, start), context)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.on_policy.model import Model, OnPolicyConfig, state_table
+from ludus.algorithms.on_policy.model import Model, state_table
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
@@ -34,6 +34,11 @@ from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.actor_critic import layouts
 from ludus.policies.specs import information_state_ids
 
+if TYPE_CHECKING:
+    from ludus.algorithms.mmd.config import MMD
+    from ludus.algorithms.ppo.config import PPO
+
+KernelOptions: TypeAlias = "PPO | MMD"
 Floats = NDArray[np.float64]
 
 
@@ -280,15 +285,6 @@ class KernelStep:
         """Return the legal actions bool[m, A] of the states."""
         assert self.batch.mask is not None
         return self.batch.mask.numpy()
-
-
-class KernelOptions(OnPolicyConfig, Protocol):
-    """Options of an algorithm that `KernelModel` reads."""
-
-    @property
-    def value_coefficient(self) -> float: ...
-    @property
-    def clip_value(self) -> float | None: ...
 
 
 def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerContext) -> Placement:

@@ -1,4 +1,4 @@
-"""What an on-policy learner trains: the base class of both backends, and the options that they read."""
+"""What an on-policy learner trains: the base class of both backends."""
 
 from __future__ import annotations
 
@@ -7,62 +7,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.base import CollectConfig, LearnerContext
+from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.information_states import InformationStates
-from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.on_policy.batch import Batch
-from ludus.algorithms.rewards.base import LearnedRewardOptions
 from ludus.backend.device import Placement
 from ludus.core import seeding
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.replay.trajectories import Trajectories
 
+if TYPE_CHECKING:
+    from ludus.algorithms.mmd.config import MMD
+    from ludus.algorithms.on_policy.config import Gradient
+
 Floats = NDArray[np.float64]
-
-
-class OnPolicyConfig(Protocol):
-    """Options that learners and models read (`ludus.algorithms.on_policy.config.Gradient` documents them). A protocol,
-    since `ludus.algorithms.mmd.config.MMD` has some of them as constants and is no `Gradient`."""
-
-    @property
-    def kl_limit(self) -> float | None: ...
-    @property
-    def max_gradient_norm(self) -> float: ...
-    @property
-    def step_rows(self) -> int: ...
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def minibatches(self) -> int: ...
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def gae_lambda(self) -> float: ...
-    @property
-    def discount(self) -> str: ...
-    @property
-    def correction(self) -> str: ...
-    @property
-    def rho_bar(self) -> float: ...
-    @property
-    def c_bar(self) -> float: ...
-    @property
-    def normalise_advantages(self) -> bool: ...
-    @property
-    def scale_rewards(self) -> bool: ...
-    @property
-    def team_rewards(self) -> bool: ...
-    @property
-    def learned_reward(self) -> LearnedRewardOptions | None: ...
-    def collect(self) -> CollectConfig: ...
+OnPolicyConfig: TypeAlias = "Gradient | MMD"
+"""Options of an algorithm. Mirror descent has some of `Gradient`'s as constants."""
 
 
 @dataclass(frozen=True, slots=True)
