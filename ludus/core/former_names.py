@@ -17,6 +17,7 @@ _COMMON = (
 _MOVES: Final = tuple(
     (re.compile(rf"ludus\.{before}(?![a-z_0-9])"), f"ludus.{now}")
     for before, now in (  # of release 0.1; the first that matches counts
+        (r"(learners\.teams|algorithms\.common\.joint_steps)", "contrib.algorithms.joint_steps"),
         (rf"learners\.({_CONTRIB_ALGORITHMS})\.options", r"contrib.algorithms.\1.config"),
         (rf"learners\.({_CONTRIB_ALGORITHMS})", r"contrib.algorithms.\1"),
         (rf"learners\.({_COMMON})", r"algorithms.common.\1"),
@@ -50,7 +51,7 @@ _RENAMED: Final = {
     f"ludus.{package}.{before}": f"ludus.{package}.{now}"
     for package, modules in (
         ("algorithms.common", "around=delegating acting=device_policy states=information_states"),
-        ("algorithms.common", "replayed=replay_learner restricted=restricted_learner teams=joint_steps"),
+        ("algorithms.common", "replayed=replay_learner restricted=restricted_learner"),
         ("algorithms.common", "spaces=space_checks diversity=behavioral_diversity options=config"),
         ("algorithms.mmd", "tabular=tabular_learner"),
         ("algorithms.on_policy", "teams=multi_agent models=autograd_model"),

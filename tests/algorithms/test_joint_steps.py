@@ -9,7 +9,8 @@ import pytest
 from gymnasium.spaces import Discrete
 from team_games import in_two, learner_of, team_env, team_rollout
 
-from ludus.algorithms.common.joint_steps import (
+from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
+from ludus.contrib.algorithms.joint_steps import (
     RewardStatistics,
     TeamRewards,
     joint_items,
@@ -19,7 +20,6 @@ from ludus.algorithms.common.joint_steps import (
     views,
     whole,
 )
-from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
 from ludus.contrib.algorithms.qmix.config import QMIX
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box
 from team_games import batch_of, learner_of, team_env, team_rollout
 
-from ludus.algorithms.common.joint_steps import views
+from ludus.contrib.algorithms.joint_steps import views
 from ludus.contrib.algorithms.maddpg.config import MADDPG
 from ludus.contrib.algorithms.maddpg.learner import BoxActions, OneHotActions
 

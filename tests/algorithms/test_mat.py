@@ -13,7 +13,7 @@ from pettingzoo import ParallelEnv
 from team_games import batch_of, in_two, learner_of, rollouts, team_env, team_rollout, train
 from together import assert_ranks_learn_alike
 
-from ludus.algorithms.common.joint_steps import left_at
+from ludus.contrib.algorithms.joint_steps import left_at
 from ludus.contrib.algorithms.mat.config import MAT, MATDec
 from ludus.contrib.algorithms.mat.learner import Groups
 from ludus.core.errors import ConfigError, ScenarioError

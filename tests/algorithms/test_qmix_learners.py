@@ -13,7 +13,7 @@ from test_qmix import GRU, SMALL, scattered
 from together import assert_ranks_learn_alike
 from value_twins import Moment, judged, weights_of
 
-from ludus.algorithms.common.joint_steps import views
+from ludus.contrib.algorithms.joint_steps import views
 from ludus.contrib.algorithms.qmix.config import CWQMIX, OWQMIX, QMIX, QPLEX, VDN
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import SegmentEnd

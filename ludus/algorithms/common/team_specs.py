@@ -1,7 +1,7 @@
 """What an environment's spec tells learners of teams: its state, as central critics and mixers see it, and the size of
 teams.
 
-Configurations import it, so that it loads no torch; trajectories of teams are in `ludus.algorithms.common.joint_steps`.
+Configurations import it, so that it loads no torch.
 """
 
 from __future__ import annotations

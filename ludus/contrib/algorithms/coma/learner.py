@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.joint_steps import left_at
 from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.common.returns import not_finite
@@ -29,6 +28,7 @@ from ludus.algorithms.on_policy.learner import ActorCriticModel, OnPolicyLearner
 from ludus.algorithms.on_policy.multi_agent import critic_states
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.optimizer import NonFiniteGuard
+from ludus.contrib.algorithms.joint_steps import left_at
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, SegmentEnd, State, Weights

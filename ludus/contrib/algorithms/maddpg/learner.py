@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.joint_steps import RewardStatistics, joint_items, versions, views
 from ludus.algorithms.common.team_specs import state_width, team_size
 from ludus.algorithms.ddpg.learner import td_target
 from ludus.algorithms.off_policy.learner import OffPolicyLearner
 from ludus.backend.device import to_device
 from ludus.backend.mlp import Layout
+from ludus.contrib.algorithms.joint_steps import RewardStatistics, joint_items, versions, views
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights
 from ludus.policies.heads import Bounds
 from ludus.replay.base import ItemColumns, Sample

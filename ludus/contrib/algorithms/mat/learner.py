@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.joint_steps import left_at
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstimates
 from ludus.algorithms.on_policy.learner import ActorCriticModel, OnPolicyLearner
 from ludus.algorithms.on_policy.model import Floats, Model, OnPolicyConfig
 from ludus.backend.device import to_numpy
 from ludus.backend.mlp import Layout
+from ludus.contrib.algorithms.joint_steps import left_at
 from ludus.contrib.algorithms.mat.team_transformer import Sequences, TeamTransformer, make_team_transformer
 from ludus.core.types import Array, SegmentEnd
 from ludus.replay.base import ItemColumns

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.joint_steps import (
+from ludus.algorithms.common.losses import huber
+from ludus.algorithms.common.team_specs import state_width, team_size
+from ludus.algorithms.dqn.learner import QLearner, QLossResult, init_network
+from ludus.algorithms.dqn.losses import gather_actions, greedy, mixed_priority
+from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
+from ludus.backend.device import UpdateCost, resolve_placement, to_device, to_numpy
+from ludus.backend.network import multiplications
+from ludus.contrib.algorithms.joint_steps import (
     ANEW,
     RewardStatistics,
     TeamRewards,
@@ -25,13 +32,6 @@ from ludus.algorithms.common.joint_steps import (
     versions,
     views,
 )
-from ludus.algorithms.common.losses import huber
-from ludus.algorithms.common.team_specs import state_width, team_size
-from ludus.algorithms.dqn.learner import QLearner, QLossResult, init_network
-from ludus.algorithms.dqn.losses import gather_actions, greedy, mixed_priority
-from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
-from ludus.backend.device import UpdateCost, resolve_placement, to_device, to_numpy
-from ludus.backend.network import multiplications
 from ludus.contrib.algorithms.qmix.cds import (
     Experience,
     NextObservationPrediction,
