@@ -32,7 +32,7 @@ from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS
 from ludus.rollout.opponent_rules import RULES
-from ludus.runs.scenario import AdaptivePayoffs, Checkpoints, Evaluation, Scenario
+from ludus.runs.scenario import Checkpoints, Evaluation, Scenario
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.runtime.inprocess import RUNTIMES
@@ -190,10 +190,6 @@ def test_options_of_wrappers_are_their_arguments() -> None:
 def test_options_of_ratings_are_named() -> None:
     named = set(pages.spans(pages.ROOT / "docs" / "concepts" / "ratings.md"))
     assert {name: known - named for name, known in options(RATINGS).items() if known - named} == {}
-
-
-def test_keys_of_adaptive_payoffs_are_named() -> None:
-    assert set(pages.first_cells("docs/guides/evaluate.md", "key")) == set(AdaptivePayoffs.model_fields)
 
 
 def known_keys() -> dict[str, Any]:
