@@ -21,6 +21,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout
 from ludus.rollout.local import LocalRollouts
+from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper
 from ludus.training.training import Training, TrainingParts
@@ -33,6 +34,15 @@ class SpyRollouts(LocalRollouts):
 
     def finish(self, pending, **receive) -> Rollout:
         rollout = super().finish(pending, **receive)
+        self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
+        return rollout
+
+
+class SpyHosts(RolloutManager):
+    """The same of requests that single hosts play."""
+
+    def take(self, pending, **receive) -> Rollout | None:
+        rollout = super().take(pending, **receive)
         self.seen = [*getattr(self, "seen", []), (pending.request, rollout)]
         return rollout
 
@@ -222,7 +232,7 @@ def test_several_seats_of_workers_that_play_apart(unit: str) -> None:
     """Each host keeps its seats while episodes are open; ids are unique, and every seat has its turn."""
     make = partial(make_env, "openspiel/kuhn_poker")
     spec = make(num_envs=1).spec
-    rollouts = SpyRollouts(InProcess(), make, spec=spec, num_envs=6, shards=3, hosts=3)
+    rollouts = SpyHosts(InProcess(), make, spec=spec, num_envs=6, shards=3, hosts=3)
     uniform = build_policy(PolicySpec("random", {"actions": discrete(spec, (0, 1), algorithm="test")[1]}), {})
     parts = TrainingParts(rollouts, EpisodeServer(0), lambda ref: uniform, 0)
     task = TrainingTask("task", 1, 0, (0, 1), "0-1", Mixture.product({p: ([UNIFORM], [1.0]) for p in (0, 1)}))
