@@ -235,26 +235,22 @@ class KernelMMD(KernelModel):
         uniform = self.config.magnet == "uniform"
         return log_uniform(mask) if uniform else log_policy(self.magnet_network.evaluate("policy", x), mask)
 
-    def held(self, batch: Batch) -> Tensor:
+    def held(self, batch: Batch) -> tuple[Floats, ...]:
         """Return the log-probabilities of the policy before the update, and of the magnet."""
         assert batch.mask is not None
         mask = batch.mask.numpy()
-        before = log_policy(self.parameters.evaluate("policy", batch.x), mask)
-        return torch.from_numpy(np.stack([before, self._magnet_of(batch.x, mask)]))
+        return log_policy(self.parameters.evaluate("policy", batch.x), mask), self._magnet_of(batch.x, mask)
 
     def policy_losses(self, step: KernelStep, progress: float) -> tuple[float, tuple[float, ...]]:
         out, gradient = step.passes.outputs["policy"], step.passes.gradients["policy"]
-        batch, mask = step.batch, step.mask
-        assert batch.held is not None
-        before, magnet = batch.held.numpy()
+        before, magnet = step.held
         alpha, beta, cost = self.magnet.loss_coefficients(progress)
         held: dict[str, Any] = {"magnet": magnet, "before": before, "alpha": alpha, "beta": beta, "gradient": gradient}
         if self.config.policy_loss == "neurd":
-            assert batch.state_index is not None
-            rows = batch.state_index, batch.action.numpy(), batch.logp.numpy(), batch.advantage.numpy()
-            losses = neurd_losses(out, mask, step.compressed, rows, **held, cost=cost, bounds=self.magnet.bounds)
+            each, bounds = (step.state, step.action, step.logp, step.advantage), self.magnet.bounds
+            losses = neurd_losses(out, step.mask, step.compressed, each, **held, cost=cost, bounds=bounds)
         else:
-            losses = policy_losses(out, mask, step.compressed, **held, clip=self.config.clip)
+            losses = policy_losses(out, step.mask, step.compressed, **held, clip=self.config.clip)
         loss = losses.surrogate + alpha * losses.magnet + beta * losses.moved
         return loss, (losses.surrogate, losses.entropy, losses.magnet, losses.moved, losses.clipped)
 

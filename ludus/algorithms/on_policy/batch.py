@@ -11,9 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.common.information_states import unique_ids
 from ludus.backend.device import to_device
-from ludus.backend.ranks import RankGroup
 from ludus.core.types import Array
 from ludus.replay.base import ItemColumns
 from ludus.replay.table import rows_of
@@ -39,8 +37,7 @@ class Batch:
         state: float32[n, width], input of a central critic in addition to x.
         state_index: int32[n], with CPU kernels: x and mask are of the m distinct states, and this is the state of each
             row.
-        held: float32[n, K, A]: K sets of log-probabilities, or of outputs, that a loss keeps the policy close to. With
-            CPU kernels float64[K, m, A], of the states.
+        held: float32[n, K, A]: K sets of log-probabilities, or of outputs, that a loss keeps the policy close to.
         weight: float32[n], weights of rows in means; None: equal.
         others: float32[n], for sequential updates: product of the ratios of teammates' actions at the row's time.
         clip: float32[n], clip range of each row, where they differ.
@@ -97,26 +94,6 @@ class Batch:
         memory = None if self.memory is None else self.memory[to_device(index, device)]
         place = None if self.place is None else self.place[rows]
         return replace(self._rows(to_device(rows, device)), start=start, memory=memory, place=place)
-
-    def part_by_state(self, index: NDArray[np.int64], ranks: RankGroup) -> Batch:
-        """Return some of the rows of a batch for CPU kernels, with the distinct states of these: this rank's share of
-        the states, and their rows. Without an enumeration every row is a state, so that this is a share of the rows."""
-        assert self.state_index is not None
-        assert self.mask is not None
-        states, state = unique_ids(self.state_index[index], len(self.x))
-        if ranks.size > 1:
-            share = ranks.share(len(states))
-            local = (state >= share.start) & (state < share.stop)
-            index, state, states = index[local], state[local] - np.int32(share.start), states[share]
-        columns = (self.action, self.logp, self.advantage, self.target, self.value)
-        action, *floats = (
-            torch.from_numpy(column.numpy()[index]) for column in columns
-        )  # faster than torch's at this size
-        logp, advantage, target, value = floats
-        there = torch.from_numpy(states)
-        held = None if self.held is None else self.held[:, there]
-        mask = self.mask[there]
-        return Batch(self.x[there], mask, action, logp, advantage, target, value, state_index=state, held=held)
 
     def _rows(self, rows: Tensor | slice) -> Batch:
         columns = {

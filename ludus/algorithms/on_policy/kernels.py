@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.information_states import unique_ids
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import Model, state_table
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
 from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.optimizer import Adam
-from ludus.backend.ranks import broadcast_from_rank0
+from ludus.backend.ranks import RankGroup, broadcast_from_rank0
 from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.actor_critic import layouts
@@ -271,20 +272,53 @@ def _clipped_value(out, state, target, old, rows, clip, scale, gradient):  # typ
 # What is trained so.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class KernelStep:
-    """Input of one step: this rank's share of a batch, the same compressed, and buffers for the forward and backward
-    passes of its states."""
+    """Rows of one gradient step in NumPy: n rows over m states, x float32[m, inputs] and mask bool[m, A]; state int32[n]
+    of each row, and its other columns [n].
 
-    batch: Batch
-    compressed: CompressedRows
-    passes: ForwardBackwardBuffers
+    Attributes:
+        rows: Rows of all ranks, the denominator of means.
+        held: Log-probabilities float64[m, A] each that the policy of a state is kept close to.
+        compressed: The rows, compressed.
+        passes: Buffers of the forward and backward passes of the states.
+    """
 
-    @property
-    def mask(self) -> NDArray[np.bool_]:
-        """Return the legal actions bool[m, A] of the states."""
-        assert self.batch.mask is not None
-        return self.batch.mask.numpy()
+    x: Tensor
+    mask: NDArray[np.bool_]
+    state: NDArray[np.int32]
+    action: Array
+    logp: Array
+    advantage: Array
+    target: Array
+    value: Array
+    rows: int
+    held: tuple[Floats, ...] = ()
+    compressed: CompressedRows = field(init=False)
+    passes: ForwardBackwardBuffers = field(init=False)
+
+    @staticmethod
+    def of(batch: Batch, *held: Floats) -> KernelStep:
+        """Return all rows of a batch."""
+        assert batch.mask is not None
+        assert batch.state_index is not None
+        columns = (batch.action.int(), batch.logp, batch.advantage, batch.target, batch.value)
+        action, logp, advantage, target, value = (column.numpy() for column in columns)
+        rows = batch.state_index, action, logp, advantage, target, value
+        return KernelStep(batch.x, batch.mask.numpy(), *rows, len(batch), held)
+
+    def part(self, index: NDArray[np.int64], ranks: RankGroup) -> KernelStep:
+        """Return some of the rows, those of this rank: the rows of its share of their distinct states. Without an
+        enumeration every row is a state, so that this is a share of the rows."""
+        rows = len(index)
+        states, state = unique_ids(self.state[index], len(self.mask))
+        if ranks.size > 1:
+            share = ranks.share(len(states))
+            local = (state >= share.start) & (state < share.stop)
+            index, state, states = index[local], state[local] - np.int32(share.start), states[share]
+        columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
+        held = tuple(held[states] for held in self.held)
+        return KernelStep(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, rows, held)
 
 
 def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
@@ -342,28 +376,26 @@ class KernelModel(Model):
         self.adam.load_state_dict(snapshot[1])
 
     @contextmanager
-    def learning(self, batch: Batch, seed: int) -> Iterator[Batch]:
+    def learning(self, batch: Batch, seed: int) -> Iterator[KernelStep]:
         self._begin()
-        yield replace(batch, action=batch.action.int(), held=self.held(batch))
+        yield KernelStep.of(batch, *self.held(batch))
 
-    def held(self, batch: Batch) -> Tensor | None:
-        """Return the log-probabilities float64[K, m, A] that the loss keeps the policy close to, if it does."""
-        return None
+    def held(self, batch: Batch) -> tuple[Floats, ...]:
+        """Return the log-probabilities float64[m, A] that the loss keeps the policy close to, if it does."""
+        return ()
 
-    def prepare(self, rows: Batch, which: Sequence[NDArray[np.int64]] | None) -> Iterator[KernelStep]:
+    def prepare(self, rows: KernelStep, which: Sequence[NDArray[np.int64]] | None) -> Iterator[KernelStep]:
         """Select all rows first, while they are in the processor's caches."""
         if which is None and self._ranks.size == 1:
-            return iter([self._prepared(rows, len(rows))])
-        lots = [np.arange(len(rows))] if which is None else which
-        parts = [rows.part_by_state(index, self._ranks) for index in lots]
-        return map(self._prepared, parts, map(len, lots))
+            return iter([self._prepared(rows)])
+        lots = [np.arange(rows.rows)] if which is None else which
+        return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
 
-    def _prepared(self, batch: Batch, joint: int) -> KernelStep:
-        """joint: rows of all ranks, the denominator of means."""
-        assert batch.state_index is not None
-        columns = (column.numpy() for column in (batch.action, batch.logp, batch.advantage, batch.target))
-        compressed = compress(batch.state_index, *columns, states=len(batch.x), actions=self.actions, rows=joint)
-        return KernelStep(batch, compressed, ForwardBackwardBuffers(self.parameters, batch.x))
+    def _prepared(self, step: KernelStep) -> KernelStep:
+        columns, states = (step.state, step.action, step.logp, step.advantage, step.target), len(step.mask)
+        step.compressed = compress(*columns, states=states, actions=self.actions, rows=step.rows)
+        step.passes = ForwardBackwardBuffers(self.parameters, step.x)
+        return step
 
     @property
     def flat(self) -> Array:
@@ -386,20 +418,19 @@ class KernelModel(Model):
         return [float(x) for x in self.parameters.sums]
 
     def _value_loss(self, step: KernelStep) -> float:
-        config, batch, passes = self.config, step.batch, step.passes
+        config, passes = self.config, step.passes
         out, gradient = passes.outputs[self._value_part], passes.gradients[self._value_part]
         if config.clip_value is None:
             return squared_value_loss(out, step.compressed, scale=config.value_coefficient, gradient=gradient)
-        assert batch.state_index is not None
         return clipped_value_loss(
             out,
-            batch.state_index,
-            batch.target.numpy(),
-            batch.value.numpy(),
+            step.state,
+            step.target,
+            step.value,
             clip=config.clip_value,
             scale=config.value_coefficient,
             gradient=gradient,
-            rows=step.compressed.rows,
+            rows=step.rows,
         )
 
     def weights(self) -> Weights:
