@@ -42,7 +42,7 @@ class SearchOptions(ReplayOptions):
         play_simulations: Simulations per move in mode "search".
         leaves: Leaves of each tree that are evaluated in one batch; more are faster and search less well.
         virtual_loss: Loss that a pending visit counts as, with several leaves.
-        selection: "puct" (Silver et al. 2018) or "gumbel" (Danihelka et al. 2022), which improves the policy with few
+        selection: Rule: "puct" (Silver et al. 2018), or "gumbel" (Danihelka et al. 2022), which improves the policy with few
             simulations.
         init: c_init of PUCT: weight of exploration; 1.25 in the paper.
         base: c_base of PUCT: visits at which exploration grows; 19,652 in the paper.

@@ -21,7 +21,7 @@ class DDPG(BoxOffPolicy):
     it. See `BoxOffPolicy` and `OffPolicy` for the inherited options.
 
     Attributes:
-        learning_rate: 1e-3, as in the authors' TD3 code for both networks.
+        learning_rate: Step size of Adam; 1e-3 in the authors' TD3 code, for both networks.
         noise: Standard deviation of Gaussian exploration noise, for actions in [-1, 1]; 0.1 to 0.3.
         twin: Whether there are two critics, whose minimum targets use.
         policy_delay: Updates of the critics per update of the actor and of the targets.
@@ -106,7 +106,7 @@ class ApeXDDPG(DDPG):
         n_step: Own decisions whose rewards a target sums; 5.
         rollout: What is collected between two rounds of updates.
         priority_exponent: Exponent of errors in replay's priorities.
-        initial_priority: "error": workers compute the priorities of new rows.
+        initial_priority: Priority of new rows: the "largest" so far, or their "error", computed by the workers.
         noise: Standard deviation, of the environment that explores most.
         noise_spread: How much the environments' noises differ; the others are those of `DDPG`.
     """

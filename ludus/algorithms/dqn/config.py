@@ -282,7 +282,7 @@ class Rainbow(DQN):
         priority_exponent: Exponent of errors in replay's priorities; 0.5.
         noisy: Whether layers have parametric noise, which explores; True.
         distribution: What is learned of returns; "c51".
-        epsilon: 0: the noise explores.
+        epsilon: Chance of a uniform legal action; 0: the noise explores.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
     """
 
@@ -307,10 +307,10 @@ class ApeX(DQN):
         n_step: Own decisions whose rewards a target sums; 3.
         gamma: Discount per own decision.
         rollout: Decisions between two rounds of updates.
-        rollout_unit: "decisions".
+        rollout_unit: Unit of `rollout`.
         priority_exponent: Exponent of errors in replay's priorities.
         importance: Exponent of the weights that make up for sampling by priority; constant.
-        initial_priority: "error": workers compute the priorities of new rows.
+        initial_priority: Priority of new rows: the "largest" so far, or their "error", computed by the workers.
         epsilon: Chance of a uniform legal action, of the environment that explores most.
         epsilon_spread: How much the environments' epsilons differ; see `QLearning`.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
@@ -338,8 +338,8 @@ class QRDQN(DQN):
     regression"). See `DQN` for the options; `atoms` is the number of quantiles.
 
     Attributes:
-        double: False.
-        distribution: "quantile"; the others are those of `DQN`.
+        double: Whether the online network chooses the next action.
+        distribution: What is learned of returns; the other options are those of `DQN`.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
     """
 
@@ -355,8 +355,8 @@ class IQN(DQN):
     the options; `atoms` is the number of levels that are sampled, 32 as in the paper.
 
     Attributes:
-        double: False.
-        distribution: "implicit"; the others are those of `DQN`.
+        double: Whether the online network chooses the next action.
+        distribution: What is learned of returns; the other options are those of `DQN`.
         atoms: Levels that are sampled per update.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
     """
@@ -374,8 +374,8 @@ class MunchausenDQN(DQN):
     options.
 
     Attributes:
-        double: False: the mean over a soft policy has no maximum to choose.
-        munchausen: True; the others are those of `DQN`.
+        double: Whether the online network chooses the next action; the mean over a soft policy has no maximum to choose.
+        munchausen: Whether rewards include the soft policy's log-probability; the other options are those of `DQN`.
         learning_rate: Step size of Adam; constant 1e-3, for small networks.
     """
 

@@ -37,10 +37,10 @@ class MMD(CollectOptions):
     In self-play it needs no population: its last policy approaches an equilibrium as `alpha` falls.
 
     Attributes:
-        network: "mlp", or "table": one row per information state of an enumerated game, with steps in closed form.
+        network: Policy: "mlp", or "table", one row per information state of an enumerated game, with closed-form steps.
         hidden: Widths of the hidden layers.
         activation: Nonlinearity of the perceptron.
-        value_network: "shared": one more output of the policy's network; "separate": a network of its own.
+        value_network: Where values come from: "shared", one more output of the policy's network; "separate", a network.
         batch: What one update learns from, in `batch_unit`.
         batch_unit: Unit of `batch`.
         epochs: Passes over the batch in one update.
@@ -50,7 +50,7 @@ class MMD(CollectOptions):
         alpha: α, strength of the magnet: weight of KL(π ‖ magnet). 0.05 falling to 0.005; the equilibrium found is that
             of the game regularised by it.
         eta: η, step size: KL(π ‖ policy before the update) has weight 1 / η; 0: no weight. 0.1 to 10.
-        magnet: "uniform"; "moving", which follows the policy; or "policy", copied every `magnet_period` updates.
+        magnet: Policy μ: "uniform"; "moving", which follows the policy; "policy", copied every `magnet_period` updates.
         magnet_rate: Share by which a moving magnet approaches the policy per update.
         magnet_period: Updates between copies of "policy".
         regularise: Whether the magnet is a term of the "loss", or a cost in the "reward" (R-NaD).
@@ -215,8 +215,8 @@ class RNaD(MMD):
     `MMD` for the options.
 
     Attributes:
-        eta: 0: no KL to the policy before the update; a table needs a positive value.
-        magnet_period: 800 updates; with fewer, or a smaller alpha, policies cycle and do not settle between two
+        eta: η, step size; 0: no KL to the policy before the update; a table needs a positive value.
+        magnet_period: Updates between copies; with fewer, or a smaller alpha, policies cycle and do not settle between two
             magnets.
     """
 

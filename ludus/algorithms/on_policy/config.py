@@ -403,9 +403,9 @@ class Reinforce(PolicyGradient):
 
     Attributes:
         batch: Episodes per update; 16 to 200.
-        learning_rate: 3e-3 by default: gradients of whole episodes are noisier than those of actor-critic methods.
-        gae_lambda: 1: returns are not estimated.
-        correction: "vtrace" needs a value network.
+        learning_rate: Step size of Adam: gradients of whole episodes are noisier than those of actor-critic methods.
+        gae_lambda: λ of advantage estimates; 1: returns are not estimated.
+        correction: How rows of older weights are corrected: "none", or "vtrace", which needs a value network.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Williams 1992")
@@ -435,8 +435,8 @@ class A2C(PolicyGradient):
         batch: Decisions per update; 80 to 1,024. Small batches are what lets one step per batch learn quickly.
         gradients: Weights at which gradients are taken: the "newest", or those that were "acting" when a row was
             collected (A3C's asynchronous updates; needs `max_lag`).
-        entropy: 0.01 by default, as in the paper, against premature convergence.
-        normalise_advantages: False by default, as in the paper.
+        entropy: Coefficient of the entropy bonus, against premature convergence; 0.01 in the paper.
+        normalise_advantages: Whether advantages get mean 0 and variance 1; not in the paper.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Mnih et al. 2016")
@@ -482,8 +482,8 @@ class IMPALA(PolicyGradient):
 
     Attributes:
         batch: Decisions per update; 512 to 4,096.
-        correction: "vtrace", which is what makes it IMPALA.
-        entropy: 0.01 by default; the paper's range is 5e-5 to 1e-2.
+        correction: How rows of older weights are corrected: "vtrace", which is what makes it IMPALA.
+        entropy: Coefficient of the entropy bonus; 5e-5 to 1e-2 in the paper.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Espeholt et al. 2018")

@@ -31,12 +31,12 @@ class PPO(PolicyGradient):
     Attributes:
         batch: Episodes (or decisions) per update: 750 episodes of a small game; 2,048 decisions for control.
         epochs: Passes over the batch; 30 whole-batch steps on small games, 4 to 10 with minibatches.
-        learning_rate: 1e-2 falling to 0, for whole-batch gradients of small games; 3e-4 to 1e-3 with minibatches.
-        entropy: 0.05 falling to 0: it keeps alternatives alive while opponents' weak spots are unknown.
+        learning_rate: Step size of Adam: 1e-2 for whole batches of small games; 3e-4 to 1e-3 with minibatches.
+        entropy: Coefficient of the entropy bonus; it keeps alternatives alive while opponents' weak spots are unknown.
         clip: Range ε of the ratio in the surrogate; 0.1 to 0.3.
         target_kl: An update ends once the estimated KL divergence exceeds 1.5 × this, in nats; None: no limit. 0.01 to
             0.05 is usual.
-        max_gradient_norm: 0.2 by default; 0.5 is usual for control.
+        max_gradient_norm: Norm to which gradients are scaled down; 0: they are not clipped. 0.5 is usual for control.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PolicyGradient.about, paper="Schulman et al. 2017")
@@ -80,9 +80,9 @@ class MAPPO(PPO):
 
     Attributes:
         batch: Decisions of single agents per update.
-        team_rewards: True: every agent learns from the team's sum.
-        normalise_returns: True: in place of the paper's value normalisation.
-        clip: 0.2; the paper uses 0.05 to 0.2, smaller in harder tasks.
+        team_rewards: Whether every agent learns from the sum of the team's rewards.
+        normalise_returns: Whether rewards are divided by the deviation of returns, in place of value normalisation.
+        clip: Range ε of the ratio in the surrogate; the paper uses 0.05 to 0.2, smaller in harder tasks.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(PPO.about, paper="Yu et al. 2022")

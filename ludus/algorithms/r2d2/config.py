@@ -30,7 +30,7 @@ class R2D2(QLearning):
         priority_mix: η: weight of the largest error in a sequence's priority; the rest is the mean's.
         capacity: Sequences in the replay table.
         batch: Sequences per update; 64 in the paper.
-        priority_exponent: 0.9, as in the paper.
+        priority_exponent: Exponent of errors in replay's priorities; 0.9 in the paper.
     """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(

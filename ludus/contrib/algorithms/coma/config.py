@@ -32,7 +32,7 @@ class COMA(PolicyGradient):
         polyak: Share by which the target network moves per update, in place of copies; None: copies.
         batch: Episodes per update; 8 to 64.
         gae_lambda: λ of the critic's TD(λ) targets; 0.8 in the paper.
-        entropy: 0.01 by default, since the paper's ε-greedy behaviour is not used.
+        entropy: Coefficient of the entropy bonus, which takes the place of the paper's ε-greedy behaviour.
     """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(

@@ -21,7 +21,7 @@ class Curiosity(LearnedRewardOptions):
     coefficients.
 
     Attributes:
-        streams: "two": intrinsic rewards have their own critic and discount, and do not end with an episode; "one":
+        streams: With "two" intrinsic rewards have a critic and a discount, and do not end with an episode; with "one"
             they are added to the game's.
         gamma: Discount of intrinsic returns; 0.99 in the paper.
         gae_lambda: λ of the second stream.

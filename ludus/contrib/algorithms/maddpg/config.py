@@ -30,11 +30,11 @@ class MADDPG(OffPolicy):
         temperature: Temperature of the Gumbel-softmax through which gradients of discrete actions flow; 0.5 to 1.
         output_penalty: Weight of the mean square of the actor's outputs, as in the authors' code.
         twin: Whether there are two critics, whose minimum targets use, as in TD3.
-        normalise_rewards: "standardise" subtracts the mean and divides by the deviation; use "scale" or "none" where
+        normalise_rewards: How: "standardise" subtracts the mean and divides by the deviation; "scale" or "none" where
             actions determine the length of episodes.
         capacity: Joint steps in the replay table.
         batch: Joint steps per update.
-        polyak: 0.01, as in the paper.
+        polyak: Share by which target networks move per update; 0.01 in the paper.
     """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(

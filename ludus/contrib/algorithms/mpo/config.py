@@ -94,7 +94,7 @@ class VMPO(PolicyGradient):
 
     Attributes:
         learning_rate: Step size of Adam, also for the multipliers.
-        correction: "none": rows of older weights are not corrected.
+        correction: How rows of older weights are corrected: they are not.
         top: Share of a batch's rows, by advantage, that the policy is fitted to; 0.5 in the paper.
         epsilon: KL bound of the rows' weights from uniform ones, in nats; 0.01 in the paper.
         epsilon_policy: KL bound of the policy from the one that acted.

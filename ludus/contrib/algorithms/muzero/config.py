@@ -38,7 +38,7 @@ class MuZero(SearchOptions):
         n_step: Own decisions that value targets sum, for one player; for two, targets are the game's outcome.
         gamma: Discount; 1 for two players.
         value_coefficient: Weight of the value loss; 0.25 as in the paper's reanalyse setting.
-        scale_rewards: False: `support` covers rewards as they are.
+        scale_rewards: Whether rewards are divided by the largest utility; `support` covers them as they are.
     """
 
     about: ClassVar[AlgorithmInfo] = AlgorithmInfo(

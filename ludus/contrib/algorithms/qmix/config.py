@@ -177,7 +177,7 @@ class QMIX(VDN):
     state (Rashid et al. 2018). See `VDN` for the options.
 
     Attributes:
-        mixer: "monotonic"; the others are those of `VDN`.
+        mixer: How the team's value is made of the agents'; the other options are those of `VDN`.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2018")
@@ -191,7 +191,7 @@ class CWQMIX(QMIX):
     for the options.
 
     Attributes:
-        weighting: "central"; the others are those of `QMIX`.
+        weighting: Which errors count fully; the other options are those of `QMIX`.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, centrally weighted")
@@ -204,7 +204,7 @@ class OWQMIX(QMIX):
     weight `least_weight` where the team's value is above its target. See `VDN` for the options.
 
     Attributes:
-        weighting: "optimistic"; the others are those of `QMIX`.
+        weighting: Which errors count fully; the other options are those of `QMIX`.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Rashid et al. 2020, optimistically weighted")
@@ -218,7 +218,7 @@ class QPLEX(VDN):
     best ones (Wang et al. 2021). See `VDN` for the options.
 
     Attributes:
-        mixer: "duplex"; the others are those of `VDN`.
+        mixer: How the team's value is made of the agents'; the other options are those of `VDN`.
     """
 
     about: ClassVar[AlgorithmInfo] = replace(VDN.about, paper="Wang et al. 2021")

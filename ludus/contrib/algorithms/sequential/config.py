@@ -27,7 +27,7 @@ class SequentialUpdateConfig(PolicyGradient):
     See `PolicyGradient` and `Gradient` for the inherited options.
 
     Attributes:
-        share_weights: False: one network per agent. True: a turn moves all agents, which loses the guarantees of
+        share_weights: Whether agents share a network. If so, a turn moves all agents, which loses the guarantees of
             sequential updates.
         batch: Decisions of single agents per update.
         epochs: Epochs of each turn, as `minibatches`.
