@@ -87,6 +87,8 @@ def _entry(path: str, linked: set[str]) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001  as MkDocs calls it
     """Expand markers, and turn links between files of the repository into links between pages of the site."""
     place = page.file.src_uri
+    if place == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
     if place.startswith(f"{site_layout.SOURCE}/"):
         return markdown
     path = site_layout.origin(place)

@@ -135,7 +135,7 @@ def value_text(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Schedule):
         start, end = f"{value.start:g}", value.end
-        return start if end is None or end == value.start else f"{start} → {end:g}"
+        return start if end is None or end == value.start else f"{start}\u00a0→\u00a0{end:g}"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):

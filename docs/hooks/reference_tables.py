@@ -14,17 +14,23 @@ import re
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import site_layout
 import site_links
 import yaml
 from option_tables import fields_of, load_model, markdown_table, option_table, option_tables, own_options
 
+if TYPE_CHECKING:
+    from ludus.cli.command import Command
+
 MARKER = re.compile(r"^<!-- (config|code|generate) ([^\s>]+)(?: (\w+))? -->[^\S\n]*$", re.MULTILINE)
 
 
 def expand(text: str, path: str) -> str:
     """Return the page with its markers replaced. path: of the page, in the repository."""
+    if path in ("docs/reference/api/algorithms.md", "docs/reference/api/scenarios.md"):
+        text = of_algorithms(text, path)
     return MARKER.sub(lambda match: _expansion(match[1], match[2], match[3] or "", path), text)
 
 
@@ -63,21 +69,22 @@ def commands() -> str:
     """Return a section for each command: what it does, its usage, its arguments and its examples."""
     from ludus.cli.main import COMMANDS
 
-    return "\n".join(_command(name, command.summary, command._parser()) for name, command in COMMANDS.items())
+    return "\n".join(_command(name, command) for name, command in COMMANDS.items())
 
 
-def _command(name: str, summary: str, parser: argparse.ArgumentParser) -> str:
-    formatter = argparse.HelpFormatter(prog=parser.prog, width=100)
+def _command(name: str, command: Command) -> str:
+    parser = command._parser()
+    formatter = argparse.HelpFormatter(prog=parser.prog, width=88)
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
-    usage = formatter.format_help().removeprefix("usage: ").strip()
+    usage = formatter.format_help().removeprefix("usage: ").strip().replace("\n" + " " * len("usage: "), "\n")
     rows = [
         (f"`{_invocation(action)}`", action.help % {"default": action.default} if action.help else "")
         for action in parser._actions
         if action.dest != "help" and action.help != argparse.SUPPRESS
     ]
     table = markdown_table(("argument", "meaning"), rows) if rows else ""
-    examples = textwrap.dedent((parser.epilog or "").partition("\n")[2])
-    return f"## `ludus {name}`\n\n{summary}\n\n```text\n{usage}\n```\n\n{table}\n```text\n{examples}\n```\n"
+    examples = "\n".join(f"{line}  # {what}" for line, what in command.examples)
+    return f"## `ludus {name}`\n\n{command.summary}\n\n```text\n{usage}\n```\n\n{table}\n```bash\n{examples}\n```\n"
 
 
 def _invocation(action: argparse.Action) -> str:
@@ -241,6 +248,23 @@ def names() -> str:
             rows.append((f"[`{label}`](api/{path.name}#{name})", first_line(name), title))
     rows.sort(key=lambda row: row[0].lower())
     return markdown_table(("name", "what it is", "page"), rows)
+
+
+def of_algorithms(text: str, path: str) -> str:
+    """Return a page of the reference with what its algorithms need: options by name in place of a signature, and a link to their page."""
+    from ludus.algorithms.common.registry import ALGORITHMS
+
+    folders = {target.rpartition(":")[2]: target.rpartition(".")[0].replace(".", "/") for target in ALGORITHMS.values()}
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match[1].removeprefix("ludus.")
+        options = f"{match[0]}\n    options:\n      merge_init_into_class: false\n      show_source: false\n"
+        if name not in folders:
+            return options
+        link = site_layout.relative(f"{folders[name]}/README.md", path)
+        return f"{options}\nLoss, all options and metrics: [its page]({link}).\n"
+
+    return re.sub(r"^::: (ludus\.\w+)$", replacement, text, flags=re.MULTILINE)
 
 
 def documented(text: str) -> list[str]:

@@ -130,7 +130,7 @@ def test_generated_tables_are_complete() -> None:
 def test_option_table_has_type_default_and_meaning() -> None:
     table = option_tables.own_options("PPO")
     assert "| `clip` | float > 0 | `0.3` | Range ε" in table
-    assert "| `learning_rate` | number or schedule | `0.01 → 0` |" in table
+    assert "| `learning_rate` | number or schedule | `0.01\u00a0→\u00a00` |" in table
     assert "`gamma`" not in table
     assert "`gamma`" in option_tables.option_tables("PPO")
 
