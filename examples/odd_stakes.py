@@ -6,7 +6,8 @@ PYTHONPATH=examples ludus train odd_stakes:OddStakes env.options.zero_sum=true
 import gymnasium as gym
 import numpy as np
 
-PAYS = np.array([[0, -2, 1], [2, 0, -3], [-1, 3, 0]], np.float32)  # own rock, paper, scissors by the other's
+# Rows: own rock, paper, scissors; columns: the other's.
+PAYS = np.array([[0, -2, 1], [2, 0, -3], [-1, 3, 0]], np.float32)
 
 
 class OddStakes:
@@ -26,9 +27,9 @@ class OddStakes:
     def step(self, actions):
         pay = float(PAYS[actions["row"], actions["column"]])
         over = dict.fromkeys(self.agents, True)
-        infos = {agent: {} for agent in self.agents}
+        cut, infos = dict.fromkeys(over, False), {agent: {} for agent in over}
         self.agents = []
-        return self._observations(), {"row": pay, "column": -pay}, over, dict.fromkeys(over, False), infos
+        return self._observations(), {"row": pay, "column": -pay}, over, cut, infos
 
     def close(self):
         pass

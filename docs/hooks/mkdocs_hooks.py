@@ -115,7 +115,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Let links to lines of a source be checked: MkDocs does not see the anchors of highlighted code."""
     if page.file.src_uri.startswith(f"{site_layout.SOURCE}/"):
         page.present_anchor_ids = {*(page.present_anchor_ids or ()), *re.findall(r'id="(__codelineno-[\d-]+)"', html)}
-    return html
+    return reference_tables.READ_ON.sub("", html) if page.file.src_uri.startswith("reference/api/") else html
 
 
 def _with_fragment(link: str, fragment: str) -> str:

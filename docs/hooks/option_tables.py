@@ -189,5 +189,5 @@ def markdown_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str
 
 def cell(text: str) -> str:
     """Return a text that may stand in a cell of a table."""
-    parts = re.split(r"(`[^`]*`)", re.sub(r"\s+", " ", text))
+    parts = re.split(r"(`[^`]*`)", re.sub(r"[ \n]+", " ", text))
     return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts).replace("|", "\\|")

@@ -24,6 +24,8 @@ from option_tables import fields_of, load_model, markdown_table, option_table, o
 if TYPE_CHECKING:
     from ludus.cli.command import Command
 
+READ_ON = re.compile(r";? ?[sS]ee (?:the )?README beside\s+this\s+file\b")
+"""What docstrings say of a page that the site links to."""
 MARKER = re.compile(r"^<!-- (config|code|generate) ([^\s>]+)(?: (\w+))? -->[^\S\n]*$", re.MULTILINE)
 
 
@@ -83,7 +85,7 @@ def _command(name: str, command: Command) -> str:
         if action.dest != "help" and action.help != argparse.SUPPRESS
     ]
     table = markdown_table(("argument", "meaning"), rows) if rows else ""
-    examples = "\n".join(f"{line}  # {what}" for line, what in command.examples)
+    examples = "\n".join(f"# {what}\n{line}" for line, what in command.examples)
     return f"## `ludus {name}`\n\n{command.summary}\n\n```text\n{usage}\n```\n\n{table}\n```bash\n{examples}\n```\n"
 
 
@@ -276,7 +278,8 @@ def first_line(name: str) -> str:
     """Return the first sentence of a name's docstring."""
     module, _, attribute = name.rpartition(".")
     doc = inspect.getdoc(getattr(importlib.import_module(module), attribute)) or ""
-    return re.split(r"(?<=[.:])\s+(?=[A-Z])", doc.partition("\n\n")[0].replace("\n", " "))[0]
+    text = READ_ON.sub("", doc.partition("\n\n")[0].replace("\n", " "))
+    return re.split(r"(?<=[.:])\s+(?=[A-Z])", text)[0]
 
 
 def parts() -> str:
