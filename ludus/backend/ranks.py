@@ -79,10 +79,9 @@ def rank_slice(count: int, *, rank: int, size: int) -> slice:
 
 def broadcast_from_rank0(ranks: RankGroup, array: Array | Tensor) -> None:
     """Give every rank the floats of rank 0. (Two types of processors may initialise weights that differ in the last bit.)"""
-    if ranks.size > 1:
-        if ranks.rank > 0:
-            array[...] = 0
-        ranks.sum(array)
+    if ranks.rank > 0:
+        array[...] = 0
+    ranks.sum(array)
 
 
 class GradientSum:

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ludus.core.errors import ConfigError
-from ludus.core.packages import optional
+from ludus.core.packages import missing_package
 from ludus.core.types import Curve, Metrics, TaskResult, TrainingResult, TrainingTask
 from ludus.reporting.curves import learner_key, newest
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
@@ -47,13 +46,12 @@ class TensorBoardWriter(NullObserver):
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         try:
-            with optional("a file for TensorBoard"):
-                from tensorboard.compat.proto.event_pb2 import Event
-                from tensorboard.compat.proto.summary_pb2 import Summary
-                from tensorboard.summary.writer.record_writer import RecordWriter
-        except ConfigError as error:
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.record_writer import RecordWriter
+        except ImportError as error:
             if self._tell is not None:
-                self._tell(f"the run goes on without TensorBoard: {error}")
+                self._tell(f"the run goes on without TensorBoard: {missing_package('a file for TensorBoard', error)}")
             return
         self._event, self._summary = Event, Summary
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,7 @@ class LocalRollouts(RolloutManager):
         assert isinstance(pending, LocalPending)
         if isinstance(pending.answer, Exception):
             raise pending.answer
-        rollout = merge(pending.answer)
+        rollout = pending.answer[0] if len(pending.answer) == 1 else merge(pending.answer)
         if faults := rollout.counters.get("env_restarts"):
             self._tell(ENV_FAULTS.format(faults))
         self.profile.rollout(pending.seconds, rollout.seconds, rollout.counters)

@@ -230,7 +230,7 @@ class Training:
         count = self._count
         count.stale += collected.stale
         if collected.rollouts:
-            rollout = merge(collected.rollouts)
+            rollout = collected.rollouts[0] if len(collected.rollouts) == 1 else merge(collected.rollouts)
             returns = count.add(rollout)
             self._requests.opponents.learn(rollout.episodes)
             if ahead:

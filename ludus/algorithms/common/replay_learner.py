@@ -75,7 +75,8 @@ class NetworkEnsemble:
         device, self._ranks, self._placement = placement.torch, ranks, placement
         self.online = FlatModule(copy.deepcopy(module), sums=_SUMS, layouts=order, device=device)
         self.target = FlatModule(module.requires_grad_(False), layouts=order, device=device)
-        broadcast_from_rank0(ranks, self.online.values)
+        if ranks.size > 1:
+            broadcast_from_rank0(ranks, self.online.values)
         self._joint = GradientSum(self.online, ranks)
         self.target.values.copy_(self.online.values)
         self.adam = ModuleAdam(self.online, epsilon=epsilon)

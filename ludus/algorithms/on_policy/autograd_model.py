@@ -94,7 +94,8 @@ class TorchModel(Model):
         self._whole = self.placement.repeated(type(self)._gradient_step)
         self.parameters = FlatModule(module, sums=1 + len(names), device=self.placement.torch, layouts=layouts)
         self.adam = ModuleAdam(self.parameters)
-        broadcast_from_rank0(self._ranks, self.parameters.values)
+        if self._ranks.size > 1:
+            broadcast_from_rank0(self._ranks, self.parameters.values)
         self._joint = GradientSum(self.parameters, self._ranks)
         self._checked = self.mean_reducible or context.ranks.size == 1
         self._guard = NonFiniteGuard(self.placement.torch)

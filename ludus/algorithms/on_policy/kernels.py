@@ -346,7 +346,8 @@ class KernelModel(Model):
         self.config, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
-        broadcast_from_rank0(self._ranks, self.parameters.flat)
+        if self._ranks.size > 1:
+            broadcast_from_rank0(self._ranks, self.parameters.flat)
         self._begin()
         self._value_part = "value" if "value" in parts else "policy"
         self.shape: tuple[int, ...] = (math.prod(spec.config["shape"]),)
