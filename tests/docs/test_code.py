@@ -19,6 +19,7 @@ BLOCKS = [
     for page in pages.PAGES
     for k, block in enumerate(pages.blocks(page, "python"))
     if page.name != "README.md"  # that one is an example, tested as such
+    and page.parent.name != "tutorials"  # whose code is their scripts'
 ]
 
 
