@@ -37,7 +37,7 @@ config = SimpleNamespace(
 
 def with_ludus() -> ludus.Scenario:
     agent, train = config.agent, config.train
-    return ludus.FixedOpponents(  # plain reinforcement learning: nobody else plays CartPole
+    return ludus.FixedOpponents(  # plain reinforcement learning: CartPole has one player
         env={"id": "gymnasium/CartPole-v1", "num_envs": 1},
         algorithm=ludus.DQN(
             gamma=agent["gamma"],
