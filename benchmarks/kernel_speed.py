@@ -31,7 +31,7 @@ from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 
-WANTED, ROUNDS = 1.3, 9
+WANTED, ROUNDS = 1.3, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-LEDUC, SPREAD = "openspiel/leduc_poker", "mpe2/simple_spread_v3"
-TEAM: Mapping[str, Any] = {"teams": "one", "state": True, "wrappers": [{"kind": "agent_ids"}]}
+LEDUC = "openspiel/leduc_poker"
 CASES = {
     "ppo, CartPole": Case(
         lambda: ludus.PPO(epochs=4, minibatches=8), "gymnasium/CartPole-v1", 2048, "rollouts", updates=4
@@ -59,10 +58,6 @@ CASES = {
     "nfsp, Leduc": Case(lambda: ludus.NFSP(), LEDUC, 20_000, "reservoir", 2048),
     "nfsp, Leduc without its tree": Case(
         lambda: ludus.NFSP(), LEDUC, 20_000, "reservoir", 2048, options={"tree": "off"}
-    ),
-    "maddpg, spread": Case(lambda: ludus.MADDPG(), SPREAD, 6000, "replay", 512, options=TEAM),
-    "maddpg, spread, boxes": Case(
-        lambda: ludus.MADDPG(), SPREAD, 6000, "replay", 512, options={**TEAM, "continuous_actions": True}
     ),
 }
 

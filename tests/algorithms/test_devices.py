@@ -187,7 +187,7 @@ CASES = {name: (name, OPTIONS.get(name, {})) for name in ALGORITHMS if name not 
 TORCH = {
     *("alphazero", "muzero"),
     *("a2c", "a2c, of many", "a2c, rnd", "reinforce", "impala", "impala, lstm", "ppo, gru", "ppo, by agent", "ppo, gru by agent", "mappo"),
-    *("mat", "mat, boxes", "mat_dec"),
+    *("mat", "mat, boxes", "mat_dec", "maddpg", "maddpg, box", "maddpg, cold"),
     *("dqn, by agent", "munchausen_dqn", "qr_dqn", "iqn", "rainbow", "r2d2", "qmix", "qmix, gru", "qmix, by agent", "vdn"),
     *("mpo", "mpo, discrete", "mpo, states", "vmpo", "vmpo, box", "vmpo, gru by agent"),
     *("happo", "happo, gru", "hatrpo", "hatrpo, gru, shared", "a2po", "a2po, shared", "coppo", "coppo, gru by agent"),

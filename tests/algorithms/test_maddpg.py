@@ -13,7 +13,7 @@ from team_games import batch_of, learner_of, rollouts, team_env, team_rollout, t
 from together import assert_ranks_learn_alike
 
 from ludus.contrib.algorithms.maddpg.config import MADDPG
-from ludus.contrib.algorithms.maddpg.learner import gumbel_softmax, own_action_gradients, replaced, straight_through
+from ludus.contrib.algorithms.maddpg.learner import OneHotActions
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.policies.registry import build_policy
 from ludus.testing.algorithm import check_algorithm
@@ -46,51 +46,42 @@ def test_a_player_of_one_agent_will_do(tensors):
 # ------------------------------------------------------------------ terms
 
 
-def test_gumbel_softmax_by_hand():
-    """log 1, log 2, log 3 and no noise: softmax (1, 2, 3) / 6; at temperature ½ their squares; the third illegal: (1, 2) / 3."""
-    logits = np.log(np.array([[1.0, 2.0, 3.0]]))
-    hard, soft = gumbel_softmax(logits, np.zeros((1, 3)), None, temperature=1.0)
-    np.testing.assert_allclose(soft, np.array([[1, 2, 3]]) / 6)
-    assert hard.tolist() == [[0, 0, 1]]
-    np.testing.assert_allclose(
-        gumbel_softmax(logits, np.zeros((1, 3)), None, temperature=0.5)[1], np.array([[1, 4, 9]]) / 14
-    )
-    mask = np.array([[True, True, False]])
-    hard, soft = gumbel_softmax(logits, np.zeros((1, 3)), mask, temperature=1.0)
-    np.testing.assert_allclose(soft, np.array([[1, 2, 0]]) / 3)
-    assert hard.tolist() == [[0, 1, 0]]
-    nobody = gumbel_softmax(logits, np.zeros((1, 3)), np.zeros((1, 3), np.bool_), temperature=1.0)
-    assert [part.tolist() for part in nobody] == [[[0, 0, 0]]] * 2
-    noisy = gumbel_softmax(logits, np.array([[1.0, 5.0, 1.0]]), None, temperature=1.0)[0]
-    assert noisy.tolist() == [[0, 1, 0]]
+def choices(temperature=1.0):
+    """Of three actions."""
+    return OneHotActions(MADDPG(**SMALL).policy(team_env(), (0,)), temperature=temperature)
+
+
+def test_choices_by_hand():
+    """log 1, log 2, log 3 and no noise: the third; the second, where that is illegal, or has much noise."""
+    logits, nothing = torch.tensor([[1.0, 2.0, 3.0]]).log(), torch.zeros(1, 3)
+    for gumbel, legal, expected in (
+        (nothing, None, [0, 0, 1]),
+        (nothing, [True, True, False], [0, 1, 0]),
+        (nothing, [False, False, False], [0, 0, 0]),
+        (torch.tensor([[1.0, 5.0, 1.0]]), None, [0, 1, 0]),
+    ):
+        mask = None if legal is None else torch.tensor([legal])
+        np.testing.assert_allclose(choices().sample(logits, gumbel, mask), [expected], atol=1e-6)
 
 
 def test_choices_are_draws_from_the_softmax():
-    rng = np.random.default_rng(0)
-    logits = np.repeat(np.log(np.array([[1.0, 2.0, 5.0]])), 20_000, axis=0)
-    share = gumbel_softmax(logits, rng.gumbel(size=logits.shape), None, temperature=0.3)[0].mean(axis=0)
+    logits = torch.tensor([[1.0, 2.0, 5.0]]).log().repeat(20_000, 1)
+    gumbel = torch.from_numpy(np.random.default_rng(0).gumbel(size=logits.shape)).float()
+    share = choices(0.3).sample(logits, gumbel, None).mean(dim=0)
     np.testing.assert_allclose(share, [0.125, 0.25, 0.625], atol=0.015)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
-def test_the_straight_through_gradient_is_autograds(temperature):
+def test_gradients_of_choices_are_those_of_the_softmax(temperature):
     rng = np.random.default_rng(0)
-    logits, gumbel, slope = (torch.from_numpy(rng.standard_normal((5, 4))) for _ in range(3))
-    logits.requires_grad_(True)
-    mask = np.array(rng.random((5, 4)) < 0.7)
+    values, gumbel, slope = (torch.from_numpy(rng.standard_normal((5, 3))) for _ in range(3))
+    mask = torch.from_numpy(rng.random((5, 3)) < 0.7)
     mask[:, 0] = True
-    soft = torch.softmax(((logits + gumbel) / temperature).masked_fill(~torch.from_numpy(mask), -torch.inf), dim=1)
+    logits, plain = values.clone().requires_grad_(True), values.clone().requires_grad_(True)
+    (choices(temperature).sample(logits, gumbel, mask) * slope).sum().backward()
+    soft = torch.softmax(((plain + gumbel) / temperature).masked_fill(~mask, -torch.inf), dim=1)
     (soft * slope).sum().backward()
-    ours = gumbel_softmax(logits.detach().numpy(), gumbel.numpy(), mask, temperature=temperature)[1]
-    np.testing.assert_allclose(ours, soft.detach(), atol=1e-12)
-    np.testing.assert_allclose(straight_through(ours, slope.numpy(), temperature=temperature), logits.grad, atol=1e-12)
-
-
-def test_each_agent_moves_alone_by_hand():
-    """Two agents did 1 and 2, and now would do 5 and 6: (5, 2) for the first, (1, 6) for the second."""
-    joint = replaced(np.array([[[1.0], [2.0]]]), np.array([[[5.0], [6.0]]]))
-    assert joint[..., 0].tolist() == [[[5, 2], [1, 6]]]
-    assert own_action_gradients(joint)[..., 0].tolist() == [[5, 6]]
+    np.testing.assert_allclose(logits.grad, plain.grad, atol=1e-12)
 
 
 # ------------------------------------------------------------------ an update
@@ -225,7 +216,7 @@ def test_not_a_number_is_met_before_the_step():
     batch = batch_of(learner, games("box"))
     batch.columns["observation"][0] = np.nan
     good = learner.weights()
-    with pytest.raises(TrainingError, match="MADDPG update 1: the critics' loss became NaN or infinite"):
+    with pytest.raises(TrainingError, match="MADDPG update 1: a loss or its gradient became NaN or infinite"):
         learner.update(batch)
     assert all(np.array_equal(good[k], v) for k, v in learner.weights().items())
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box
 from team_games import batch_of, learner_of, team_env, team_rollout
 
@@ -31,12 +32,9 @@ def test_slopes_of_choices_are_divided_by_the_temperature():
     """Logits log 1, log 2, log 3 at temperature ½: (1, 4, 9) / 14. Of a slope (14, 0, 0), whose mean is 1: p (slope - 1) / ½."""
     spec = MADDPG(**SMALL).policy(team_env(), (0,))
     choices = OneHotActions(spec, temperature=0.5)
-    answer = choices.answer(np.log(np.array([[1.0, 2.0, 3.0]])), np.zeros((1, 3)), None)
-    np.testing.assert_allclose(answer.through, np.array([[1.0, 4.0, 9.0]]) / 14.0)
-    assert answer.action.tolist() == [[0.0, 0.0, 1.0]]
-    np.testing.assert_allclose(
-        choices.backward(answer, np.array([[14.0, 0.0, 0.0]])), np.array([[13.0, -4.0, -9.0]]) / 7.0
-    )
+    logits = torch.tensor([[1.0, 2.0, 3.0]]).log().requires_grad_(True)
+    (choices.sample(logits, torch.zeros(1, 3), None) * torch.tensor([[14.0, 0.0, 0.0]])).sum().backward()
+    np.testing.assert_allclose(logits.grad, np.array([[13.0, -4.0, -9.0]]) / 7.0, rtol=1e-5)
 
 
 def test_actions_in_a_box_are_stored_within_one():
@@ -53,9 +51,11 @@ def test_actions_in_a_box_are_stored_within_one():
 def test_slopes_of_points_pass_through_tanh():
     """Of actions 0.5 and -0.8, which are tanh of what the network answers: 1 - 0.25 and 1 - 0.64 of the slope."""
     points = BoxActions(MADDPG().policy(team_env(action=POINTS), (0,)))
-    answer = points.answer(np.arctanh(np.array([[0.5, -0.8]])), None, None)
-    np.testing.assert_allclose(answer.action, [[0.5, -0.8]])
-    np.testing.assert_allclose(points.backward(answer, np.array([[2.0, -10.0]])), [[1.5, -3.6]])
+    out = torch.tensor([[0.5, -0.8]]).arctanh().requires_grad_(True)
+    action = points.sample(out, None, None)
+    np.testing.assert_allclose(action.detach(), [[0.5, -0.8]], rtol=1e-6)
+    (action * torch.tensor([[2.0, -10.0]])).sum().backward()
+    np.testing.assert_allclose(out.grad, [[1.5, -3.6]], rtol=1e-5)
 
 
 # ------------------------------------------------------------------ rewards
@@ -94,10 +94,13 @@ def test_critics_are_fitted_to_normalised_rewards(kind, monkeypatch):
     ((_, view),) = views(rows, env, (0,))
     batch, targets = batch_of(learner, env, size=30), []
     batch.columns["discount"][:] = 0.0
-    fit = learner.fit
-    monkeypatch.setattr(
-        learner, "fit", lambda x, action, target, n: targets.append(target) or fit(x, action, target, n)
-    )
+    values_and_targets = learner.values_and_targets
+
+    def recorded(columns):
+        targets.append(values_and_targets(columns)[1])
+        return values_and_targets(columns)
+
+    monkeypatch.setattr(learner, "values_and_targets", recorded)
     learner.update(batch)
     length = np.diff(view.start)
     two = np.arange(1, length.sum() + 1) != np.repeat(view.start[1:], length)  # not a piece's last step
