@@ -234,8 +234,17 @@ OF_TASKS = {"return", "truncated_episodes", "lag_mean", "lag_max"}
 """Metrics of a task, whatever its algorithm."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def by_learner() -> Iterator[Any]:
+    """Yield the names of algorithms for tests: the first of a page with its learner and model is slow, all others are long."""
+    before = set[tuple[Any, ...]]()
+    for name in sorted(ALGORITHMS):
+        cls = algorithm(name)
+        kind = (rows_by_name()[name][0], getattr(cls, "learner_class", ""), getattr(cls, "model_class", ""))
+        yield pytest.param(name, marks=[pytest.mark.slow, *([pytest.mark.long] if kind in before else [])])
+        before.add(kind)
+
+
+@pytest.mark.parametrize("name", list(by_learner()))
 def test_metrics_that_are_logged_are_named(name: str, tmp_path: Path) -> None:
     """By the small run of `benchmarks.traces`."""
     small = TRACES["algorithms"][name]
