@@ -68,24 +68,6 @@ class Layout:
             at += (i + 1) * o
         return out
 
-    def initial(self, rng: np.random.Generator, gain: float | Sequence[float]) -> NDArray[np.float32]:
-        """Orthogonal weights and zero biases, flat float32[size]; hidden layers have gain √2, the last layer `gain`, which may say
-        another value for each output. (Saxe et al. 2014; Huang et al. 2022, "The 37 implementation details of PPO", detail 2.)"""
-        parts = []
-        last = len(self.widths) - 2
-        for k, (i, o) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
-            scale = np.sqrt(2.0) if k < last else np.asarray(gain, np.float64)
-            parts += [(_orthogonal(rng, i, o) * scale).T.ravel(), np.zeros(o)]
-        return np.concatenate(parts).astype(np.float32)
-
-
-def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
-    """Return a matrix with orthonormal columns, or rows if there are fewer of them; uniform over such matrices."""
-    tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
-    q, r = np.linalg.qr(tall)
-    q = q * np.sign(np.diag(r))
-    return q if rows >= columns else q.T
-
 
 def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.Tensor:
     """Return the outputs float[n, outputs] for inputs float[n, inputs], without gradients."""

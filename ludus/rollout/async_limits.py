@@ -10,10 +10,9 @@ With one credit per fragment, `limit` fragments bound the policy lag: a fragment
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ludus.core.errors import DataError
-from ludus.core.types import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,6 @@ class InFlightLimiter:
         """Credits that can be reserved now."""
         return self.limit - len(self._collecting) - len(self._delivered)
 
-    @property
-    def delivered(self) -> tuple[InFlightPermit, ...]:
-        """Leases whose data have come and are not yet in published weights, in order of arrival."""
-        return tuple(self._delivered.values())
-
     def reserve(self, worker: str) -> InFlightPermit | None:
         """Return a credit for the worker's present incarnation; None: none is free, so it must wait."""
         if self.free == 0:
@@ -99,25 +93,3 @@ class InFlightLimiter:
             del self._collecting[lease.id]
         self._incarnation[worker] = self._incarnation.get(worker, 0) + 1
         return lost
-
-    def state_dict(self) -> State:
-        """Return everything, as JSON scalars and lists."""
-        return {
-            "refused": self.refused,
-            "next": self._next,
-            "incarnation": dict(self._incarnation),
-            "collecting": [asdict(lease) for lease in self._collecting.values()],
-            "delivered": [asdict(lease) for lease in self._delivered.values()],
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        """Raise DataError, and changes nothing, if more credits are out than this ledger has."""
-        collecting = {lease["id"]: InFlightPermit(**lease) for lease in state["collecting"]}
-        delivered = {lease["id"]: InFlightPermit(**lease) for lease in state["delivered"]}
-        if len(collecting) + len(delivered) > self.limit:
-            raise DataError(
-                f"the state has {len(collecting) + len(delivered)} credits out and the limit is {self.limit}; raise it."
-            )
-        self.refused, self._next = state["refused"], state["next"]
-        self._incarnation = dict(state["incarnation"])
-        self._collecting, self._delivered = collecting, delivered

@@ -31,7 +31,6 @@ def test_a_dead_workers_credits_return_and_its_late_data_are_refused():
     assert ledger.refused == 1
     assert ledger.reserve("w0") == InFlightPermit(3, "w0", 1)
     assert ledger.deliver(other)
-    assert ledger.delivered == (early, other)
     assert ledger.release([other, early]) == 2
 
 
@@ -50,21 +49,16 @@ def test_releasing_what_was_not_delivered_changes_nothing():
         ledger.release([a, b])
     with pytest.raises(DataError, match=r"lease 0 is released and was not delivered \(or twice\)"):
         ledger.release([a, a])
-    assert ledger.delivered == (a,)
+    assert ledger.release([a]) == 1
 
 
 def test_limits():
     with pytest.raises(DataError, match="the limit is 0 credits"):
         InFlightLimiter(0)
-    full = InFlightLimiter(3)
-    for _ in range(3):
-        full.reserve("w")
-    with pytest.raises(DataError, match="the state has 3 credits out and the limit is 2"):
-        InFlightLimiter(2).load_state_dict(full.state_dict())
 
 
 class CreditsMachine(RuleBasedStateMachine):
-    """Beside a dictionary lease id -> (state, worker); reloaded every now and then."""
+    """Beside a dictionary lease id -> (state, worker)."""
 
     def __init__(self):
         super().__init__()
@@ -106,13 +100,6 @@ class CreditsMachine(RuleBasedStateMachine):
         assert lost == expected
         for number in lost:
             self.state[number] = "lost"
-
-    @rule()
-    def reload(self):
-        state = self.ledger.state_dict()
-        self.ledger = InFlightLimiter(4)
-        self.ledger.load_state_dict(state)
-        assert self.ledger.state_dict() == state
 
     @invariant()
     def counts_agree(self):

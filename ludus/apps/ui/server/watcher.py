@@ -204,10 +204,6 @@ class Watcher:
             old.memory = Memory()
         del self._remembered[:-REMEMBERED]
 
-    async def live(self, run_id: str) -> LiveStatus | None:
-        """Return what its driver says now."""
-        return (await self._fresh(self.runs.run(run_id))).live
-
     async def lines(self) -> Body:
         """The list of runs."""
         await self._fresh_list()
