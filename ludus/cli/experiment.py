@@ -15,19 +15,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from ludus.apps.common.experiments import read_experiment
 from ludus.cli.output import facts, table, write_json
 from ludus.cli.run_command import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.reporting.progress import duration
 from ludus.runs.control import StopRequest, stop_on_signals
 from ludus.storage.database import FILE
-from ludus.storage.experiments import read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import SWEEP, run_name
 
 if TYPE_CHECKING:
+    from ludus.apps.common.experiments import Experiment, RunStanding
     from ludus.apps.ui.comparison import Comparison
-    from ludus.storage.experiments import Experiment, RunStanding
 
 SOME_FAILED = 4
 """Exit code of an experiment of which some runs came to their end and others failed."""

@@ -7,10 +7,11 @@ import shlex
 import socket
 import time
 
+from ludus.apps.common import control_requests
 from ludus.cli.command import Command, seconds
 from ludus.cli.output import write
 from ludus.core.errors import RunError
-from ludus.storage import control_requests, live_files
+from ludus.storage import live_files
 from ludus.storage.live_files import Status
 from ludus.storage.run_dirs import find_experiment, find_run
 

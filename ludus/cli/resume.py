@@ -57,8 +57,8 @@ def _experiment(folder: Path, overrides: list[str], options: argparse.Namespace)
     if options.profile:
         raise ConfigError(f"--profile is for one run, and {options.run!r} is an experiment.")
     refuse_page(options)
+    from ludus.apps.common.experiments import read_experiment
     from ludus.cli.experiment import resume_experiment_command
-    from ludus.storage.experiments import read_experiment
 
     return resume_experiment_command(
         read_experiment(folder), overrides, parallel=options.parallel, as_json=options.json

@@ -141,7 +141,7 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def _listed(folder: Path) -> Collection[str]:
     """The runs of an experiment. Raises RunError if its list cannot be read."""
-    from ludus.storage.experiments import read_experiment
+    from ludus.apps.common.experiments import read_experiment
 
     return read_experiment(folder).runs
 

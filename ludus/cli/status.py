@@ -97,7 +97,7 @@ class _Screen(io.StringIO):
 
 
 def _show_experiment(folder: Path) -> bool:
-    from ludus.storage.experiments import read_experiment
+    from ludus.apps.common.experiments import read_experiment
 
     experiment = read_experiment(folder)
     rows, standings = [], experiment.standings()

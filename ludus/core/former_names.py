@@ -75,7 +75,7 @@ _RENAMED: Final = {
         ("runs", "stored_run=resumable_run player_names=scenario_defaults defaults=scenario_defaults"),
         ("schedulers", "options=config diversity=response_diversity match_selection=payoff_tasks"),
         ("schedulers", "queue=planning"),
-        ("storage", "zoo=zoo_files live=live_files orders=control_requests"),
+        ("storage", "zoo=zoo_files live=live_files"),
         ("training", "in_place=ondevice_collector remote=remote_trainer by_hand=standalone"),
     )
     for before, now in (pair.split("=") for pair in modules.split())

@@ -42,7 +42,7 @@ from ludus.runs.scenario_files import preset_names, to_scenario, with_files
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live_files
-from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
+from ludus.storage.base import NullObserver, Observer, RunInfo, RunSummary
 from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
@@ -108,7 +108,7 @@ def run(
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(at / SCENARIO, info.text.encode())
-        observers = (observer, tensorboard, control, *spill_observers(runtime, observer, store.event))
+        observers = (observer, tensorboard, control, *_runtime_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
         with _close_on_error(driver, runtime):
             driver.observer.run_started(info)
@@ -172,7 +172,7 @@ def resume(
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
-        observers = (observer, tensorboard, control, *spill_observers(runtime, observer, store.event))
+        observers = (observer, tensorboard, control, *_runtime_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, vector, info, store, files, observers, stop, control, beside=beside)
         with _close_on_error(driver, runtime):
             driver.named.extend(stored.named)
@@ -438,40 +438,9 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
     return read_result(stored.folder, stored.scenario, summary, stopped_by=how)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Tells the user when the runtime's shared memory is full and values go to disk.
-
-
-def spill_observers(
+def _runtime_observers(
     runtime: Runtime | None, observer: Observer, event: Callable[[str, str], None]
-) -> list[ObjectStoreSpillObserver]:
-    """Return an observer for a runtime that spills, none for one that has nothing to spill to."""
-    spilled = getattr(runtime, "spilled", None)
-    return [] if spilled is None else [ObjectStoreSpillObserver(spilled, observer=observer, event=event)]
-
-
-class ObjectStoreSpillObserver(NullObserver):
-    """Looks after every generation, and says so the first time and whenever twice as much has gone to disk."""
-
-    def __init__(self, spilled: Callable[[], int], *, observer: Observer, event: Callable[[str, str], None]) -> None:
-        """spilled: bytes so far. observer: is told. event: keeps (kind, text)."""
-        self._spilled, self._observer, self._event = spilled, observer, event
-        self._next = 1
-
-    def generation_done(self, record: GenerationRecord) -> None:
-        self._look()
-
-    def run_finished(self, summary: RunSummary) -> None:
-        self._look()
-
-    def _look(self) -> None:
-        count = self._spilled()
-        if count < self._next:
-            return
-        self._next = 2 * count
-        text = (
-            f"the shared memory of Ray is full: {count / 1e6:,.0f} MB went to disk so far. Nothing is lost, and the run is slower. Have "
-            "less in progress (runtime.tasks, runtime.in_flight, smaller batches), or give Ray more memory."
-        )
-        self._event("spilling", text)
-        self._observer.message(text)
+) -> Sequence[Observer]:
+    """Return the observers that a runtime brings: Ray's says when its shared memory is full. event: keeps (kind, text)."""
+    observers: Callable[..., Sequence[Observer]] | None = getattr(runtime, "observers", None)
+    return () if observers is None else observers(observer=observer, event=event)

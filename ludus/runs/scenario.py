@@ -378,6 +378,10 @@ class Scenario(ScheduleOptions):
         """
         return Algorithms(self.algorithm, self.algorithms, population, self.roles)
 
+    def _selection(self, solver: MetaSolver) -> MatchSelection:
+        """Return what decides which matches are played. solver: whose solutions it looks at."""
+        return self.evaluation.selection(solver, self.seed)
+
     def _learner_modes(self, population: tuple[int, ...]) -> list[Modes]:
         """Return the modes in which the newest weights of each population are played: those that its learner plays in."""
         algorithms = self.who_learns(population)

@@ -32,8 +32,7 @@ class PSRO(PSROOptions, Scenario, kind="psro"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> PSROScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return PSROScheduler(self, population=population, selection=selection)
+        return PSROScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
@@ -44,8 +43,7 @@ class AnytimePSRO(AnytimePSROOptions, Scenario, kind="anytime_psro"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> AnytimePSROScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return AnytimePSROScheduler(self, population=population, selection=selection)
+        return AnytimePSROScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
@@ -56,8 +54,7 @@ class SelfPlayPSRO(SelfPlayPSROOptions, Scenario, kind="self_play_psro"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayPSROScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayPSROScheduler(self, population=population, selection=selection)
+        return SelfPlayPSROScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class EfficientPSRO(EfficientPSROOptions, Scenario, kind="efficient_psro"):
@@ -79,8 +76,7 @@ class PipelinePSRO(PipelinePSROOptions, Scenario, kind="pipeline_psro"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> PipelinePSROScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return PipelinePSROScheduler(self, population=population, selection=selection)
+        return PipelinePSROScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
@@ -91,8 +87,7 @@ class NeuPL(NeuPLOptions, Scenario, kind="neupl"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> NeuPLScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return NeuPLScheduler(self, population=population, selection=selection)
+        return NeuPLScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class ODO(ODOOptions, Scenario, kind="odo"):
@@ -103,8 +98,7 @@ class ODO(ODOOptions, Scenario, kind="odo"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> ODOScheduler:
-        selection = self.evaluation.selection(Uniform(), self.seed)
-        return ODOScheduler(self, population=population, selection=selection)
+        return ODOScheduler(self, population=population, selection=self._selection(Uniform()))
 
 
 class XDO(XDOOptions, Scenario, kind="xdo"):
@@ -115,8 +109,7 @@ class XDO(XDOOptions, Scenario, kind="xdo"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> XDOScheduler:
-        selection = self.evaluation.selection(Last(), self.seed)
-        return XDOScheduler(self, population=population, selection=selection)
+        return XDOScheduler(self, population=population, selection=self._selection(Last()))
 
 
 class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
@@ -127,9 +120,11 @@ class SelfPlay(SelfPlayOptions, Scenario, kind="self_play"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
         return SelfPlayScheduler(
-            self, population=population, selection=selection, modes=self._learner_modes(population)
+            self,
+            population=population,
+            selection=self._selection(self.meta_solver),
+            modes=self._learner_modes(population),
         )
 
 
@@ -141,8 +136,7 @@ class FictitiousSelfPlay(FictitiousSelfPlayOptions, Scenario, kind="fictitious_s
     """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
-        return SelfPlayScheduler(self, population=population, selection=selection)
+        return SelfPlayScheduler(self, population=population, selection=self._selection(self.meta_solver))
 
 
 class PFSP(PFSPOptions, Scenario, kind="pfsp"):
@@ -153,9 +147,11 @@ class PFSP(PFSPOptions, Scenario, kind="pfsp"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> SelfPlayScheduler:
-        selection = self.evaluation.selection(self.meta_solver, self.seed)
         return SelfPlayScheduler(
-            self, population=population, selection=selection, modes=self._learner_modes(population)
+            self,
+            population=population,
+            selection=self._selection(self.meta_solver),
+            modes=self._learner_modes(population),
         )
 
 
@@ -167,8 +163,7 @@ class FixedOpponents(FixedOpponentsOptions, Scenario, kind="fixed_opponents"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> FixedOpponentsScheduler:
-        selection = self.evaluation.selection(Last(), self.seed)
-        return FixedOpponentsScheduler(self, population=population, selection=selection)
+        return FixedOpponentsScheduler(self, population=population, selection=self._selection(Last()))
 
 
 class League(LeagueOptions, Scenario, kind="league"):
@@ -179,8 +174,7 @@ class League(LeagueOptions, Scenario, kind="league"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> LeagueScheduler:
-        selection = self.evaluation.selection(self.meta_solver or Last(), self.seed)
-        return LeagueScheduler(self, population=population, selection=selection)
+        return LeagueScheduler(self, population=population, selection=self._selection(self.meta_solver or Last()))
 
 
 class PBT(PBTOptions, Scenario, kind="pbt"):
@@ -191,8 +185,7 @@ class PBT(PBTOptions, Scenario, kind="pbt"):
     """
 
     def scheduler(self, population: tuple[int, ...]) -> PBTScheduler:
-        selection = self.evaluation.selection(Last(), self.seed)
-        return PBTScheduler(self, population=population, selection=selection)
+        return PBTScheduler(self, population=population, selection=self._selection(Last()))
 
 
 _KINDS: tuple[type[Scenario], ...] = (

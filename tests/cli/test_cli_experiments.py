@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.common.experiments import Experiment, RunStanding, read_experiment
 from ludus.cli.experiment import ExperimentProgress, data_of, show
 from ludus.cli.main import main
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import load_scenario
 from ludus.storage import live_files
 from ludus.storage.base import RunSummary
-from ludus.storage.experiments import Experiment, RunStanding, read_experiment
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
 from ludus.storage.store import Store

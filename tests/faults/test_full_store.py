@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.runs.runner import ObjectStoreSpillObserver, spill_observers
+from ludus.contrib.ray.ray_spilling import ObjectStoreSpillObserver
+from ludus.runs.runner import _runtime_observers
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import NullObserver, RunSummary
 
@@ -39,7 +40,8 @@ def test_the_user_is_told_the_first_time_and_whenever_it_doubles() -> None:
 
 
 def test_one_process_has_nothing_to_spill() -> None:
-    assert spill_observers(InProcess(), NullObserver(), lambda kind, text: None) == []
+    assert [*_runtime_observers(InProcess(), NullObserver(), lambda kind, text: None)] == []
+    assert [*_runtime_observers(None, NullObserver(), lambda kind, text: None)] == []
 
 
 @pytest.mark.slow
@@ -53,7 +55,7 @@ def test_a_store_that_is_full() -> None:
     assert runtime.spilled() == 0
     refs = [runtime.put(np.full(25 * MB // 8, k, np.float64)) for k in range(8)]
     told = Told()
-    spill_observers(runtime, told, lambda kind, text: None)[0].run_finished(SUMMARY)
+    _runtime_observers(runtime, told, lambda kind, text: None)[0].run_finished(SUMMARY)
     assert runtime.spilled() >= 100 * MB
     assert told.messages[0].startswith("the shared memory of Ray is full: 1")
     for k, ref in enumerate(refs):

@@ -12,8 +12,8 @@ sys.path.append(str(Path(__file__).parents[1] / "storage"))
 
 import synthetic_run as synthetic
 
+from ludus.apps.common.experiments import OVER
 from ludus.storage.base import RunSummary
-from ludus.storage.experiments import OVER
 from ludus.storage.store import Store
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import run_tools as tools
 
+from ludus.apps.common import control_requests
 from ludus.core.types import Metrics, Task, TaskResult
 from ludus.runs import control
 from ludus.runs.runner import run
-from ludus.storage import control_requests, live_files
+from ludus.storage import live_files
 from ludus.storage.base import NullObserver
 
 NAMES = ("adaptive", "by_player", "exact", "self_play")

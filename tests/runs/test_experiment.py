@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import experiment_children
 import pytest
 
+from ludus.apps.common.experiments import Experiment, RunStanding, read_experiment
 from ludus.apps.experiments import experiment as driver
 from ludus.apps.experiments.experiment import (
     check_here,
@@ -24,7 +25,6 @@ from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, RunError
 from ludus.runs.control import StopRequest
 from ludus.runs.scenario_files import load_scenario, parse_scenario
-from ludus.storage.experiments import Experiment, RunStanding, read_experiment
 
 
 class Watcher:

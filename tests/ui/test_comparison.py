@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.common.experiments import Experiment
 from ludus.apps.ui.comparison import (
     Baseline,
     EfficiencyCurve,
@@ -32,7 +33,6 @@ from ludus.cli.compare import left_out
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, PolicySpec
 from ludus.storage.base import RunSummary
-from ludus.storage.experiments import Experiment
 from ludus.storage.store import Store
 
 # Two algorithms on one task with five seeds, and on two tasks with four. The expected figures are those of rliable 1.2.0, with 100,000

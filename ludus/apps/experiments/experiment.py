@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ludus import __version__
+from ludus.apps.common.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
 from ludus.core.machine import available_cpus
@@ -42,7 +43,6 @@ from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
 from ludus.storage import live_files
 from ludus.storage.database import FILE
-from ludus.storage.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
 from ludus.storage.run_dirs import RunLock, require_empty, require_writable
 from ludus.storage.store import has_tables, require_new
 

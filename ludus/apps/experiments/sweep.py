@@ -22,6 +22,7 @@ from urllib.parse import quote
 import numpy as np
 from pydantic import Field, model_validator
 
+from ludus.apps.common.experiments import PRUNED, Experiment, read_experiment
 from ludus.apps.experiments.experiment import (
     LOOK,
     ExperimentObserver,
@@ -44,7 +45,6 @@ from ludus.runs.scenario import Evaluation, Scenario
 from ludus.runs.scenario_files import load_scenario, parse_scenario, with_files
 from ludus.runs.scenario_kinds import FixedOpponents
 from ludus.schedulers.config import ScheduleOptions
-from ludus.storage.experiments import PRUNED, Experiment, read_experiment
 from ludus.storage.run_dirs import STUDY, SWEEP
 
 Plain = bool | int | float | str | None

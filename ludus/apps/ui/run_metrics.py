@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.apps.common.experiments import read_experiment
 from ludus.core.config import from_yaml
 from ludus.core.curve_recorder import joined
 from ludus.core.errors import LudusError, RunError
 from ludus.core.types import Curve
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE
-from ludus.storage.experiments import read_experiment
 from ludus.storage.reader import Reader, run_state
 from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
 

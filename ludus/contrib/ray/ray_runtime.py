@@ -27,6 +27,7 @@ from ludus.contrib.ray.ray_parts import (
     translate,
 )
 from ludus.contrib.ray.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
+from ludus.contrib.ray.ray_spilling import ObjectStoreSpillObserver
 from ludus.core.errors import PartDied, RunError
 from ludus.runtime.base import (
     CLOSED,
@@ -45,6 +46,7 @@ from ludus.runtime.base import (
     restart_message,
 )
 from ludus.runtime.exceptions import RemoteTraceback
+from ludus.storage.base import Observer
 
 _LOOK = 2.0  # seconds between two looks at the room for parts
 _HEARTBEAT_SECONDS = 1.0  # seconds between two looks at the Ray that was started here, while it is waited for
@@ -283,6 +285,10 @@ class RayRuntime:
     def spilled(self) -> int:
         """Return bytes that went to disk so far since the nodes' shared memory was full, those of others who use the cluster included."""
         return spilled(self._session) - self._spilled
+
+    def observers(self, *, observer: Observer, event: Callable[[str, str], None]) -> list[Observer]:
+        """Return what tells the observer of a run that values go to disk. event: keeps (kind, text)."""
+        return [ObjectStoreSpillObserver(self.spilled, observer=observer, event=event)]
 
     def close(self) -> None:
         """Kill all parts, and end the local Ray if this was its last user. Closing twice is harmless."""

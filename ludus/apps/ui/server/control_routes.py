@@ -9,12 +9,12 @@ from typing import Any, Literal
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
+from ludus.apps.common import control_requests
+from ludus.apps.common.control_requests import ControlRequest
 from ludus.apps.ui.server.known_runs import KnownRun
 from ludus.apps.ui.server.live_status import live_status
 from ludus.apps.ui.server.state import State
 from ludus.core.errors import RunError
-from ludus.storage import control_requests
-from ludus.storage.control_requests import ControlRequest
 from ludus.storage.live_files import Status
 
 WAIT = 2.0

@@ -122,7 +122,7 @@ def not_running(name: str, folder: Path) -> RunError:
 
 def ended(name: str, folder: Path) -> str:
     """Return how a run, or an experiment, ended, and how to go on."""
-    from ludus.storage.experiments import read_experiment
+    from ludus.apps.common.experiments import read_experiment
     from ludus.storage.reader import Reader
 
     if (folder / EXPERIMENT).is_file():

@@ -1,0 +1,1 @@
+"""What several applications use: experiments on disk, and requests to runs that are running."""
