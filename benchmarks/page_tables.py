@@ -201,6 +201,7 @@ COMMANDS = {
     "gradients": "asynchronous against summed gradients ([decision](design/decisions/archive/0021-summed-gradients.md))",
     "gradients_lag": "rows of older weights, with and without V-trace ([PPO](../ludus/algorithms/ppo/README.md))",
     "inference": "servers that batch rows, against policy copies in workers ([table](guides/inference.md))",
+    "kernel_speed": "CPU kernels of learners against autograd",
     "learning": "every algorithm against published results; `--list` prints tasks, budgets and sources",
     "meta_solvers": "meta-solvers against OpenSpiel's",
     "mutations": "whether the tests notice deliberate faults ([the faults](../benchmarks/mutations.yaml))",
