@@ -10,7 +10,7 @@ from ludus.algorithms.common import losses
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.nfsp.config import NFSP
-from ludus.algorithms.nfsp.learner import imitation_loss
+from ludus.algorithms.nfsp.kernels import imitation_loss
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mode_keys, nfsp_spec, sample_modes, tabular_spec

@@ -11,8 +11,8 @@ from off_policy_tools import acting, adam_step, assert_updated, boxed, columns_o
 from torch.distributions import Categorical, Normal, TanhTransform
 
 from ludus.algorithms.sac.config import SAC, SACDiscrete
-from ludus.algorithms.sac.learner import Temperature
-from ludus.algorithms.sac.losses import policy_losses, soft_target, soft_values, squash, squash_gradient
+from ludus.algorithms.sac.kernels import policy_losses, soft_values, squash, squash_gradient
+from ludus.algorithms.sac.learner import Temperature, soft_target
 
 OUT = [[0.5, -1.0, -0.3, 0.4], [2.0, 0.0, 3.0, -25.0], [-6.0, 7.0, 0.1, 0.2]]
 LIMITS = (-20.0, 2.0)

@@ -19,6 +19,7 @@ from ludus.algorithms.common.base import REPLAY, LearnerContext, Priorities
 from ludus.algorithms.common.information_states import InformationStates, unique_ids
 from ludus.algorithms.common.replay_learner import LEAST_PRIORITY, NetworkEnsemble, ReplayLearner, initial_priorities
 from ludus.algorithms.common.returns import gather_next
+from ludus.algorithms.dqn.kernels import next_values, q_loss
 from ludus.algorithms.dqn.losses import (
     Candidates,
     CategoricalReturn,
@@ -28,8 +29,6 @@ from ludus.algorithms.dqn.losses import (
     double_values,
     gather_actions,
     munchausen_bonus,
-    next_values,
-    q_loss,
     soft_policy,
 )
 from ludus.backend.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy

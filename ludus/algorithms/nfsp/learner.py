@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, updated_priorities, updates_of
 from ludus.algorithms.common.information_states import InformationStates, visited_states
 from ludus.algorithms.common.losses import log_prob
 from ludus.algorithms.common.schedule import Budget
+from ludus.algorithms.nfsp.kernels import imitation_loss
 from ludus.backend.device import (
     Placement,
     UpdateCost,
@@ -30,9 +30,8 @@ from ludus.backend.mlp import Workspace
 from ludus.backend.network import FlatModule, multiplications
 from ludus.backend.optimizer import GuardedAdam, ModuleAdam, NonFiniteGuard
 from ludus.core import seeding
-from ludus.core.arrays import kernel
 from ludus.core.errors import TrainingError
-from ludus.core.types import Array, Metrics, State, Weights
+from ludus.core.types import Metrics, State, Weights
 from ludus.policies.actor_critic import arrays_of, first_weights, layouts, load_arrays, make_network
 from ludus.policies.specs import joined, mode_keys, part_of, sample_modes, spec_of
 from ludus.replay.base import ItemColumns, Sample
@@ -40,38 +39,6 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.algorithms.nfsp.config import NFSP
-
-# --------------------------------------------------------------------------------------------------------------------
-# Imitation of recorded actions, over states.
-
-
-@kernel
-def imitation_loss(
-    out: Array, mask: NDArray[np.bool_], state: NDArray[np.int32], action: NDArray[np.int32], gradient: Array
-) -> float:
-    """Return the mean of -log π(a|s) over n rows (state, action), for network outputs float[m, A] of m states; its
-    gradient is written to `gradient`. (Heinrich and Silver 2016, the loss of the average policy.)"""
-    states, actions = mask.shape
-    count = np.zeros((states, actions))
-    for k in range(len(state)):
-        count[state[k], action[k]] += 1.0
-    loss, rows = 0.0, max(1, len(state))
-    for s in range(states):
-        top, total, visits = -np.inf, 0.0, 0.0
-        for a in range(actions):
-            visits += count[s, a]
-            if mask[s, a] and not (out[s, a] <= top):  # a NaN is taken, so that it cannot hide
-                top = float(out[s, a])
-        for a in range(actions):
-            if mask[s, a]:
-                total += math.exp(float(out[s, a]) - top)
-        for a in range(actions):
-            gradient[s, a] = 0.0
-            if mask[s, a]:
-                logp = float(out[s, a]) - top - math.log(total)
-                loss -= count[s, a] * logp
-                gradient[s, a] = (visits * math.exp(logp) - count[s, a]) / rows
-    return loss / rows
 
 
 class NFSPLearner:

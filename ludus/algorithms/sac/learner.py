@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.losses import SquashedDistribution
+from ludus.algorithms.common.losses import SquashedDistribution, masked_log_softmax
 from ludus.algorithms.off_policy.learner import BoxLearner, DiscreteLearner, OffPolicyLearner
-from ludus.algorithms.sac.losses import policy_losses, soft_losses, soft_target, soft_values, squash, squash_gradient
+from ludus.algorithms.sac.kernels import policy_losses, soft_values, squash, squash_gradient
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.mlp import as_rows
 from ludus.backend.network import FlatModule
@@ -26,6 +26,37 @@ from ludus.replay.base import ItemColumns
 
 if TYPE_CHECKING:
     from ludus.algorithms.sac.config import SAC, SACDiscrete
+
+Rows = TypeVar("Rows", Array, Tensor)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Targets and losses: pure functions of rows.
+
+
+def soft_target(q: Rows, logp: Rows, reward: Rows, discount: Rows, alpha: Any) -> Rows:
+    """Return reward + discount × (Q - α log π) of what follows, each float[n]. (Haarnoja et al. 2018, equations 3 and
+    5.)"""
+    out: Rows = reward + discount * (q - alpha * logp)
+    return out
+
+
+def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions) of each row, float[n]; 0 of a row without
+    a legal action. (Christodoulou 2019, equation 12; the first is minus its equation 10, the value.)
+
+    Args:
+        logits: float[n, A].
+        mask: bool[n, A].
+        q: float[n, A].
+        alpha: α.
+    """
+    some = mask.any(dim=1, keepdim=True)
+    logp = masked_log_softmax(logits, mask | ~some)
+    there, logp = mask & some, logp.masked_fill(~mask, 0.0)
+    chance = logp.exp() * there
+    legal = mask.sum(dim=1).clamp(min=1).log()
+    return (chance * (alpha * logp - q)).sum(dim=1), -(chance * logp).sum(dim=1), legal
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # What entropy is worth: fixed, or moved so that the policy's entropy goes to a target.

@@ -1,21 +1,18 @@
-"""Soft actor-critic's samples, targets and losses: pure functions of rows, in torch, and compiled with their gradients. Continuous actions
-are in [-1, 1]; their samples in torch are `ludus.algorithms.common.losses.SquashedDistribution.draw`."""
+"""CPU kernels of soft actor-critic: samples and losses with their gradients, pure functions of rows. Continuous actions are in [-1, 1];
+their samples in torch are `ludus.algorithms.common.losses.SquashedDistribution.draw`."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.core.arrays import kernel
 from ludus.core.types import Array
 from ludus.policies.heads import log_tanh_derivative, normal_density
 
-Rows = TypeVar("Rows", Array, Tensor)
 Limits: TypeAlias = tuple[float, float]
 
 
@@ -60,31 +57,6 @@ def squash_gradient(
             inside = least < raw_log_std < most
             gradient[i, j] = by_u / joint
             gradient[i, size + j] = (by_u * spread - alpha) / joint if inside else 0.0
-
-
-def soft_target(q: Rows, logp: Rows, reward: Rows, discount: Rows, alpha: Any) -> Rows:
-    """Return reward + discount × (Q - α log π) of what follows, each float[n]. (Haarnoja et al. 2018, equations 3 and
-    5.)"""
-    out: Rows = reward + discount * (q - alpha * logp)
-    return out
-
-
-def soft_losses(logits: Tensor, mask: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return Σ π (α log π - Q), the entropy -Σ π log π and log(legal actions) of each row, float[n]; 0 of a row without
-    a legal action. (Christodoulou 2019, equation 12; the first is minus its equation 10, the value.)
-
-    Args:
-        logits: float[n, A].
-        mask: bool[n, A].
-        q: float[n, A].
-        alpha: α.
-    """
-    some = mask.any(dim=1, keepdim=True)
-    logp = masked_log_softmax(logits, mask | ~some)
-    there, logp = mask & some, logp.masked_fill(~mask, 0.0)
-    chance = logp.exp() * there
-    legal = mask.sum(dim=1).clamp(min=1).log()
-    return (chance * (alpha * logp - q)).sum(dim=1), -(chance * logp).sum(dim=1), legal
 
 
 @kernel
