@@ -202,7 +202,7 @@ def test_config_says_it_of_each(
     ],
 )
 def test_config_says_where_it_plays(changes: list[str], told: str) -> None:
-    assert _plays(load_scenario("kuhn", changes)) == f"plays in {told}"
+    assert _plays(load_scenario("kuhn", changes).runtime) == f"plays in {told}"
 
 
 def test_config_of_an_environment_that_is_not_here(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

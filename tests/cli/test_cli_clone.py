@@ -162,13 +162,14 @@ def test_the_network_is_that_of_the_population() -> None:
     agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))
     env = EnvSpec("tests/three", agents, ((-1, 1),) * 3, ((0, 1), (2,)), state=state)
     scenario = PSRO(env="openspiel/kuhn_poker", algorithm=MAPPO(), meta_solver="uniform", response={"episodes": 1})
-    assert command._policy(scenario, env, (0,)).config["state"] == 7
-    assert command._policy(scenario, env, (1, 0)).config["state"] == 7
-    assert command._policy(scenario, env, (2,)).config["state"] == 5
+    assigned = scenario.who_learns(scenario.population(env)).assigned(env)
+    assert command._policy(assigned, (0,)).config["state"] == 7
+    assert command._policy(assigned, (1, 0)).config["state"] == 7
+    assert command._policy(assigned, (2,)).config["state"] == 5
     with pytest.raises(
         ConfigError, match=r"players 0, 2 are of 2 populations, whose networks differ: 0, 1 and 2\. Choose"
     ):
-        command._policy(scenario, env, (0, 2))
+        command._policy(assigned, (0, 2))
 
 
 @pytest.mark.parametrize(

@@ -145,16 +145,17 @@ def test_a_directory_that_cannot_be_written_is_refused_before_ray_starts(
         RunError,
         match=r"cannot be written: '.*/file' is not a folder\. Make it writable; a new run can be given another --run-dir",
     ):
-        tools.train("exact", tmp_path / "file" / "runs" / "a")
-    tools.train("exact", tmp_path / "run", "stop={generations: 1}")
-    assert started == ["inprocess"]
+        tools.train("exact", tmp_path / "file" / "runs" / "a", "runtime=processes")
+    assert started == []
+    tools.train("exact", tmp_path / "run", "stop={generations: 1}", "runtime=processes")
+    assert started == ["processes"]
     access = os.access
     monkeypatch.setattr(
         os, "access", lambda path, mode: path != tmp_path / "run" and access(path, mode)
     )  # root may write
     with pytest.raises(RunError, match=r"cannot be written: nothing can be written into '.*/run'"):
         resume(tmp_path / "run", ["generations=2", "stop=null"], report=False)
-    assert started == ["inprocess"]
+    assert started == ["processes"]
 
 
 def test_reading_a_run_does_not_change_it(tmp_path: Path) -> None:
