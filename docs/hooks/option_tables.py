@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 ENTRY = re.compile(r"(\w+(?:, \w+)*): (.*)")
+FOLDED = 6
+"""Inherited options from which on they are folded."""
 COMPARISONS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -36,7 +38,7 @@ def option_tables(name: str) -> str:
     model = load_model(name)
     own = [field for field in fields_of(model) if field in inspect.get_annotations(model)]
     inherited = [field for field in fields_of(model) if field not in own]
-    if not own or not inherited:
+    if not own or len(inherited) < FOLDED:
         return option_table(model, fields_of(model))
     rest = textwrap.indent(option_table(model, inherited), "    ")
     return f'{option_table(model, own)}\n??? note "{len(inherited)} inherited options"\n\n{rest}'
@@ -145,7 +147,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, BaseModel):
         chosen = {name: getattr(value, name) for name in type(value).model_fields if name in value.model_fields_set}
         return value_text(chosen) if chosen else type(value).__name__
-    return str(value)
+    return str(value) or '""'
 
 
 def type_text(info: FieldInfo) -> str:
