@@ -108,7 +108,8 @@ def _write(
     path: str | Path, title: str, parts: Sequence[str], legend: Sequence[str], *, size: tuple[int, int] | None = None
 ) -> None:
     width, height = size or (LEFT + WIDE + 20 + LEGEND * (len(legend) > 1), TOP + HIGH + 50)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
+    size_of = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size_of} font-family="sans-serif" font-size="12">'
     body = [f'<rect width="{width}" height="{height}" fill="white"/>', *parts]
     body.append(f'<text x="{width / 2}" y="22" text-anchor="middle" font-size="15">{escape(title)}</text>')
     for k, name in enumerate(legend if len(legend) > 1 else ()):
