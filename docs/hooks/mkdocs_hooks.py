@@ -19,6 +19,7 @@ import site_links
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from site_markdown import code_host_markdown
 
 LANGUAGES = {
     ".py": "python",
@@ -93,7 +94,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     path = site_layout.origin(place)
     text = reference_tables.expand(markdown, path)
-    return tidy(site_links.rewrite(text, partial(site_link, path=path, place=place, config=config)))
+    return code_host_markdown(site_links.rewrite(text, partial(site_link, path=path, place=place, config=config)))
 
 
 def site_link(target: str, path: str, place: str, config: MkDocsConfig) -> str:
@@ -120,45 +121,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def _with_fragment(link: str, fragment: str) -> str:
     return f"{link}#{fragment}" if fragment else link
-
-
-def tidy(text: str) -> str:
-    """Return a page as Python's Markdown reads it like code hosts do: lists and tables that follow a paragraph without an empty line,
-    lists within lists by two spaces, and `\\|` in code within tables."""
-    lines: list[str] = []
-    fence = ""
-    for line in text.splitlines():
-        if match := re.match(r"\s*(`{3,}|~{3,})", line):
-            fence = "" if fence and match[1].startswith(fence) else fence or match[1]
-        elif not fence:
-            line = _tidy_line(line, lines)
-        lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def _tidy_line(line: str, before: list[str]) -> str:
-    previous = before[-1] if before else ""
-    is_item = re.match(r"( *)([-*]|\d+\.) ", line)
-    in_list = _in_list(before)
-    if line.startswith("|"):
-        if previous.strip() and not previous.startswith("|"):
-            before.append("")
-        return re.sub(r"`[^`]*`", lambda span: span[0].replace("\\|", "|"), line)
-    if is_item and not is_item[1] and previous.strip() and not in_list:
-        before.append("")
-    if in_list and (indent := len(line) - len(line.lstrip(" "))) and indent < 4 and line.strip():
-        return "  " * indent + line.lstrip(" ") if indent == 2 else " " * 4 + line.lstrip(" ")
-    return line
-
-
-def _in_list(before: list[str]) -> bool:
-    """Return whether the lines end in a list."""
-    for line in reversed(before):
-        if re.match(r" *([-*]|\d+\.) ", line):
-            return True
-        if line.strip() and not line.startswith(" "):
-            return False
-    return False
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

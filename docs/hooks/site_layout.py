@@ -55,7 +55,7 @@ def place_of(path: str) -> str:
     """Return the place in the site of a file or folder of the repository: its page, a file under docs/, or a page with its source."""
     if path in places():
         return places()[path]
-    if path.startswith("docs/") and (ROOT / path).is_file():
+    if path.startswith("docs/") and not path.startswith("docs/hooks/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     return f"{SOURCE}/{path}/index.md" if (ROOT / path).is_dir() else f"{SOURCE}/{path}.md"
 

@@ -16,6 +16,7 @@ import pytest
 import reference_tables
 import site_layout
 import site_links
+import site_markdown
 import yaml
 
 import ludus
@@ -144,6 +145,14 @@ def test_links_to_names_resolve_to_their_lines() -> None:
     assert text == "[a](X.PY#C.F) `[b](y)` [c](https://z.org)"
     with pytest.raises(KeyError, match="has no 'nothing'"):
         site_links.lines_of("tests/docs/test_site.py", "nothing")
+
+
+def test_markdown_of_code_hosts_is_read_as_there() -> None:
+    text = "So:\n- a\n  more\n  - inner\n| x |\n| `a\\|b` |\n```text\n- as it is\n```\n"
+    lines = site_markdown.code_host_markdown(text).splitlines()
+    assert lines[:5] == ["So:", "", "- a", "    more", "    - inner"]
+    assert "| `a|b` |" in lines
+    assert lines[-2] == "- as it is"
 
 
 @pytest.mark.slow
