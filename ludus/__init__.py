@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from ludus.schedulers.psro import WarmStart
     from ludus.storage.base import GenerationRecord, NullObserver
     from ludus.tournament.cross_play import evaluate_cross_play
+    from ludus.tournament.run import TournamentOptions, play_tournament
     from ludus.training.callbacks import Callback
     from ludus.training.standalone import StandaloneLearner, learner
     from ludus.training.stopping import (
@@ -214,6 +215,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TabularQ",
     "TaskResult",
     "Timestep",
+    "TournamentOptions",
     "TrainedPolicy",
     "TrainingTask",
     "Updates",
@@ -237,6 +239,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "load_policy",
     "load_scenario",
     "make_env",
+    "play_tournament",
     "pull",
     "push",
     "rate_run",
@@ -292,6 +295,7 @@ _NAMES = {
     "ludus.schedulers.psro": "WarmStart",
     "ludus.storage.base": "GenerationRecord NullObserver",
     "ludus.tournament.cross_play": "evaluate_cross_play",
+    "ludus.tournament.run": "TournamentOptions play_tournament",
     "ludus.training.callbacks": "Callback",
     "ludus.training.standalone": "StandaloneLearner learner",
     "ludus.training.stopping": (

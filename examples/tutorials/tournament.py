@@ -11,7 +11,7 @@ import figures
 import own_game
 from league_scripts import SCRIPTS
 
-from ludus.tournament.run import Options, play_tournament
+import ludus
 
 EPISODES = 100  # deals of each pairing, each from both sides; 2,000 for the long form
 RATINGS = ["elo", "mean_payoff", "worst_opponent", "nash_average"]
@@ -25,8 +25,8 @@ def main(picture: str = "tournament.svg") -> None:
         "random": "random",
         **{script: script[-3:] for script in SCRIPTS},
     }
-    options = Options(episodes=EPISODES)
-    report = play_tournament(list(entrants), "tournaments/hills", options=options, ratings=RATINGS)
+    options = ludus.TournamentOptions(episodes=EPISODES)
+    report = ludus.play_tournament(list(entrants), "tournaments/hills", options=options, ratings=RATINGS)
 
     names = [entrants[standing.name] for standing in report.standings]
     print("by", report.order, "".join(f"{name:>16}" for name in RATINGS))

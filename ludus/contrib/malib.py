@@ -22,7 +22,7 @@ from ludus.core.errors import ConfigError, LudusError
 
 __all__ = ["ImportedScenario", "read_expr"]
 
-FOOTBALL = {
+FOOTBALL: dict[str, tuple[str, dict[str, float]]] = {
     "10_vs_10_kaggle": ("11_vs_11_kaggle", {}),
     "benchmark_full_game_11_vs_11_easy": ("11_vs_11_easy_stochastic", {"difficulty": 0.05}),
     "benchmark_full_game_11_vs_11_medium": ("11_vs_11_stochastic", {"difficulty": 0.6}),
@@ -162,9 +162,9 @@ class _Expr:
     def football(self, env: Mapping[str, Any], workers: int) -> tuple[dict[str, Any], int]:
         config = env.get("scenario_config", {})
         name = str(config.get("env_name", ""))
-        scenario, options = FOOTBALL.get(name, (name.removeprefix("benchmark_"), {}))
+        scenario, difficulty = FOOTBALL.get(name, (name.removeprefix("benchmark_"), {}))
         left = int(config.get("number_of_left_players_agent_controls", 1))
-        options = {"sides": "left" if self.single else "both", "agents": left, **options}
+        options: dict[str, Any] = {"sides": "left" if self.single else "both", "agents": left, **difficulty}
         if name not in FOOTBALL:
             options["duration"] = int(self.number("rollout_manager.worker.rollout_length", 400))
         if terms := self.rewards(env):

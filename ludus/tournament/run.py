@@ -53,7 +53,7 @@ _BATCH = 65_536  # episodes between two commits
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TournamentOptions:
     """How a tournament is played.
 
     Attributes:
@@ -77,13 +77,17 @@ class Options:
     confidence: float = 0.95
 
 
+Options = TournamentOptions
+"""Its name in earlier releases."""
+
+
 def play_tournament(
     entrants: Sequence[str],
     folder: Path | str,
     *,
     find_run: FindRun = run_at,
     env: Environment | None = None,
-    options: Options | None = None,
+    options: TournamentOptions | None = None,
     tell: Tell | None = None,
     ratings: Sequence[str] = (),
 ) -> TournamentReport:
@@ -109,7 +113,7 @@ def play_tournament(
         ScenarioError: For a bot that cannot play the game.
         PolicyError: For a bot that raises, makes an illegal move or exceeds its time limit; nothing of that chunk is stored.
     """
-    options = options or Options()
+    options = options or TournamentOptions()
     raters = parse_ratings(ratings)
     field = read_field(entrants, env=env, find_run=find_run, deadline=options.deadline)
     return run_tournament(field, Path(folder), options, tell, raters=raters)
@@ -118,7 +122,7 @@ def play_tournament(
 def run_tournament(
     field: TournamentField,
     folder: Path,
-    options: Options,
+    options: TournamentOptions,
     tell: Tell | None = None,
     *,
     raters: Mapping[str, Rater] | None = None,
@@ -160,13 +164,13 @@ def _check_orders(folder: Path, played: Sequence[PlayedChunk], pairings: Sequenc
             )
 
 
-def _rounds(options: Options, pairings: Sequence[Pairing], spec: EnvSpec) -> Rounds | None:
+def _rounds(options: TournamentOptions, pairings: Sequence[Pairing], spec: EnvSpec) -> Rounds | None:
     if options.budget is None:
         return None
     return Rounds(pairings, spec, budget=options.budget, confidence=options.confidence)
 
 
-def _check(options: Options) -> None:
+def _check(options: TournamentOptions) -> None:
     if options.episodes < 2:
         raise ConfigError(f"episodes is {options.episodes}; an interval needs at least 2.")
     if options.workers < 1 or options.deadline <= 0:
@@ -183,7 +187,9 @@ def _warned(sentence: str) -> None:
 class _Play:
     """Player of chunks, which it stores. Rollouts start once, when they are first needed."""
 
-    def __init__(self, field: TournamentField, options: Options, store: TournamentStore, tell: Tell | None) -> None:
+    def __init__(
+        self, field: TournamentField, options: TournamentOptions, store: TournamentStore, tell: Tell | None
+    ) -> None:
         self._field, self._options, self._store = field, options, store
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
