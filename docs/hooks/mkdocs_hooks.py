@@ -34,7 +34,8 @@ LANGUAGES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Headings get the anchors that code hosts give them."""
+    """Headings get the anchors that code hosts give them. There is no page of a server's error 404: its addresses would be absolute."""
+    config.theme.static_templates.discard("404.html")
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
     return config
 
@@ -50,9 +51,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, place in site_layout.beside_code().items():
         files.append(File.generated(config, place, abs_src_path=str(site_layout.ROOT / path)))
     sources |= {f"docs/{path}": f"docs/{path}" for path in site_layout.docs_pages()}
-    linked = {file for path in sources for file in linked_sources(sources[path])}
-    for path in sorted(linked):
-        files.append(File.generated(config, site_layout.place_of(path), content=source_page(path, linked)))
+    linked: dict[str, list[str]] = {}
+    for path in sources.values():
+        for file in sorted(linked_sources(path)):
+            linked.setdefault(file, []).append(path)
+    for path, pages in sorted(linked.items()):
+        files.append(File.generated(config, site_layout.place_of(path), content=source_page(path, pages, set(linked))))
     return files
 
 
@@ -67,15 +71,29 @@ def linked_sources(path: str) -> set[str]:
     }
 
 
-def source_page(path: str, linked: set[str]) -> str:
-    """Return the page with a file's source, or a folder's listing. It is no result of a search."""
-    head = f"---\ntitle: {path}\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# `{path}`\n\n"
+def source_page(path: str, pages: list[str], linked: set[str]) -> str:
+    """Return the page with a file's source, or a folder's listing, and links back. It is no result of a search.
+
+    Args:
+        path: Of the file or folder, in the repository.
+        pages: Those that link to it, in the repository.
+        linked: Paths of all files that have such a page.
+    """
+    place = site_layout.place_of(path)
+    back = ", ".join(f"[{title(page)}]({site_layout.relative(site_layout.place_of(page), place)})" for page in pages)
+    head = f"---\ntitle: {path}\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# `{path}`\n\nNamed by {back}.\n\n"
     file = site_layout.ROOT / path
     if file.is_dir():
         entries = sorted(entry.name for entry in file.iterdir() if not entry.name.startswith(("__pycache__", ".")))
         return head + "\n".join(_entry(posixpath.join(path, entry), linked) for entry in entries) + "\n"
     language = LANGUAGES.get(file.suffix, "text")
     return f'{head}`````{language} linenums="1"\n{file.read_text(encoding="utf-8")}\n`````\n'
+
+
+def title(path: str) -> str:
+    """Return a page's first heading."""
+    text = (site_layout.ROOT / path).read_text(encoding="utf-8")
+    return text.partition("\n")[0].removeprefix("# ")
 
 
 def _entry(path: str, linked: set[str]) -> str:
