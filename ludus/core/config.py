@@ -113,17 +113,16 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         if problem["type"] == "extra_forbidden":
             known, key = _fields_at(model, problem["loc"][:-1]), str(problem["loc"][-1])
             below = [f"{name}.{key}" for name in known if key in _fields_at(model, (*problem["loc"][:-1], name))]
-            lines.append(f"unknown key {where!r}{nearest(key, below or known)}")
+            near = nearest(key, below or known) if known else f": {model.__name__} has no options."
+            lines.append(f"unknown key {where!r}{near}")
         else:
             # A model's own check names what it means.
             whole = isinstance(problem["input"], Mapping) and problem["type"] == "value_error"
             value = "" if whole or problem["type"] == "missing" else f" (given: {problem['input']!r})"
-            text = problem["msg"].removeprefix("Value error, ") if problem["type"] != "missing" else _MISSING
+            missing = "it is needed, and was not given"
+            text = missing if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
             lines.append(f"{where or model.__name__}: {text}{value}")
     return "; ".join(lines)
-
-
-_MISSING = "it is needed, and was not given"
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -159,17 +159,17 @@ def one_line(error: BaseException) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a near miss, otherwise the list of known names (cut where it is long)."""
-    options = sorted(known)
-    folded: dict[str, str] = {}
-    for option in options:
-        folded.setdefault(option.lower(), option)
-    close = [option for option in options if option.lower().partition("/")[2] == word.lower()]  # but for its family
-    close += [folded[name] for name in difflib.get_close_matches(word.lower(), folded, n=3, cutoff=0.6)]
+    """Return `; did you mean 'x'?` for a near miss or initials, otherwise the known names (of many, the most similar)."""
+    options, low = sorted(known), word.lower()
+    folded = {option.lower(): option for option in reversed(options)}
+    close = [option for option in options if option.lower().partition("/")[2] == low]  # but for its family
+    close += [folded[name] for name in difflib.get_close_matches(low, folded, n=3, cutoff=0.6)]
     close = list(dict.fromkeys(close))[:3]
     if not close and len(word) >= 3:
-        close = [option for option in options if word.lower() in option.lower()][:3]
+        initials = {option: "".join(part[:1] for part in option.lower().split("_")) for option in options}
+        close = [option for option in options if low in option.lower() or low == initials[option]][:3]
     if close:
         return "; did you mean " + " or ".join(repr(name) for name in close) + "?"
-    names = [*options[:_SHOWN], f"and {len(options) - _SHOWN} more"] if len(options) > _SHOWN else options
-    return f" (known: {', '.join(names)})." if options else "."
+    names = sorted(difflib.get_close_matches(word, options, n=_SHOWN, cutoff=0.0))
+    more = f", and {len(options) - _SHOWN} more" if len(options) > _SHOWN else ""
+    return f" (known: {', '.join(names)}{more})." if options else "."

@@ -150,5 +150,8 @@ def test_near_names() -> None:
     assert nearest("LEDUC", ["leduc", "kuhn"]) == "; did you mean 'leduc'?"
     assert nearest("poker", ["leduc_poker", "kuhn_poker", "chess"]) == "; did you mean 'kuhn_poker' or 'leduc_poker'?"
     assert nearest("po", ["leduc_poker"]) == " (known: leduc_poker)."
+    assert nearest("PRD", ["nash", "projected_replicator_dynamics"]).endswith("'projected_replicator_dynamics'?")
+    many = [f"a{k}" for k in range(20)] + ["zebra_crossing"]
+    assert nearest("zzz", many).endswith(", zebra_crossing, and 9 more)."), "the most similar of many are listed"
     assert (article("algorithm"), article("meta-solver")) == ("an algorithm", "a meta-solver")
     assert "An environment" in str(UnknownName("x", "y", [], hint="An environment"))
