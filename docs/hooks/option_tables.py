@@ -34,27 +34,40 @@ def load_model(name: str) -> type:
 
 
 def option_tables(name: str) -> str:
-    """Return the table of the options that a model declares, and that of those it inherits, folded."""
+    """Return the table of the options that a model declares, and that of those it inherits, folded; and of its defaults by environment."""
+    from environment_defaults import environment_table
+
     model = load_model(name)
     own = [field for field in fields_of(model) if field in inspect.get_annotations(model)]
     inherited = [field for field in fields_of(model) if field not in own]
     if not own or len(inherited) < FOLDED:
-        return option_table(model, fields_of(model))
+        return option_table(model, fields_of(model)) + environment_table(model)
     rest = textwrap.indent(option_table(model, inherited), "    ")
-    return f'{option_table(model, own)}\n??? note "{len(inherited)} inherited options"\n\n{rest}'
+    folded = f'??? note "{len(inherited)} inherited options"\n\n{rest}'
+    return f"{option_table(model, own)}\n{folded}{environment_table(model)}"
 
 
 def own_options(name: str) -> str:
-    """Return the table of the options that a model itself declares."""
+    """Return the table of the options that a model itself declares, and that of its defaults by environment."""
+    from environment_defaults import environment_table
+
     model = load_model(name)
-    return option_table(model, [field for field in fields_of(model) if field in inspect.get_annotations(model)])
+    own = option_table(model, [field for field in fields_of(model) if field in inspect.get_annotations(model)])
+    return own + environment_table(model)
 
 
 def option_table(model: type, names: Iterable[str]) -> str:
-    """Return a table of options of a model: type, default, meaning."""
-    fields = fields_of(model)
+    """Return a table of options of a model: type, default (marked where it follows from the environment), meaning."""
+    from environment_defaults import MARK, environment_options
+
+    fields, governed = fields_of(model), {name.partition(".")[0] for name in environment_options(model)}
     rows = [
-        (f"`{name}`", type_text(fields[name]), default_text(fields[name]), description(model, name, fields[name]))
+        (
+            f"`{name}`",
+            type_text(fields[name]),
+            f"{default_text(fields[name])}{f' {MARK}' if name in governed else ''}",
+            description(model, name, fields[name]),
+        )
         for name in names
     ]
     return markdown_table(("option", "type", "default", "meaning"), rows)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import environment_defaults
 import option_tables
 import pages
 import pytest
@@ -25,6 +26,7 @@ from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.cli.main import COMMANDS
 from ludus.core import errors
 from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.runs.scenario_defaults import complete as resolved
 from ludus.runs.scenario_files import list_presets
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.storage.database import TABLES
@@ -130,10 +132,36 @@ def test_generated_tables_are_complete() -> None:
 
 def test_option_table_has_type_default_and_meaning() -> None:
     table = option_tables.own_options("PPO")
-    assert "| `clip` | float > 0 | `0.3` | Range ε" in table
-    assert "| `learning_rate` | number or schedule | `0.01\u00a0→\u00a00` |" in table
-    assert "`gamma`" not in table
-    assert "`gamma`" in option_tables.option_tables("PPO")
+    assert "| `clip` | float > 0 | `0.3` † | Range ε" in table
+    assert "| `learning_rate` | number or schedule | `0.01\u00a0→\u00a00` † |" in table
+    assert "| `clip_value` | float or null > 0 | `null` |" in option_tables.option_tables("PPO")
+    assert "| `gamma` | float" not in table
+    assert "| `gamma` | float" in option_tables.option_tables("PPO")
+
+
+def test_defaults_by_environment_are_those_of_runs() -> None:
+    """The tables' examples have the same defaults as the real environments of their kind."""
+    kinds = {
+        "compiled tree": "openspiel/leduc_poker",
+        "other OpenSpiel games": "openspiel/connect_four",
+        "several players": "pettingzoo/tictactoe_v3",
+        "one agent": "gymnasium/CartPole-v1",
+    }
+    table = environment_defaults.environment_table(option_tables.load_model("PPO"))
+    heading, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines() if "|" in line
+    ]
+    for kind, env in kinds.items():
+        column = next(k for k, kinds_of_column in enumerate(heading) if kind in kinds_of_column.split("; "))
+        algorithm = resolved(ludus.PSRO(env=env, algorithm="ppo")).algorithm
+        shown = {row[0].strip("`"): row[column].strip("`") for row in rows}
+        assert shown == {name: option_tables.value_text(getattr(algorithm, name)) for name in shown}, kind
+    assert "`clip`" in table
+
+
+def test_only_algorithms_have_defaults_by_environment() -> None:
+    assert environment_defaults.environment_table(ludus.PSRO) == ""
+    assert "`best_response.n_step`" in environment_defaults.environment_table(ludus.NFSP)
 
 
 def test_links_to_names_resolve_to_their_lines() -> None:

@@ -58,7 +58,7 @@ class Gradient(CollectOptions):
         minibatches: Gradient steps per epoch; 1: the whole batch is one step. Usually such that a step has 64 to 512
             rows.
         max_lag: Rows that are older than this number of weight versions are dropped; None: none are.
-        capacity: Most items that wait in the queue; by default at least two batches.
+        capacity: Most items that wait in the queue; the default grows to two batches where they are more.
         learning_rate: Step size of Adam. 1e-2 suits whole-batch gradients of small games, which have little noise; 3e-4
             to 3e-3 elsewhere.
         gamma: Discount of future rewards. 1 where the rules end every episode; 0.99 elsewhere.
@@ -231,7 +231,7 @@ class PolicyGradient(Gradient):
         memory_size: Units of the recurrent core.
         sequence: Decisions of one segment through which gradients are backpropagated, with a memory.
         value_network: Where values come from: "shared" (one more output of the policy's network), "separate" (a network
-            of its own), "central" (a perceptron that also sees the environment's state; Yu et al. 2022), or "none".
+            of its own), "central" (a perceptron that also sees the environment's state; Yu et al. 2022), "none" (REINFORCE, COMA).
         critic_hidden: Widths of a central critic; None: as `hidden`.
         share_weights: Whether the agents of a player share one network; False: one each, told apart by the wrapper
             `agent_ids`.
