@@ -14,6 +14,7 @@ import re
 import sqlite3
 import textwrap
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import site_layout
@@ -133,9 +134,10 @@ def _budget(data: dict[str, object]) -> str:
 
 
 def database() -> str:
-    """Return the columns of each table and view of a run's database."""
+    """Return the columns of each table and view of a run's database, with their meanings (`database_columns.yaml`)."""
     from ludus.storage.database import TABLES
 
+    meanings = yaml.safe_load(Path(__file__).with_name("database_columns.yaml").read_text(encoding="utf-8"))
     connection = sqlite3.connect(":memory:")
     connection.executescript(TABLES)
     sections = []
@@ -150,11 +152,12 @@ def database() -> str:
                 f"`{type_}`" if type_ else "",
                 "" if notnull or key or kind == "view" else "yes",
                 "yes" if key else "",
+                meanings.get(name, {}).get(column) or meanings["any"].get(column, ""),
             )
             for column, type_, notnull, key in columns
         ]
         sections.append(f"### `{name}`{' (view)' if kind == 'view' else ''}\n")
-        sections.append(markdown_table(("column", "type", "may be null", "key"), rows))
+        sections.append(markdown_table(("column", "type", "may be null", "key", "meaning"), rows))
     connection.close()
     return "\n".join(sections)
 

@@ -45,7 +45,7 @@ def test_sql_runs(try1: Path) -> None:
         statements = [s for block in pages.blocks(page, "sql") for s in block.split(";") if s.strip()]
         rows = [connection.execute(statement).fetchall() for statement in statements]
     connection.close()
-    assert len(rows) == 12
+    assert len(rows) == 14
     assert [row[0] for row in rows[0]] == list(range(9)), "generations 0 to 8"
     assert rows[1][0][0] == next(number for number, *_, nash_conv in rows[0] if nash_conv <= 0.5)
     assert {row[1] for row in rows[3]} == {f"{p}-{g}" for p in range(2) for g in range(9)}
