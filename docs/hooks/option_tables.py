@@ -8,7 +8,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -196,7 +196,7 @@ _CONTAINERS = {"tuple": "list", "Mapping": "mapping", "dict": "mapping", "Sequen
 _WORDS = {"str": "text", "bool": "true or false", "Schedule": "number or schedule", "NoneType": "null"}
 
 
-def markdown_table(heading: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def markdown_table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table in Markdown."""
     lines = [heading, tuple("---" for _ in heading), *rows]
     return "\n".join(f"| {' | '.join(cell(text) for text in line)} |" for line in lines) + "\n"

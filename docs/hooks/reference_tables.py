@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 READ_ON = re.compile(r";? ?[sS]ee (?:the )?README beside\s+this\s+file\b")
 """What docstrings say of a page that the site links to."""
+ONE_ALGORITHM = re.compile(r"\(`\w+`\)$")
+"""What ends the meaning of a metric that only one algorithm of its page has."""
 MARKER = re.compile(r"^<!-- (config|code|generate) ([^\s>]+)(?: (\w+))? -->[^\S\n]*$", re.MULTILINE)
 
 
@@ -166,21 +168,37 @@ def database() -> str:
 
 
 def metrics() -> str:
-    """Return the metrics of every algorithm's page, each with the pages that explain it."""
+    """Return the metrics of every algorithm's page, each with the pages that have it."""
     meanings: dict[str, dict[str, list[str]]] = {}
     for path in site_layout.beside_code():
-        text = (site_layout.ROOT / path).read_text(encoding="utf-8")
-        title = text.partition("\n")[0].removeprefix("# ")
-        for names, meaning in _metric_rows(text):
-            for name in names:
-                there = site_links.rewrite(meaning, lambda target, path=path: _moved(target, path))
-                meanings.setdefault(name, {}).setdefault(there, []).append(f"[{title}](../../{path})")
+        title = _page(path).partition("\n")[0].removeprefix("# ")
+        for name, meaning in _metrics_of(path).items():
+            meanings.setdefault(name, {}).setdefault(meaning, []).append(f"[{title}](../../{path})")
     rows = [
         (f"`{name}`", meaning, ", ".join(dict.fromkeys(pages)))
         for name in sorted(meanings)
         for meaning, pages in meanings[name].items()
     ]
     return markdown_table(("metric", "meaning", "reported by"), rows)
+
+
+def _page(path: str) -> str:
+    return (site_layout.ROOT / path).read_text(encoding="utf-8")
+
+
+def _metrics_of(path: str, known: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return the meaning of each metric of a page: of its own, and those of pages to whose metrics its sentences link."""
+    section = _page(path).partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    sentences = "\n".join(line for line in section.splitlines() if not line.startswith("|"))
+    meanings: dict[str, str] = {}
+    for target in re.findall(r"\]\(([^)#]+\.md)#metrics\)", sentences):
+        other, _ = site_links.resolve(target, path)
+        if other not in known:
+            inherited = _metrics_of(other, known | {path}).items()
+            meanings |= {name: meaning for name, meaning in inherited if not ONE_ALGORITHM.search(meaning)}
+    for names, meaning in _metric_rows(section):
+        meanings |= dict.fromkeys(names, site_links.rewrite(meaning, lambda target: _moved(target, path)))
+    return meanings
 
 
 def _moved(target: str, path: str) -> str:
