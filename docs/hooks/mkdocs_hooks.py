@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import environment_defaults  # noqa: F401  MkDocs takes this folder off the path once the hooks are loaded
 import reference_tables
 import site_layout
 import site_links
