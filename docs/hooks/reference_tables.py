@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import site_layout
 import site_links
 import yaml
-from option_tables import fields_of, load_model, markdown_table, option_table, option_tables, own_options
+from option_tables import default_text, fields_of, load_model, markdown_table, option_table, option_tables, own_options
 
 if TYPE_CHECKING:
     from ludus.cli.command import Command
@@ -238,6 +238,18 @@ def meta_solvers() -> str:
     return _options_of_each(META_SOLVERS, set())
 
 
+def meta_solver_defaults() -> str:
+    """Return a table of the meta-solvers with the defaults of their options, for the page beside their code."""
+    from ludus.metagame.solvers.registry import META_SOLVERS
+
+    rows = []
+    for name, target in META_SOLVERS.items():
+        fields = fields_of(load_model(target))
+        defaults = ", ".join(f"`{field}: {default_text(info).strip('`')}`" for field, info in fields.items())
+        rows.append((f"[`{name}`](../../../docs/reference/configuration.md#{name})", defaults or "none"))
+    return markdown_table(("name", "options and their defaults"), rows)
+
+
 def stoppers() -> str:
     """Return the options of each stopper."""
     from ludus.training.stopping import STOPPERS
@@ -346,6 +358,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "parts": parts,
     "scenarios": scenarios,
     "meta_solvers": meta_solvers,
+    "meta_solver_defaults": meta_solver_defaults,
     "stoppers": stoppers,
     "names": names,
 }
