@@ -59,6 +59,21 @@ class HostSpec:
     between: Callable[[Callable[[], tuple[int, int]]], None] | None = None
 
 
+class BotsOnDemand:
+    """What the workers of a host ask where a bot plays, made when the first one does."""
+
+    def __init__(self, settings: BotSettings) -> None:
+        self._settings = settings
+        self.players: BotPlayers | None = None
+
+    def __call__(self) -> BotPlayers:
+        if self.players is None:
+            from ludus.rollout.bot_process import bot_players
+
+            self.players = bot_players(self._settings)
+        return self.players
+
+
 class RolloutHost:
     """Plays requests, shard by shard. A policy is fetched when a request names it and it is not kept from an earlier one.
 
@@ -73,7 +88,7 @@ class RolloutHost:
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
         self._policies: RecentCache[Policy] = RecentCache(spec.cache_bytes, most=files_to_keep())
-        self._bots: BotPlayers | None = None  # where some play
+        self._bots = BotsOnDemand(spec.bots)
         self._task_slots: dict[int, list[RolloutWorker]] = {}
         self._begun = 0
         self._playing: Sequence[RolloutWorker] = ()  # the present evaluation, or the last request, if it was one
@@ -154,7 +169,7 @@ class RolloutHost:
             max(worker.unended for worker in workers),
             self._begun,
             *(worker.steps for worker in workers),
-            *([] if self._bots is None else self._bots.heartbeat()),
+            *([] if self._bots.players is None else self._bots.players.heartbeat()),
         ]
 
     def ready(self) -> None:
@@ -163,8 +178,8 @@ class RolloutHost:
     def close(self) -> None:
         """Close the environments, whatever some of them raise, and let the bots go."""
         with ExitStack() as stack:
-            if self._bots is not None:
-                stack.callback(self._bots.close)
+            if self._bots.players is not None:
+                stack.callback(self._bots.players.close)
             for workers in self._task_slots.values():
                 for worker in workers:
                     stack.callback(worker.close)
@@ -223,15 +238,7 @@ class RolloutHost:
             else LocalBank(env.spec, env.num_envs, device=self._spec.device)
         )
         name = task_slot, number
-        return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bot_players, name=name)
-
-    def _bot_players(self) -> BotPlayers:
-        """Return what the workers ask, made when the first bot plays."""
-        if self._bots is None:
-            from ludus.rollout.bot_process import bot_players
-
-            self._bots = bot_players(self._spec.bots)
-        return self._bots
+        return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bots, name=name)
 
     def _policy(self, sent: Ref) -> Policy:
         policy = self._policies.find(sent)

@@ -35,6 +35,35 @@ class LocalPending(Pending):
     answer: list[Rollout] | Exception = field(default_factory=list)
 
 
+class StepReporter:
+    """Tells, between two steps, how many of a match's episodes have ended, and whether none does. It is no method of the owner of hosts,
+    which would then wait for the garbage collector."""
+
+    def __init__(self, unended: Callable[[int], None]) -> None:
+        """unended: takes `RolloutWorker.unended`."""
+        self._unended = unended
+        self._on_progress: ProgressCallback | None = None
+        self._next = 0.0
+
+    @contextmanager
+    def reporting_to(self, on_progress: ProgressCallback | None) -> Iterator[None]:
+        """Report to this callback inside of the block."""
+        self._on_progress, self._next = on_progress, monotonic() + manager.REPORT_SECONDS
+        try:
+            yield
+        finally:
+            self._on_progress = None
+
+    def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
+        """Report, between two steps."""
+        if (now := monotonic()) >= self._next:
+            self._next = now + manager.REPORT_SECONDS
+            ended, unended = standing()
+            self._unended(unended)
+            if self._on_progress is not None:
+                self._on_progress(ended)
+
+
 class LocalRollouts(RolloutManager):
     """Runs `num_envs` environments in `shards` shards in this process. A request is played when it is started; what playing it raises is
     raised when it is finished."""
@@ -58,9 +87,7 @@ class LocalRollouts(RolloutManager):
         self.spec, self.num_envs, self.profile = spec, num_envs, Timings()
         self.match_slot = 0 if scored is None else SCORED
         self._shards, self._tell = split_envs(num_envs, shards), tell
-        self._endless = EndlessWarning(warn, spec, self._shards[0].num_envs)
-        self._on_progress: ProgressCallback | None = None
-        self._report_at = 0.0
+        self._between = StepReporter(EndlessWarning(warn, spec, self._shards[0].num_envs))
         self._host = kind(
             HostSpec(
                 make_env,
@@ -100,7 +127,7 @@ class LocalRollouts(RolloutManager):
         check_shares(request, len(self._shards))
         begun = perf_counter()
         answer: list[Rollout] | Exception
-        with self._reporting_to(on_progress):
+        with self._between.reporting_to(on_progress):
             try:
                 answer = self._host.play(task_slot, request, policies)
             except Exception as error:  # noqa: BLE001 (held for `finish`)
@@ -130,23 +157,6 @@ class LocalRollouts(RolloutManager):
 
     def close(self) -> None:
         self._host.close()
-
-    @contextmanager
-    def _reporting_to(self, on_progress: ProgressCallback | None) -> Iterator[None]:
-        self._on_progress, self._report_at = on_progress, monotonic() + manager.REPORT_SECONDS
-        try:
-            yield
-        finally:
-            self._on_progress = None
-
-    def _between(self, standing: Callable[[], tuple[int, int]]) -> None:
-        """Report, between two steps, how many of a match's episodes have ended, and whether none does."""
-        if (now := monotonic()) >= self._report_at:
-            self._report_at = now + manager.REPORT_SECONDS
-            ended, unended = standing()
-            self._endless(unended)
-            if self._on_progress is not None:
-                self._on_progress(ended)
 
 
 def _is_started(*, num_envs: int) -> Any:
