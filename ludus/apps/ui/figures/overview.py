@@ -322,7 +322,7 @@ def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) ->
         return Tile("Return", short(float(trained[np.isfinite(trained)][-1])), "of the newest policy, in training")
     nash = None if last is None else last.nash_conv
     if last is None or nash is None:
-        return Tile("NashConv", "–", "not computed; `ludus evaluate --exploit` estimates it")
+        return Tile("NashConv", "–", "not computed: ludus evaluate --exploit estimates it")
     under = f"exploitability {short(nash / 2)}" if info.players == 2 else "sum of all gains"
     return Tile("NashConv" if last.exact else "NashConv, at least", short(nash), under)
 

@@ -73,7 +73,7 @@ function nashConv() {
 
   function draw() {
     const data = state.data;
-    const none = !data.generation.length ? "No generation has finished yet: the curve begins with the first." : !data.nash_conv.length ? "NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off. `ludus evaluate RUN --exploit EPISODES` estimates a lower bound of it." : "";
+    const none = !data.generation.length ? "No generation has finished yet: the curve begins with the first." : !data.nash_conv.length ? "NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off. A lower bound of it: ludus evaluate RUN --exploit EPISODES." : "";
     write(hint, none ? "" : `${data.exact ? "" : "A lower bound, from approximate best responses. "}The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.`);
     over.hidden = scale.hidden = Boolean(none);
     if (none) {
