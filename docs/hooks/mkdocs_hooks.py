@@ -36,6 +36,8 @@ LANGUAGES = {
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Headings get the anchors that code hosts give them. There is no page of a server's error 404: its addresses would be absolute."""
+    # Again: MkDocs restores the path once it has loaded this file, and these modules import each other late.
+    sys.path.insert(0, str(Path(__file__).parent))
     config.theme.static_templates.discard("404.html")
     config.mdx_configs.setdefault("toc", {})["slugify"] = slug
     return config
