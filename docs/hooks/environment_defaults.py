@@ -44,18 +44,18 @@ def _env(
 STATES = Enumeration(np.zeros((2, *VECTOR.shape), np.float32), np.ones((2, 3), np.bool_), (0, 1, 2), ("a", "b"))
 KINDS: Mapping[str, EnvSpec] = {
     "compiled tree": _env("openspiel/example", players=2, enumeration=STATES),
-    "other OpenSpiel games": _env("openspiel/example", players=2),
+    "other OpenSpiel": _env("openspiel/example", players=2),
     "several players": _env(players=2),
     "a team": _env(agents=2),
     "one agent": _env(),
 }
 """An example of each kind of environment."""
 VARIANTS: Mapping[str, EnvSpec] = {
-    "one agent, box actions": _env(action=VECTOR),
-    "one agent, images": _env(observation=Box(0, 255, (84, 84, 4), np.uint8)),
-    "one agent, returns without bounds": _env(bound=np.inf),
+    "box actions": _env(action=VECTOR),
+    "images": _env(observation=Box(0, 255, (84, 84, 4), np.uint8)),
+    "unbounded returns": _env(bound=np.inf),
 }
-"""What is shown only where it differs from one agent."""
+"""Of one agent, shown only where they differ from the kind."""
 
 
 def environment_table(model: type) -> str:
@@ -68,7 +68,9 @@ def environment_table(model: type) -> str:
         return ""
     heading = ("option", *("; ".join(kinds) if len(kinds) < len(KINDS) else "all others" for kinds, _ in columns))
     rows = [(f"`{name}`", *(f"`{values[name]}`" for _, values in columns)) for name in names]
-    return f"\n{MARK} Defaults that follow from the environment:\n\n{markdown_table(heading, rows)}"
+    shown = [f"*{kind}*" for kind in VARIANTS if kind in heading]
+    variants = f" ({' and '.join(shown)}: of one agent)" if shown else ""
+    return f"\n{MARK} Defaults that follow from the environment{variants}:\n\n{markdown_table(heading, rows)}"
 
 
 @functools.cache

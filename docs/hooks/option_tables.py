@@ -65,7 +65,7 @@ def option_table(model: type, names: Iterable[str]) -> str:
         (
             f"`{name}`",
             type_text(fields[name]),
-            f"{default_text(fields[name])}{f' {MARK}' if name in governed else ''}",
+            default_text(fields[name]) + (f"\u00a0{MARK}" if name in governed else ""),
             description(model, name, fields[name]),
         )
         for name in names

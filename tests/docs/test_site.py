@@ -134,8 +134,8 @@ def test_generated_tables_are_complete() -> None:
 
 def test_option_table_has_type_default_and_meaning() -> None:
     table = option_tables.own_options("PPO")
-    assert "| `clip` | float > 0 | `0.3` † | Range ε" in table
-    assert "| `learning_rate` | number or schedule | `0.01\u00a0→\u00a00` † |" in table
+    assert "| `clip` | float > 0 | `0.3`\u00a0† | Range ε" in table
+    assert "| `learning_rate` | number or schedule | `0.01\u00a0→\u00a00`\u00a0† |" in table
     assert "| `clip_value` | float or null > 0 | `null` |" in option_tables.option_tables("PPO")
     assert "| `gamma` | float" not in table
     assert "| `gamma` | float" in option_tables.option_tables("PPO")
@@ -145,7 +145,7 @@ def test_defaults_by_environment_are_those_of_runs() -> None:
     """The tables' examples have the same defaults as the real environments of their kind."""
     kinds = {
         "compiled tree": "openspiel/leduc_poker",
-        "other OpenSpiel games": "openspiel/connect_four",
+        "other OpenSpiel": "openspiel/connect_four",
         "several players": "pettingzoo/tictactoe_v3",
         "one agent": "gymnasium/CartPole-v1",
     }
