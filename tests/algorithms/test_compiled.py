@@ -161,6 +161,7 @@ def test_a_function_is_compiled_for_few_sizes_and_all_numbers(compiles):
     assert str(here).endswith("; batches of 4 sizes are compiled, others are not")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 8])
 def test_rows_that_weigh_nothing_make_sizes_few(most):
     columns = {name: torch.randn(600) for name in ("logp", "advantage", "target", "value")}

@@ -45,6 +45,7 @@ def test_pages_of_the_start_show_the_examples(page: str, example: str) -> None:
     assert source.partition('"""\n\n')[2] in pages.blocks(pages.ROOT / "docs" / "start" / f"{page}.md", "python")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has stopped to change:ludus.RunWarning")
 def test_odd_stakes_are_mixed_as_its_page_says() -> None:
     import ludus

@@ -121,6 +121,7 @@ def test_every_marker_is_replaced() -> None:
         assert left == [], f"{path} ({place})"
 
 
+@pytest.mark.slow
 def test_generated_tables_are_complete() -> None:
     assert {name for name in list_presets() if f"| `{name}` |" not in reference_tables.presets()} == set()
     assert {name for name in COMMANDS if f"## `ludus {name}`" not in reference_tables.commands()} == set()
