@@ -232,7 +232,7 @@ def calls_upward() -> Iterator[set[tuple[str, str]]]:
 
 def test_a_run_calls_back_up_only_what_was_handed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which one player learns, the other's best response is computed, and payoffs are played."""
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)  # at every step, not only where matches take long
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)  # at every step, not only where matches take long
     options = ["env=openspiel/kuhn_poker", "generations=1", "algorithms={0: exact}", "response.episodes=600"]
     with calls_upward() as calls:
         ludus.run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from ludus.core.types import Mixture, PolicyRef, TrainingTask
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import RolloutHost
-from ludus.rollout.manager import Pending, RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.rollouts import Pending, RemotePolicy, Rollouts
 
 _MOST = 2  # versions that wait or are played
 _HEARD = 0.2  # seconds of waiting between two times that a stop is looked for
@@ -60,7 +60,7 @@ class BackgroundEvaluator:
 
     def __init__(
         self,
-        rollouts: RolloutManager,
+        rollouts: Rollouts[Any],
         *,
         every: int,
         episodes: int,

@@ -27,7 +27,7 @@ from ludus.metagame.population.match_log import statistics_of
 from ludus.metagame.solvers.confidence import student
 from ludus.policies.base import Policy
 from ludus.rollout.local import LocalRollouts
-from ludus.rollout.manager import ProgressCallback
+from ludus.rollout.rollouts import ProgressCallback
 from ludus.storage.stored_run import StoredRun, open_run
 
 FRESH = "fresh"

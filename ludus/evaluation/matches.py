@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,8 @@ from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.metagame.population.match_log import moments, statistics_of
 from ludus.policies.base import Policy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
-from ludus.rollout.manager import Pending, ProgressCallback, RolloutManager
 from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.rollouts import Pending, ProgressCallback, Rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class MatchRunner:
 
     def __init__(
         self,
-        rollouts: RolloutManager,
+        rollouts: Rollouts[Any],
         policy: Callable[[PolicyRef], Policy],
         *,
         seed: int,
@@ -145,7 +146,9 @@ class MatchRunner:
     ) -> Pending:
         request = RolloutRequest.evaluation(players, episodes, seed=seeding.key(self._seed, "matches", *luck))
         policies = [(ref, self._policy(ref)) for ref in mixture_refs(players)]
-        return self._rollouts.start(request, policies, task_slot=self._rollouts.match_slot, on_progress=on_progress)
+        slot = self._rollouts.match_slot
+        pending: Pending = self._rollouts.start(request, policies, task_slot=slot, on_progress=on_progress)
+        return pending
 
     def finish(self, profile: MatchProfile, pending: Pending, *, on_progress: ProgressCallback | None = None) -> Match:
         """Wait for a match that was begun."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -13,17 +13,10 @@ from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.envs.base import VectorEnv
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotSettings
-from ludus.rollout import manager
+from ludus.rollout import rollouts
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.host import SCORED, HostSpec, MakeEnv, RolloutHost
-from ludus.rollout.manager import (
-    ENV_FAULTS,
-    Pending,
-    ProgressCallback,
-    Receive,
-    RemotePolicy,
-    RolloutManager,
-)
+from ludus.rollout.rollouts import ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
 from ludus.rollout.shards import check_shares, merge, split_envs
 from ludus.rollout.worker import EndlessWarning
 
@@ -32,7 +25,7 @@ from ludus.rollout.worker import EndlessWarning
 class LocalPending(Pending):
     """A request that was played. answer: one rollout per shard, or what playing it raised."""
 
-    answer: list[Rollout] | Exception = field(default_factory=list)
+    answer: list[Rollout] | Exception
 
 
 class StepReporter:
@@ -48,7 +41,7 @@ class StepReporter:
     @contextmanager
     def reporting_to(self, on_progress: ProgressCallback | None) -> Iterator[None]:
         """Report to this callback inside of the block."""
-        self._on_progress, self._next = on_progress, monotonic() + manager.REPORT_SECONDS
+        self._on_progress, self._next = on_progress, monotonic() + rollouts.REPORT_SECONDS
         try:
             yield
         finally:
@@ -57,14 +50,14 @@ class StepReporter:
     def __call__(self, standing: Callable[[], tuple[int, int]]) -> None:
         """Report, between two steps."""
         if (now := monotonic()) >= self._next:
-            self._next = now + manager.REPORT_SECONDS
+            self._next = now + rollouts.REPORT_SECONDS
             ended, unended = standing()
             self._unended(unended)
             if self._on_progress is not None:
                 self._on_progress(ended)
 
 
-class LocalRollouts(RolloutManager):
+class LocalRollouts(Rollouts[LocalPending]):
     """Runs `num_envs` environments in `shards` shards in this process. A request is played when it is started; what playing it raises is
     raised when it is finished."""
 
@@ -132,12 +125,11 @@ class LocalRollouts(RolloutManager):
                 answer = self._host.play(task_slot, request, policies)
             except Exception as error:  # noqa: BLE001 (held for `finish`)
                 answer = error
-        return LocalPending(request, task_slot, (), (), perf_counter() - begun, answer)
+        return LocalPending(request, task_slot, perf_counter() - begun, answer)
 
     def finish(
-        self, pending: Pending, *, receive: Receive | None = None, on_progress: ProgressCallback | None = None
+        self, pending: LocalPending, *, receive: Receive | None = None, on_progress: ProgressCallback | None = None
     ) -> Rollout:
-        assert isinstance(pending, LocalPending)
         if isinstance(pending.answer, Exception):
             raise pending.answer
         rollout = pending.answer[0] if len(pending.answer) == 1 else merge(pending.answer)
@@ -146,13 +138,15 @@ class LocalRollouts(RolloutManager):
         self.profile.rollout(pending.seconds, rollout.seconds, rollout.counters)
         return rollout
 
-    def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout:
+    def take(self, pending: LocalPending, *, receive: Receive | None = None) -> Rollout:
         return self.finish(pending)
 
-    def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
+    def done(
+        self, pending: Sequence[LocalPending], *, at_least: int, timeout: float | None = None
+    ) -> list[LocalPending]:
         return list(pending)
 
-    def cancel(self, pending: Pending) -> None:
+    def cancel(self, pending: LocalPending) -> None:
         return None
 
     def close(self) -> None:

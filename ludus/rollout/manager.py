@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ludus.core.errors import PartDied
 from ludus.core.machine import files_to_keep
@@ -18,9 +18,11 @@ from ludus.core.timings import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
+from ludus.rollout import rollouts
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
 from ludus.rollout.host import CACHE_BYTES, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
+from ludus.rollout.rollouts import ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
 from ludus.rollout.shards import check_shares, merge, split_envs
 from ludus.rollout.worker import EndlessWarning
 from ludus.runtime.base import Handle, Ref, Runtime, ignore
@@ -201,18 +203,6 @@ def _result_or_none(runtime: Runtime, answer: Ref) -> Any:
     return runtime.get(answer, timeout=_HEARTBEAT_SECONDS)
 
 
-Receive: TypeAlias = Callable[[Sequence[Ref]], Sequence[Any]]
-"""Takes the trajectories that hosts have left to where they are learned from, and says by what they are known there. Raises PartDied if
-some are lost."""
-ProgressCallback: TypeAlias = Callable[[int], None]
-"""Is told now and then, while a request of whole episodes is played, how many of them have ended. What it raises ends that."""
-
-REPORT_SECONDS = 0.5
-"""Seconds between two times that it is told."""
-ENV_FAULTS = (
-    "{} processes of environments died, raised or were stuck, and were made again; the episodes that they were in ended as truncated. "
-    "`env.restarts` says how often that may be."
-)
 _BRIEF = 0.2  # seconds that a host may take then to say how it is
 _CLOSING = 5.0  # seconds that hosts in the middle of a request may take to close
 _IDLE_CLOSING = 300.0  # and the others, where no deadline says it
@@ -233,24 +223,14 @@ class _PartialResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RemotePolicy:
-    """A policy that is with the runtime already. message: a reference to its `PolicyMessage`."""
+class HostsPending(Pending):
+    """A request that hosts are playing. sent: references to its policies, which stay alive with it."""
 
-    message: Ref
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pending:
-    """A request that hosts are playing. sent: references to its policies, which stay alive with it. seconds: that starting it took."""
-
-    request: RolloutRequest
-    task_slot: int
     sent: Sequence[tuple[PolicyRef, Ref]]
     partials: Sequence[_PartialResult]
-    seconds: float
 
 
-class RolloutManager:
+class RolloutManager(Rollouts[HostsPending]):
     """Runs `num_envs` environments in `shards` shards on `hosts` parts of the runtime. It owns the hosts and their environments."""
 
     def __init__(
@@ -302,12 +282,11 @@ class RolloutManager:
         """
         self.spec, self.num_envs = spec, num_envs
         self.match_slot = 0 if scored is None else SCORED
-        """The task slot to play matches in."""
         self.profile = profile or Timings()
         self._runtime = runtime
         self._shards = split_envs(num_envs, shards)
         self._sent: RecentCache[tuple[Policy, Ref]] = RecentCache(CACHE_BYTES, most=files_to_keep())
-        self._open: list[Pending] = []  # requests that were started, and neither taken nor forgotten
+        self._open: list[HostsPending] = []  # requests that were started, and neither taken nor forgotten
         self._unwanted: list[PendingReply] = []  # of forgotten ones, that hosts may still be playing
         self._leave, self._tell, self._closing = leave, tell, max(_CLOSING, deadline or _IDLE_CLOSING)
         self._lives = 0  # restarts of hosts that were counted
@@ -337,27 +316,15 @@ class RolloutManager:
         excused = self._servers.unstick if self._servers else None
         self._watch = HostMonitor(runtime, self._hosts, deadline=deadline, excused=excused)
 
-    def run(self, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Policy | RemotePolicy]]) -> Rollout:
-        """Play a request with exactly the policies that it names, and return its rollout.
-
-        Raises:
-            ScenarioError: For a request that is too small for the shards.
-            LudusError: As `RolloutWorker.play`.
-        """
-        return self.finish(self.start(request, policies))
-
     @property
     def hosts(self) -> int:
-        """Number of hosts."""
         return len(self._hosts)
 
     def life(self, host: int) -> str:
-        """Return a name of the present incarnation of a host, and of its server: the requests of one incarnation are lost together."""
         served = "" if self._servers is None else f".{self._servers.life(host)}"
         return f"{self._runtime.incarnation(self._hosts[host])}{served}"
 
     def playing(self, unit: str, amount: int) -> list[int]:
-        """Return the hosts that have a share of such requests: of a few episodes, the first environments play all."""
         return [
             k for k, block in enumerate(self._blocks) if unit == "decisions" or any(s.first < amount for s in block)
         ]
@@ -370,17 +337,7 @@ class RolloutManager:
         task_slot: int = 0,
         hosts: Sequence[int] | None = None,
         on_progress: ProgressCallback | None = None,
-    ) -> Pending:
-        """Start a request without waiting for it.
-
-        Args:
-            request: What is played.
-            policies: All that it names.
-            task_slot: Requests of one slot are played in order, and one that carries on continues the slot's open episodes. Each slot has
-                environments of its own, so that several tasks can be in progress.
-            hosts: That play it; None: all.
-            on_progress: Progress callback of rollouts in this process; others call that of `finish`.
-        """
+    ) -> HostsPending:
         check_shares(request, len(self._shards))
         begun = perf_counter()
         sent = [(ref, self._send(ref, policy)) for ref, policy in policies]
@@ -388,7 +345,7 @@ class RolloutManager:
         self._unwanted = self._playing(self._unwanted)
         numbers = range(len(self._hosts)) if hosts is None else hosts
         partials = [self._ask(host, task_slot, request, sent) for host in numbers]
-        pending = Pending(request, task_slot, sent, partials, perf_counter() - begun)
+        pending = HostsPending(request, task_slot, perf_counter() - begun, sent, partials)
         self._open.append(pending)
         return pending
 
@@ -406,20 +363,12 @@ class RolloutManager:
         return _PartialResult(host, runtime.call(handle, "collected_rollouts"), life, left, serving)
 
     def finish(
-        self, pending: Pending, *, receive: Receive | None = None, on_progress: ProgressCallback | None = None
+        self, pending: HostsPending, *, receive: Receive | None = None, on_progress: ProgressCallback | None = None
     ) -> Rollout:
         """Wait for a request and merge the hosts' answers, in the order of the shards.
 
         A host that dies and is restarted plays its share again, also where only its result is lost: whole episodes are the same again;
         episodes that were open from the last request are lost, and new ones begin in their place.
-
-        Args:
-            pending: From `start`.
-            receive: Takes what hosts have left.
-            on_progress: Progress callback.
-
-        Raises:
-            Exception: Whatever `RolloutWorker.play`, `receive` and `on_progress` raise.
         """
         begun = perf_counter()
         look = None if on_progress is None else lambda: on_progress(self._episodes(pending))
@@ -436,9 +385,7 @@ class RolloutManager:
         rollouts = [rollout for partial in pending.partials for rollout in answers[partial.host]]
         return self._merged(pending, rollouts, left, perf_counter() - begun)
 
-    def take(self, pending: Pending, *, receive: Receive | None = None) -> Rollout | None:
-        """Return the result of the only host of a request; None if it or its server died, and was restarted, before it was done, or before
-        `receive` had taken what it left."""
+    def take(self, pending: HostsPending, *, receive: Receive | None = None) -> Rollout | None:
         begun = perf_counter()
         (partial,) = pending.partials
         self._watch.wait([PendingReply(partial.host, partial.answer)])
@@ -449,9 +396,9 @@ class RolloutManager:
             return None
         return self._merged(pending, answer, left, perf_counter() - begun)
 
-    def done(self, pending: Sequence[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
-        """Return those of these requests, each of which one host plays, that are done once `at_least` are or `timeout` seconds have passed.
-        A host that died is done."""
+    def done(
+        self, pending: Sequence[HostsPending], *, at_least: int, timeout: float | None = None
+    ) -> list[HostsPending]:
         partials = [single.partials[0] for single in pending]
         with self.profile.part("rollout"):
             done = self._watch.wait(
@@ -459,8 +406,7 @@ class RolloutManager:
             )
         return [single for single, is_done in zip(pending, done, strict=True) if is_done]
 
-    def cancel(self, pending: Pending) -> None:
-        """Discard the result of this request, which hosts play nevertheless. Nothing happens if it was taken already."""
+    def cancel(self, pending: HostsPending) -> None:
         if pending not in self._open:
             return
         self._open.remove(pending)
@@ -503,14 +449,14 @@ class RolloutManager:
         return [each for each in owed if each.answer in pending]
 
     def _answers(
-        self, pending: Pending, partials: Sequence[_PartialResult], look: Callable[[], None] | None
+        self, pending: HostsPending, partials: Sequence[_PartialResult], look: Callable[[], None] | None
     ) -> dict[int, list[Rollout]]:
         """Return what hosts bring, by host, however often they die and are made again meanwhile: one that has died is asked again at once,
         while the others go on. look: called while they are waited for."""
         answers: dict[int, list[Rollout]] = {}
         while left := [partial for partial in partials if partial.host not in answers]:
             owed = [PendingReply(partial.host, partial.answer) for partial in left]
-            done = self._watch.wait(owed, timeout=None if look is None else REPORT_SECONDS)
+            done = self._watch.wait(owed, timeout=None if look is None else rollouts.REPORT_SECONDS)
             if look is not None and not any(done):
                 look()
             for partial in [partial for partial, is_done in zip(left, done, strict=True) if is_done]:
@@ -536,7 +482,7 @@ class RolloutManager:
                 self._servers.mend(partial.serving)
             return None
 
-    def _episodes(self, pending: Pending) -> int:
+    def _episodes(self, pending: HostsPending) -> int:
         """Return how many of a request's episodes have ended, as far as its hosts have said."""
         for partial in pending.partials:
             alive = self._runtime.incarnation(self._hosts[partial.host]) == partial.life
@@ -561,13 +507,13 @@ class RolloutManager:
         if heartbeat is not None:
             self._endless(int(heartbeat[1]))
 
-    def _ask_again(self, pending: Pending, partial: _PartialResult) -> None:
+    def _ask_again(self, pending: HostsPending, partial: _PartialResult) -> None:
         again = self._ask(partial.host, pending.task_slot, pending.request, pending.sent)
         partial.answer, partial.life = again.answer, again.life
         partial.left, partial.serving = again.left, again.serving
         partial.episodes, partial.question, partial.answered = 0, None, False
 
-    def _received(self, pending: Pending, receive: Receive | None) -> Sequence[Any] | None:
+    def _received(self, pending: HostsPending, receive: Receive | None) -> Sequence[Any] | None:
         """Return what hosts have left, where it was received; None if some of it is lost with a host, which was made again."""
         left = [partial.left for partial in pending.partials if partial.left is not None]
         if receive is None or not left:
@@ -597,7 +543,9 @@ class RolloutManager:
                 raise
         return self._runtime.incarnation(handle) != partial.life
 
-    def _merged(self, pending: Pending, rollouts: Sequence[Rollout], left: Sequence[Any], waited: float) -> Rollout:
+    def _merged(
+        self, pending: HostsPending, rollouts: Sequence[Rollout], left: Sequence[Any], waited: float
+    ) -> Rollout:
         self._open.remove(pending)
         rollout = replace(merge(rollouts), left=left)
         lives = sum(map(self._runtime.incarnation, self._hosts))
@@ -627,5 +575,5 @@ class RolloutManager:
         return sent
 
 
-def _owed(pending: Pending) -> list[PendingReply]:
+def _owed(pending: HostsPending) -> list[PendingReply]:
     return [PendingReply(partial.host, partial.answer) for partial in pending.partials]

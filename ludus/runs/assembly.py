@@ -27,6 +27,7 @@ from ludus.replay.sharded import spawn_shards
 from ludus.rollout.host import MakeEnv
 from ludus.rollout.local import LocalRollouts
 from ludus.rollout.manager import RolloutManager
+from ludus.rollout.rollouts import Rollouts
 from ludus.rollout.shards import split_envs
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History, Interrupted
@@ -109,7 +110,7 @@ def read_opponents(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None
     )
 
 
-def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **options: Any) -> RolloutManager:
+def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **options: Any) -> Rollouts[Any]:
     """Return rollouts in this process, or on hosts of a runtime, which ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
     if runtime is None:
@@ -124,7 +125,7 @@ def _training_rollouts(
     env: VectorEnv,
     tell: Callable[[str], None],
     warn: Callable[[str], None],
-) -> RolloutManager:
+) -> Rollouts[Any]:
     environment, choice, shards = scenario.env, scenario.runtime, scenario.shards
     scored = None if environment.scored is environment else environment.scored.make
     options = {

@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.host import PolicyMessage
 from ludus.rollout.local import LocalRollouts
 from ludus.rollout.manager import RolloutManager
+from ludus.rollout.rollouts import Rollouts
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import build_runtime
 from ludus.tournament.entrants import Entrant, EntrantPlayer, TournamentField, read_field, run_at
@@ -195,7 +197,7 @@ class _Play:
         self._sides = _Sides(field.entrants, field.spec)
         self._done = self._total = 0
         self._runtime: Runtime | None = None
-        self._rollouts: RolloutManager | None = None
+        self._rollouts: Rollouts[Any] | None = None
         self._pool: ProcessPool | None = None
         self._records: list[PlayedChunk] = []
 
@@ -228,7 +230,7 @@ class _Play:
             episodes = self._sides.episodes(batch, self._options.seed, refs=tuple(self._sides.policies))
             self._record(batch, player.play_planned(episodes, on_progress=self._on_progress))
 
-    def _start_rollouts(self, most: int) -> RolloutManager:
+    def _start_rollouts(self, most: int) -> Rollouts[Any]:
         """most: episodes that may be played at a time."""
         make_env, spec, num_envs = self._field.settings.make, self._field.spec, min(self._envs(), most)
         if self._options.runtime == "inprocess":

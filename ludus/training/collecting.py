@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ludus.core.errors import ScenarioError
 from ludus.core.types import PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.async_limits import AsyncLimits, InFlightLimiter, InFlightPermit
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.manager import Pending, Receive, RemotePolicy, RolloutManager
+from ludus.rollout.rollouts import Pending, Receive, RemotePolicy, Rollouts
 
 Policies = Sequence[tuple[PolicyRef, Policy | RemotePolicy]]
 
@@ -69,7 +69,7 @@ class SyncCollector:
 
     def __init__(
         self,
-        rollouts: RolloutManager,
+        rollouts: Rollouts[Any],
         request: MakeRequest,
         *,
         task_slot: int,
@@ -121,7 +121,7 @@ class AsyncCollector:
 
     def __init__(
         self,
-        rollouts: RolloutManager,
+        rollouts: Rollouts[Any],
         request: MakeRequest,
         *,
         task_slot: int,

@@ -27,9 +27,9 @@ from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.rollout.base import RecentCache, RolloutRequest
 from ludus.rollout.host import CACHE_BYTES
-from ludus.rollout.manager import RemotePolicy
 from ludus.rollout.ondevice import DevicePlay, NetworkOpponent, Networks, PolicyTables
 from ludus.rollout.opponents import live_refs
+from ludus.rollout.rollouts import RemotePolicy
 from ludus.training.collecting import Collected, MakeRequest, Policies
 from ludus.training.trainer import Trainer
 

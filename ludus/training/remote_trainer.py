@@ -32,7 +32,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.trajectories import Trajectories, join
 from ludus.rollout.host import PolicyMessage
-from ludus.rollout.manager import RemotePolicy
+from ludus.rollout.rollouts import RemotePolicy
 from ludus.runtime.base import Handle, Peer, Ref, Runtime
 from ludus.training.trainer import HOST_REPLAY, BatchPlacement, LearnResult, Trainer, TrainerSpec
 

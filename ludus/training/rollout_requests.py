@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from ludus.algorithms.common.base import CollectConfig
@@ -15,9 +15,9 @@ from ludus.core.types import Array, Mixture, PolicyRef, State, TrainingTask, con
 from ludus.metagame.population.match_log import win_rate
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.manager import RemotePolicy, RolloutManager
 from ludus.rollout.opponent_sampling import learner_refs, mixture_refs
 from ludus.rollout.opponents import AdaptiveOpponents, initial_mixture, live_refs
+from ludus.rollout.rollouts import RemotePolicy, Rollouts
 from ludus.training.collecting import Policies
 from ludus.training.stopping import Progress
 
@@ -119,7 +119,7 @@ class RequestMaker:
         self,
         task: TrainingTask,
         collect: CollectConfig,
-        rollouts: RolloutManager,
+        rollouts: Rollouts[Any],
         policy: Callable[[PolicyRef], Policy],
         *,
         seed: int,

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from ludus.algorithms.common.base import Algorithm, LearnerContext
 from ludus.algorithms.common.behavioral_diversity import diversity_targets
@@ -34,7 +34,7 @@ from ludus.policies.base import Policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout, RolloutRequest
-from ludus.rollout.manager import RemotePolicy, RolloutManager
+from ludus.rollout.rollouts import RemotePolicy, Rollouts
 from ludus.rollout.shards import merge
 from ludus.storage.base import NullObserver, Observer
 from ludus.training.callbacks import CallbackObserver, UpdateRecord
@@ -71,7 +71,7 @@ class TrainingParts:
     """What training tasks of a run share. `policy` gives a frozen policy of the populations, `clock` the seconds that limits count.
     `observer` is told how they go on. vectors: of environments on devices; None: there are none."""
 
-    rollouts: RolloutManager
+    rollouts: Rollouts[Any]
     episodes: EpisodeServer
     policy: LoadPolicy
     seed: int

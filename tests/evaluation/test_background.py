@@ -14,7 +14,7 @@ from ludus.core.errors import PartDied
 from ludus.core.types import Metrics, Mixture, PolicyRef, TrainingTask
 from ludus.evaluation.background import BackgroundEvaluator, Score
 from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
-from ludus.rollout.manager import Pending
+from ludus.rollout.rollouts import Pending
 from ludus.runs import runner
 from ludus.runs.control import StopRequest
 from ludus.runs.runner import resume, run
@@ -162,7 +162,7 @@ class FakeRollouts:
         assert request.learner.version is not None
         self.started.append(request.learner.version)
         self.modes.add(request.learner.mode)
-        return Pending(request, 0, [], [], 0.0)
+        return Pending(request, 0, 0.0)
 
     def done(self, pending: list[Pending], *, at_least: int, timeout: float) -> list[Pending]:
         assert timeout < 1.0, "training does not wait for scores, and who does hears of a stop"

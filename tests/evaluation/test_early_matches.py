@@ -12,7 +12,8 @@ import pytest
 from ludus.core.errors import LudusError, PartDied
 from ludus.core.types import Match, PolicyRef
 from ludus.evaluation.matches import EarlyMatches, MatchProfile, MatchRunner
-from ludus.rollout.manager import Pending, RolloutManager
+from ludus.rollout.manager import RolloutManager
+from ludus.rollout.rollouts import Pending
 from ludus.runs import scenario_check
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario

@@ -72,7 +72,7 @@ def test_a_match_by_hand(player: MatchRunner) -> None:
 def test_how_far_a_match_is_can_be_heard(player: MatchRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here before every step: 33 episodes in 16 environments end after 2, 4 and 6 decisions."""
     unheard = match(player, (0, 0), refs("pass", "pass"), 33)
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     told = list[int]()
     heard = match(player, (0, 0), refs("pass", "pass"), 33, on_progress=told.append)
     assert told == [0, 0, 16, 16, 32, 32]
@@ -189,7 +189,7 @@ def test_meta_and_the_newest_by_default(finished: Path) -> None:
 
 def test_evaluation_tells_how_far_it_is(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a match too; here after each step of it."""
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     told: list[tuple[int, int]] = []
     evaluate_run(finished, episodes=400, tell=lambda *done: told.append(done))
     assert {total for _, total in told} == {1600}

@@ -222,7 +222,7 @@ def test_a_tournament_that_is_cut_short_goes_on(runs: Path, tmp_path: Path, monk
 def test_it_tells_how_far_it_is_within_what_is_stored_at_once(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 1e9)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 1e9)
     told: list[tuple[int, int]] = []
     options = Options(episodes=20, num_envs=8)
     play_tournament(
@@ -236,7 +236,7 @@ def test_it_tells_how_far_it_is_within_what_is_stored_at_once(
         (40, 40),
         (40, 40),
     ]  # 20 deals in both orders; once more as it is stored
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     told.clear()
     play_tournament(
         (f"{runs}/one", f"{runs}/two"), tmp_path / "b", options=options, tell=lambda *done: told.append(done)

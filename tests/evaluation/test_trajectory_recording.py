@@ -20,7 +20,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.replay.parquet import Recorded, read_trajectories
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.manager import RolloutManager
+from ludus.rollout.rollouts import Rollouts
 
 ALL = Mixture.product({p: ([PolicyRef(p, f"{p}-0")], [1.0]) for p in (0, 1)})
 
@@ -68,13 +68,13 @@ def test_fixed_policies_have_the_same_episodes(tmp_path: Path) -> None:
 def test_a_policy_that_plays_for_several_players_is_played_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    amounts, run = [], RolloutManager.run
+    amounts, run = [], Rollouts.run
 
-    def counted(self: RolloutManager, request: RolloutRequest, *rest: Any, **more: Any) -> Any:
+    def counted(self: Rollouts[Any], request: RolloutRequest, *rest: Any, **more: Any) -> Any:
         amounts.append(request.amount)
         return run(self, request, *rest, **more)
 
-    monkeypatch.setattr(RolloutManager, "run", counted)
+    monkeypatch.setattr(Rollouts, "run", counted)
     ref = PolicyRef(0, "0-0")
     told: list[tuple[int, int]] = []
     alone = Mixture.product({player: ([ref], [1.0]) for player in (0, 1)})

@@ -241,7 +241,7 @@ def test_a_stuck_host_is_noticed_by_who_only_looks_in(frozen: bool, monkeypatch:
 def test_who_waits_hears_how_many_episodes_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the heartbeats of hosts; one that is in a long step is asked once, and what it said before stands. Episodes of training, which
     hosts may still be playing for nobody, do not count."""
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     runtime, manager = one_stuck([])
     players = Mixture.product({0: ([ME], [1.0]), 1: ([YOU], [1.0])})
     manager.run(RolloutRequest.evaluation(players, 4, seed=1), policies())

@@ -20,7 +20,7 @@ from ludus.storage.reader import Reader
 
 def test_a_long_match_is_told_of_while_it_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And can be stopped then; what comes of it is the same."""
-    monkeypatch.setattr("ludus.rollout.manager.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     monkeypatch.setattr("ludus.runs.control.TELL", 0.0)
     monkeypatch.setattr("ludus.runs.control.LOOK", 0.0)
     stop = StopRequest()

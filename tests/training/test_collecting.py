@@ -11,7 +11,7 @@ from ludus.core.errors import ScenarioError
 from ludus.core.types import Mixture, PolicyRef
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import EpisodeResults, Rollout, RolloutRequest
-from ludus.rollout.manager import Pending
+from ludus.rollout.manager import HostsPending
 from ludus.training.collecting import AsyncCollector
 
 NO_EPISODES = EpisodeResults(
@@ -45,9 +45,9 @@ class FakeManager:
     def life(self, host: int) -> str:
         return str(self.lives[host])
 
-    def start(self, order: RolloutRequest, policies: object, *, task_slot: int, hosts: tuple[int, ...]) -> Pending:
+    def start(self, order: RolloutRequest, policies: object, *, task_slot: int, hosts: tuple[int, ...]) -> HostsPending:
         (host,) = hosts
-        pending = Pending(order, task_slot, [], [host], 0.0)  # type: ignore[list-item]
+        pending = HostsPending(order, task_slot, 0.0, [], [host])  # type: ignore[list-item]
         self.free[host] = max(self.free[host], self.clock) + self.pace[host]
         self.due[id(pending)] = self.free[host]
         self.given[id(pending)] = self.lives[host]
@@ -55,12 +55,12 @@ class FakeManager:
         self.started.append((host, order.learner.version or 0, order.carry_on))
         return pending
 
-    def done(self, pending: list[Pending], *, at_least: int, timeout: float | None = None) -> list[Pending]:
+    def done(self, pending: list[HostsPending], *, at_least: int, timeout: float | None = None) -> list[HostsPending]:
         times = sorted(self.due[id(p)] for p in pending)
         self.clock = max(self.clock, times[at_least - 1] if timeout is None else self.clock + int(timeout))
         return [p for p in pending if self.due[id(p)] <= self.clock]
 
-    def take(self, pending: Pending, **receive: object) -> Rollout | None:
+    def take(self, pending: HostsPending, **receive: object) -> Rollout | None:
         host: int = pending.partials[0]  # type: ignore[assignment]
         if host in self.dies:
             self.dies.remove(host)
@@ -70,7 +70,7 @@ class FakeManager:
             return None
         return Rollout(None, NO_EPISODES, {"learner_decisions": 10, "host": host, "born": self.clock})
 
-    def cancel(self, pending: Pending) -> None:
+    def cancel(self, pending: HostsPending) -> None:
         self.forgotten += 1
 
 
