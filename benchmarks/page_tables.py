@@ -29,17 +29,10 @@ from benchmarks.psro_family_cells import load
 from benchmarks.psro_family_report import FINDINGS
 from benchmarks.results import Outcome
 from benchmarks.smax import PRESETS, peer_of
+from benchmarks.training_speed import PEERS
 
 Rows = list[tuple[str, ...]]
 TITLES = {"sb3": "Stable-Baselines3", "ludus": "what suits Ludus"}
-FRAMEWORKS = {
-    "sb3": "SB3",
-    "pufferlib": "PufferLib",
-    "sample_factory": "Sample Factory",
-    "tianshou": "Tianshou",
-    "torchrl": "torchrl",
-    "rllib": "RLlib",
-}
 
 
 def _ratio(large: float, small: float) -> str:
@@ -48,99 +41,143 @@ def _ratio(large: float, small: float) -> str:
 
 def headline() -> str:
     """Return the dozen figures at the top of the page."""
+    return table(("question", "Ludus", "compared with", "benchmark"), *_first_figures(), *_further_figures())
+
+
+def _row(question: str, ours: str, theirs: str, command: str) -> tuple[str, ...]:
+    return question, f"**{ours}**", theirs, f"`{command}`"
+
+
+def _compared(
+    question: str, ours: float, theirs: float, peer: str, command: str, *, seconds: bool = False
+) -> tuple[str, ...]:
+    """Return a row with the ratio to a peer. seconds: the less the better."""
+    ratio = _ratio(theirs, ours) if seconds else _ratio(ours, theirs)
+    return _row(question, number(ours), f"{number(theirs)}, {peer} ({ratio})", command)
+
+
+def _first_figures() -> Rows:
+    """Return what PSRO on Leduc poker, rollouts and updates come to."""
     exact, leduc, speed = medians("psro_leduc_exact"), medians("psro_leduc"), medians("training_speed")
-    peers, solvers, matches = medians("rollout_peers"), medians("meta_solvers"), medians("tournament")
-    rows: Rows = [("question", "Ludus", "compared with", "benchmark")]
-
-    def row(question: str, ours: str, theirs: str, command: str) -> None:
-        rows.append((question, f"**{ours}**", theirs, f"`{command}`"))
-
-    ours, theirs = exact("ludus leduc-exact", "seconds to 0.36"), exact("psro_v2 exact", "seconds to 0.36")
-    row(
-        "exact PSRO on Leduc poker to NashConv 0.36, seconds",
-        number(ours),
-        f"{number(theirs)}, OpenSpiel's psro_v2 ({_ratio(theirs, ours)})",
-        "psro_leduc_exact",
+    peers, rows = medians("rollout_peers"), Rows()
+    rows.append(
+        _compared(
+            "exact PSRO on Leduc poker to NashConv 0.36, seconds",
+            exact("ludus leduc-exact", "seconds to 0.36"),
+            exact("psro_v2 exact", "seconds to 0.36"),
+            "OpenSpiel's psro_v2",
+            "psro_leduc_exact",
+            seconds=True,
+        )
     )
     ends = leduc.values("ludus leduc", "exploitability")
-    row(
-        "exploitability of preset `leduc` (PPO responses)",
-        score(ends),
-        f"in {number(leduc('ludus leduc', 'seconds'))} s a seed; [authors' figure](#psro)",
-        "psro_leduc",
+    rows.append(
+        _row(
+            "exploitability of preset `leduc` (PPO responses)",
+            score(ends),
+            f"in {number(leduc('ludus leduc', 'seconds'))} s a seed; [authors' figure](#psro)",
+            "psro_leduc",
+        )
     )
     key = "cartpole/gymnasium, steps per core second"
-    ours, theirs = peers("Ludus, cartpole", key), peers("SB3, cartpole", key)
-    row(
-        "environment steps per core second, Gymnasium's CartPole vector",
-        number(ours),
-        f"{number(theirs)}, Stable-Baselines3 ({_ratio(ours, theirs)})",
-        "rollout_peers",
+    rows.append(
+        _compared(
+            "environment steps per core second, Gymnasium's CartPole vector",
+            peers("Ludus, cartpole", key),
+            peers("SB3, cartpole", key),
+            "Stable-Baselines3",
+            "rollout_peers",
+        )
     )
     key = "sb3/gymnasium, steps per wall second"
-    ours, theirs = speed("Ludus, PPO", key), speed("SB3, PPO", key)
-    row(
-        "PPO on CartPole, decisions collected and learned per second",
-        number(ours),
-        f"{number(theirs)}, Stable-Baselines3 with the same settings ({_ratio(ours, theirs)})",
-        "training_speed",
+    rows.append(
+        _compared(
+            "PPO on CartPole, decisions collected and learned per second",
+            speed("Ludus, PPO", key),
+            speed("SB3, PPO", key),
+            "Stable-Baselines3 with the same settings",
+            "training_speed",
+        )
     )
     for kind, of in (("dqn", "DQN"), ("sac", "SAC")):
         key = f"{kind}, updates per wall second"
-        ours, theirs = speed("Ludus, updates", key), speed("SB3, updates", key)
-        row(
-            f"{of}, updates per second",
-            number(ours),
-            f"{number(theirs)}, Stable-Baselines3 ({_ratio(ours, theirs)})",
-            "training_speed",
+        rows.append(
+            _compared(
+                f"{of}, updates per second",
+                speed("Ludus, updates", key),
+                speed("SB3, updates", key),
+                "Stable-Baselines3",
+                "training_speed",
+            )
         )
-    row(
-        "PPO on CartPole after 100,000 decisions, return",
-        score(_scores("cartpole-ppo")),
-        "500, the best possible",
-        "learning",
+    return rows
+
+
+def _further_figures() -> Rows:
+    """Return what learning, equilibria, tournaments, search, workers and kills come to."""
+    solvers, matches, rows = medians("meta_solvers"), medians("tournament"), Rows()
+    rows.append(
+        _row(
+            "PPO on CartPole after 100,000 decisions, return",
+            score(_scores("cartpole-ppo")),
+            "500, the best possible",
+            "learning",
+        )
     )
-    ours, theirs = solvers("Ludus, Nash", "Nash: seconds"), solvers("OpenSpiel, Nash", "Nash: seconds")
-    row(
-        "equilibrium of a 1,000 × 1,000 zero-sum game to 1e-6, seconds",
-        number(ours),
-        f"{number(theirs)}, OpenSpiel's linear program ({_ratio(theirs, ours)})",
-        "meta_solvers",
+    rows.append(
+        _compared(
+            "equilibrium of a 1,000 × 1,000 zero-sum game to 1e-6, seconds",
+            solvers("Ludus, Nash", "Nash: seconds"),
+            solvers("OpenSpiel, Nash", "Nash: seconds"),
+            "OpenSpiel's linear program",
+            "meta_solvers",
+            seconds=True,
+        )
     )
-    row(
-        "tournament of 100 policies on Leduc poker, 495,000 games, seconds",
-        number(matches("play", "seconds")),
-        f"{number(matches('openspiel play', 'seconds'))}, a loop over OpenSpiel's states that looks tables up",
-        "tournament",
+    rows.append(
+        _row(
+            "tournament of 100 policies on Leduc poker, 495,000 games, seconds",
+            number(matches("play", "seconds")),
+            f"{number(matches('openspiel play', 'seconds'))}, a loop over OpenSpiel's states that looks tables up",
+            "tournament",
+        )
     )
     zero = medians("connect_four_alphazero")
-    row(
-        "AlphaZero on connect four after an hour on two cores: games won with 200 simulations",
-        f"{zero('AlphaZero', 'search against 1000'):.4f}",
-        "against OpenSpiel's tree search with 1,000",
-        "connect_four_alphazero",
+    rows.append(
+        _row(
+            "AlphaZero on connect four after an hour on two cores: games won with 200 simulations",
+            f"{zero('AlphaZero', 'search against 1000'):.4f}",
+            "against OpenSpiel's tree search with 1,000",
+            "connect_four_alphazero",
+        )
     )
     goofspiel = min(goofspiel_runs()(name, "exploitability") for name in goofspiel_runs().names)
-    row(
-        "Goofspiel with 13 cards, population exploitability after 19.2 M steps",
-        number(goofspiel),
-        "0.244, the best published (other responders)",
-        "goofspiel13",
+    rows.append(
+        _row(
+            "Goofspiel with 13 cards, population exploitability after 19.2 M steps",
+            number(goofspiel),
+            "0.244, the best published (other responders)",
+            "goofspiel13",
+        )
     )
-    row(
-        "efficiency of 8 asynchronous workers on waiting environments",
-        number(_outcome("distributed", "waiting environments, efficiency of 8 workers, async").value or 0.0),
-        "1, no loss",
-        "distributed",
+    rows.append(
+        _row(
+            "efficiency of 8 asynchronous workers on waiting environments",
+            number(_outcome("distributed", "waiting environments, efficiency of 8 workers, async").value or 0.0),
+            "1, no loss",
+            "distributed",
+        )
     )
     kills = [outcome for outcome in outcomes()["faults"] if outcome.name.endswith("lost or changed")]
-    row(
-        f"a process of each of {len(kills)} kinds killed at a random moment: results lost or changed",
-        number(sum(outcome.value or 0.0 for outcome in kills), 0),
-        f"recovered or ended in {number(max(o.value or 0.0 for o in outcomes()['faults'] if o.name.endswith('seconds')), 0)} s at most",
-        "faults",
+    rows.append(
+        _row(
+            f"a process of each of {len(kills)} kinds killed at a random moment: results lost or changed",
+            number(sum(outcome.value or 0.0 for outcome in kills), 0),
+            f"recovered or ended in {number(max(o.value or 0.0 for o in outcomes()['faults'] if o.name.endswith('seconds')), 0)} s at most",
+            "faults",
+        )
     )
-    return table(*rows)
+    return rows
 
 
 def _outcome(benchmark: str, name: str) -> Outcome:
@@ -465,14 +502,14 @@ def training_speed() -> str:
     """Return the decisions per second of PPO on CartPole at each peer's settings."""
     found = medians("training_speed")
     rows: Rows = [("settings of", "environments", "limit", "Ludus", "peer", "of the limit", "of the peer")]
-    for peer in (*FRAMEWORKS, "ludus"):
+    for peer in (*PEERS, "ludus"):
         for title, kind in (("vector", "gymnasium"), ("Python", "python")):
             key = f"{peer}/{kind}, steps per wall second"
             limit, ours = found("limit, PPO", key), found("Ludus, PPO", key)
-            theirs = found(f"{FRAMEWORKS[peer]}, PPO", key) if peer in FRAMEWORKS else None
+            theirs = found(f"{PEERS[peer]}, PPO", key) if peer in PEERS else None
             rows.append(
                 (
-                    TITLES.get(peer, FRAMEWORKS.get(peer, "")),
+                    TITLES.get(peer, PEERS.get(peer, "")),
                     title,
                     number(limit),
                     number(ours),

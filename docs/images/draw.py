@@ -239,7 +239,7 @@ def architecture() -> Picture:
     picture.arrow((332, 104), (332, 222), (527, 222), (527, 240))
     picture.text((220, 216), "training task", size=14)
     picture.text((430, 216), "evaluation task", size=14)
-    picture.box(36, 334, 568, 46, DATA, "RolloutManager", "rollout/: requests and results, through the runtime")
+    picture.box(36, 334, 568, 46, DATA, "Rollouts", "rollout/: LocalRollouts here, or RolloutManager through a runtime")
     picture.arrow((126, 288), (126, 334), text="what to play", at=(136, 316), anchor="start")
     picture.arrow((527, 288), (527, 334), text="matches", at=(517, 316), anchor="end")
     picture.frame(256, 420, 348, 140, "RolloutHost: this process, or others")

@@ -235,7 +235,7 @@ class _Loader(_Constructor, yaml.SafeLoader):
     """PyYAML's parser in Python."""
 
 
-class _FastLoader(_Constructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # about 8 x as fast
+class _FastLoader(_Constructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """libyaml's parser, where PyYAML was built with it."""
 
 

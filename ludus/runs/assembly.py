@@ -266,6 +266,18 @@ def _exact(
     return ExactEvaluator(tree_on(tree, device), population)
 
 
+def _loader(manager: AgentManager) -> Callable[[PolicyRef], Policy]:
+    """Return what builds a member's policy, once."""
+    members: dict[PolicyRef, Policy] = {}
+
+    def policy(ref: PolicyRef) -> Policy:
+        if ref not in members:
+            members[ref] = build_policy(*manager.weights_of(ref))
+        return members[ref]
+
+    return policy
+
+
 def build_driver(
     scenario: Scenario,
     runtime: Runtime | None,
@@ -311,13 +323,7 @@ def build_driver(
         control.watch(lambda: [part for one in runtimes.values() for part in known_parts(one)])
     rollouts = _training_rollouts(scenario, runtime, env, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
-    members: dict[PolicyRef, Policy] = {}
-
-    def policy(ref: PolicyRef) -> Policy:
-        if ref not in members:
-            members[ref] = build_policy(*manager.weights_of(ref))
-        return members[ref]
-
+    policy = _loader(manager)
     early = _early(scenario, beside, spec, policy, tell=tell)
     return Driver(
         scheduler=scheduler,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from alphazero_games import outcomes, played, small, spec
 
-from ludus.algorithms.alphazero.losses import policy_loss, value_loss, weight_norm
+from ludus.algorithms.alphazero.learner import policy_loss, value_loss, weight_norm
 from ludus.algorithms.common.base import LearnerContext
 from ludus.core.errors import ConfigError, DataError, ScenarioError
 from ludus.core.types import PolicyRef, SegmentEnd

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ludus.algorithms.common.registry import ALGORITHMS
+from ludus.core import config
 from ludus.core.config import from_yaml, override, to_yaml
 from ludus.core.errors import ConfigError
 from ludus.metagame.solvers.registry import META_SOLVERS
@@ -445,3 +446,10 @@ def test_yaml_rejects_duplicate_keys_and_odd_numbers(text: str, words: str) -> N
     with pytest.raises(ConfigError) as caught:
         parse_scenario(text)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 1500, "{a: " * 1500, "- " * 1500, "a: 1\n" * 20_001])
+def test_deep_or_long_text_is_not_given_to_libyaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_FastLoader", None)  # which would be called
+    with pytest.raises(ConfigError, match=r"it is not valid YAML: (it is nested too deeply|key 'a' is given twice)"):
+        config.from_yaml(text, what="it")

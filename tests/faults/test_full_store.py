@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.contrib.ray.ray_spilling import ObjectStoreSpillObserver
+from ludus.contrib.ray.ray_runtime import ObjectStoreSpillObserver
 from ludus.runs.runner import _runtime_observers
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.base import NullObserver, RunSummary

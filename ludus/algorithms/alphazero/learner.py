@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.alphazero.losses import policy_loss, value_loss, weight_norm
 from ludus.algorithms.common.base import LearnerContext
+from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.algorithms.common.replay_learner import NetworkEnsemble, ReplayLearner, ReplaySettings
 from ludus.algorithms.common.returns import lambda_returns
 from ludus.backend.device import UpdateCost, resolve_placement, to_device
@@ -33,6 +33,28 @@ from ludus.replay.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from ludus.algorithms.alphazero.config import AlphaZero
+
+
+def policy_loss(logits: Tensor, policy: Tensor, mask: Tensor) -> Tensor:
+    """Return -Σ_a π(a) log p(a) of each row [n]. (Silver et al. 2018, equation 1, the second term.)
+
+    Args:
+        logits: float[n, A], of p.
+        policy: float[n, A], π of the search.
+        mask: bool[n, A], legal actions.
+    """
+    logp = masked_log_softmax(logits, mask)
+    return -(policy * torch.where(mask, logp, torch.zeros_like(logp))).sum(1)
+
+
+def value_loss(value: Tensor, target: Tensor) -> Tensor:
+    """Return (z - v)² of each row [n]. (Silver et al. 2018, equation 1, the first term.)"""
+    return (target - value).square()
+
+
+def weight_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """Return ‖θ‖², the sum of all weights' squares. (Silver et al. 2018, equation 1, the third term.)"""
+    return torch.stack([p.square().sum() for p in parameters]).sum()
 
 
 class SearchLearnerSettings(ReplaySettings, Protocol):

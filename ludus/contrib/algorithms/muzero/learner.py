@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.algorithms.alphazero.learner import SearchLearner
-from ludus.algorithms.alphazero.losses import weight_norm
+from ludus.algorithms.alphazero.learner import SearchLearner, weight_norm
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.common.returns import lambda_returns, n_step
