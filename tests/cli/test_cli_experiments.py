@@ -266,7 +266,8 @@ def test_rejected_commands_change_nothing(
 def test_seeds_are_the_runs_that_they_are_alone(folder: Path) -> None:
     """Two seeds side by side, one of them killed, and what is gone on with: equal to the runs alone, to the bit."""
     command = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
-    short = ["leduc", "generations=12", "response.episodes=1500", "--name", "e", "--seeds", "0,4"]
+    options = ["generations=24", "response.episodes=3000"]  # some seconds, so that the kill comes before the end
+    short = ["leduc", *options, "--name", "e", "--seeds", "0,4"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [*command, "train", *short], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -282,7 +283,7 @@ def test_seeds_are_the_runs_that_they_are_alone(folder: Path) -> None:
     again = subprocess.run([*command, "resume", "e"], capture_output=True, text=True, env=environment, timeout=200)
     assert again.returncode == 0
     assert (folder / "runs/e/report.html").exists()
-    alone = run(load_scenario("leduc", ["generations=12", "response.episodes=1500"], 4), name="alone", report=False)
+    alone = run(load_scenario("leduc", options, 4), name="alone", report=False)
     ours, theirs = (
         sorted((folder / "runs" / name / "policies").rglob("*.safetensors")) for name in ("e/seed-4", "alone")
     )

@@ -15,7 +15,7 @@ from pettingzoo import ParallelEnv
 
 import ludus
 from ludus.cli.main import main
-from ludus.rollout import manager, worker
+from ludus.rollout import worker
 from ludus.storage.base import NullObserver
 
 KUHN: dict[str, Any] = {"env": {"id": "openspiel/kuhn_poker", "num_envs": 16}, "share": "never"}
@@ -145,7 +145,7 @@ def test_a_game_of_two_that_never_ends_is_told_and_ends_the_run(
 ) -> None:
     """Payoffs of generation 0 would be played for ever. A hundred times as many steps are an error."""
     monkeypatch.setattr(worker, "_LONG", (1, 100))
-    monkeypatch.setattr(manager, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("ludus.rollout.rollouts.REPORT_SECONDS", 0.0)
     listener = Listener()
     said = (
         r"no episode of .*Endless has ended in {} steps of each of 2 environments, and nobody says that it will\. "
