@@ -20,7 +20,8 @@ from ludus.envs.base import VectorEnv
 
 
 class Adapter(Protocol):
-    """The interface of a family's module, such as those of `ludus.envs.adapters`."""
+    """The interface of a family's module, such as those of `ludus.envs.adapters`. It may also have `faults(name, options)`: sentences on
+    what its package gets wrong and results would hide, of which each run warns."""
 
     def make(self, name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         """Make the vector that `family/name` stands for.

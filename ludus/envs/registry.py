@@ -157,6 +157,13 @@ def extra_needed(id: str) -> str:
     return FAMILIES[family].extra or FAMILIES[family].install
 
 
+def package_faults(id: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what an environment's package gets wrong and its adapter passes through, a sentence each: its function `faults` says."""
+    family, name = _parse(id)
+    faults = getattr(adapter(family), "faults", None) if family else None
+    return [] if faults is None else list(faults(name, options))
+
+
 def _parse(id: str) -> tuple[str, str]:
     """Return (family, name); the family of a user's own is ""."""
     family, slash, name = id.partition("/")

@@ -28,6 +28,7 @@ from ludus.core.process_settings import standard_settings
 from ludus.core.types import EnvSpec, PolicySpec, State
 from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
+from ludus.envs.registry import package_faults
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.assembly import build_driver, read_opponents, validated_env
@@ -114,6 +115,8 @@ def run(
             driver.observer.run_started(info)
             if scenario.env.unnamed:
                 store.event("environment", _UNNAMED.format(id=scenario.env.id, run=str(folder)), level="warning")
+            elif faults := package_faults(scenario.env.id, scenario.env.options):
+                driver.warn("package", " ".join(faults))
             _add_initial_policies(driver, unscheduled_warnings(scenario), imported)
             result = _finish(driver, scenario, driver.run(), folder, report=report)
     _warn(folder, store)

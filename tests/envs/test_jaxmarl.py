@@ -11,13 +11,14 @@ from installed import require
 
 pytest.importorskip("jax")
 
+import jax
 from jax_games import check_form, check_on_a_device
 from refusals import Refusal, check_refusals
 
 from ludus.contrib.envs.functional.vector import JaxVectorEnv
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.registry import list_envs, make_env
+from ludus.envs.registry import list_envs, make_env, package_faults
 from ludus.testing.env import check_env
 
 require("jaxmarl")
@@ -83,6 +84,8 @@ REFUSED: list[Refusal] = [
     ("jaxmarl/overcooked", {"layouts": 3}, ConfigError, "cannot be made with.*layouts"),
     ("jaxmarl/overcooked", {"shaped_rewards": "all"}, ConfigError, "expected a number"),
     (SPREAD, {"shaped_rewards": 1}, ConfigError, "has none"),
+    (SPREAD, {"package_rewards": True}, ConfigError, "the rewards of .* are JaxMARL's"),
+    (TAG, {"package_rewards": "own"}, ConfigError, "expected true or false"),
     (SPREAD, {"num_agnets": 5}, ConfigError, "unknown option 'num_agnets'.*did you mean 'num_agents'"),
     ("jaxmarl/storm", {}, ConfigError, "no observations of their own"),
     ("jaxmarl/ant_4x2", {}, ConfigError, "given it up with Brax.*mamujoco"),
@@ -94,6 +97,9 @@ REFUSED: list[Refusal] = [
 def test_jaxmarl_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     assert {SPREAD, BATTLE, "jaxmarl/hanabi"} <= set(list_envs("jaxmarl"))
+    (text,) = package_faults("jaxmarl/MPE_simple_facmac_3a_v1", {})
+    assert "a script of the package moves the prey" in text
+    assert package_faults(TAG, {}) == []
 
 
 # ---------------------------------------------------------------------------------------------- compiled for many seconds
@@ -181,6 +187,22 @@ def test_steps_on_the_way_may_be_paid() -> None:
     assert total[0] % 20 == 0  # a soup pays 20 to each
     assert total[1] > total[0]
     assert (total[1] - total[0]) % 0.5 == 0
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_prey_pays_for_the_touches_of_itself(own: bool) -> None:
+    """JaxMARL 0.2.0 itself charges all prey for the touches of the last one: that is its fault, which an option brings back."""
+    options = {"package_rewards": True} if own else {}
+    chase: Any = made(TAG, 1, num_good_agents=2, **options)._program.env
+    _, state = chase._env.reset(jax.random.PRNGKey(0))
+    apart = np.stack([np.linspace(-0.8, 0.8, len(state.p_pos)), np.linspace(-0.5, 0.5, len(state.p_pos))], axis=-1)
+    for touched, fault in ((0, [0, 0]), (1, [-10, -10])):
+        place = apart.copy()
+        place[0] = place[3 + touched]
+        paid = chase._env.rewards(state.replace(p_pos=jax.numpy.asarray(place)))
+        assert [float(paid[agent]) for agent in chase._env.adversaries] == [10, 10, 10]
+        prey = fault if own else [-10 * (touched == 0), -10 * (touched == 1)]
+        assert [float(paid[agent]) for agent in chase._env.good_agents] == prey
 
 
 @pytest.mark.long

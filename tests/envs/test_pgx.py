@@ -17,7 +17,7 @@ from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.registry import list_envs, make_env
+from ludus.envs.registry import list_envs, make_env, package_faults
 from ludus.testing.env import check_env
 
 require("pgx")
@@ -118,6 +118,9 @@ REFUSED: list[Refusal] = [
 def test_pgx_rejects_invalid_ids_and_options() -> None:
     check_refusals(partial(make_env, num_envs=1), REFUSED)
     assert len(list_envs("pgx")) == 20
+    (text,) = package_faults("pgx/sparrow_mahjong", {})
+    assert "only the last seat" in text
+    assert package_faults(ID, {}) == []
 
 
 def test_illegal_moves_are_found_out() -> None:

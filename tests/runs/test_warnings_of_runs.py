@@ -164,3 +164,14 @@ def test_a_time_limit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(worker, "_ENDLESS", 1)
     scenario = endless(wrappers=[{"kind": "time_limit", "steps": 20}])
     assert ludus.run(scenario, run_dir=tmp_path / "run", report=False).warnings == ()
+
+
+def test_what_a_package_gets_wrong_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faults(name: str, options: object) -> list[str]:
+        return [f"{name} with {options} deals from the bottom."]
+
+    monkeypatch.setattr("ludus.envs.adapters.openspiel.faults", faults, raising=False)
+    with pytest.warns(ludus.RunWarning, match=r"run dealt: kuhn_poker with \{\} deals from the bottom\.") as caught:
+        result = ludus.run(tools.scenario("exact"), run_dir=tmp_path / "dealt", report=False)
+    assert sum("bottom" in str(warning.message) for warning in caught) == 1
+    assert [event.kind for event in result.warnings if "bottom" in event.text] == ["package"]

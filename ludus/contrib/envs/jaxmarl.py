@@ -8,6 +8,7 @@ import io
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -135,7 +136,8 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         name: What JaxMARL registers, such as `SMAX` or `overcooked`.
         num_envs: Number of environments.
         options: Of its class, among them scenario (SMAX: a map such as 3m) and layout (Overcooked: a kitchen such as cramped_room) by name;
-            shaped_rewards (Overcooked: the weight of the package's shaped rewards, default 0); and those of
+            shaped_rewards (Overcooked: the weight of the package's shaped rewards, default 0), package_rewards (simple_tag and facmac with
+            several prey: true for the rewards as JaxMARL computes them, default false); and those of
             `ludus.envs.adapters.agent_seats.Sides`, teams by default prefix for SMAX (allies, enemies).
 
     Returns:
@@ -160,7 +162,10 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
             warnings.simplefilter("ignore")  # Overcooked says that there is a newer one
             options = dict(arguments)
             shaped = _share(name, options.pop("shaped_rewards", 0.0))
+            own_rewards = _switched_off(name, options)
             env = jaxmarl.make(name, **_by_name(name, options))
+            if name.startswith(_PREY) and not own_rewards:
+                env.rewards = partial(_rewards_of_chase, env)
             if name.startswith("MPE_"):
                 _check_particles(name, env, options)
             return JaxmarlEnv(f"jaxmarl/{name}", env, shaped=shaped)
@@ -247,6 +252,44 @@ def _check_particles(name: str, env: Any, options: Mapping[str, Any]) -> None:
     known = _PARTICLES | (named - {"kwargs"})
     if unknown := sorted(set(options) - known):
         raise ConfigError(f"unknown option {unknown[0]!r} for jaxmarl/{name}{nearest(unknown[0], sorted(known))}")
+
+
+_PREY = ("MPE_simple_tag", "MPE_simple_facmac")
+"""What the ids of chases begin with: adversaries touch prey."""
+
+
+def _switched_off(name: str, options: dict[str, Any]) -> bool:
+    """Take `package_rewards` out of the options and return it: whether a chase pays as JaxMARL computes it."""
+    value = options.pop("package_rewards", False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"package_rewards={value!r} was given; expected true or false.")
+    if value and not name.startswith(_PREY):
+        raise ConfigError(f"package_rewards=true was given; the rewards of jaxmarl/{name} are JaxMARL's. Leave it out.")
+    return value
+
+
+def _rewards_of_chase(env: Any, state: Value) -> dict[str, Value]:
+    """Return the rewards of a chase: every touch pays 10 to each adversary, costs the prey that is touched 10, and prey pays for
+    leaving the arena. JaxMARL 0.2.0 looks for the touches of prey i in row (adversaries + i) of a table that has a row for each prey, and
+    JAX takes the last row instead: with several prey, all pay for the touches of the last one."""
+    adversaries = env.num_adversaries
+    prey = adversaries + jnp.arange(env.num_good_agents)
+    of_prey = jax.vmap(env.is_collision, in_axes=(None, 0, None))
+    touches = jax.vmap(of_prey, in_axes=(0, None, None))(prey, jnp.arange(adversaries), state).sum(axis=1)
+    rewards = dict.fromkeys(env.adversaries, 10 * touches.sum())
+    for i, agent in enumerate(env.good_agents):
+        outside = env.map_bounds_reward(jnp.abs(state.p_pos[adversaries + i])).sum()
+        rewards[agent] = -10 * touches[i] - outside
+    return rewards
+
+
+def faults(name: str, _options: Mapping[str, Any]) -> list[str]:
+    """Return what JaxMARL gets wrong in an environment and its results would hide."""
+    if not name.startswith("MPE_simple_facmac"):
+        return []
+    return [
+        f"jaxmarl/{name}: a script of the package moves the prey whatever agent_… does (jaxmarl 0.2.0), so players of prey learn nothing."
+    ]
 
 
 def _sides(env: Any) -> dict[str, Any]:

@@ -20,6 +20,10 @@ __all__ = ["make", "names"]
 _RANGES: Mapping[str, float] = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
 """The most that a player of two can win, where that is not 1."""
 _LEFT_OUT = ("bridge_bidding",)  # which wants tables of results that Pgx does not bring
+_FAULTS: Mapping[str, str] = {
+    "sparrow_mahjong": "pgx/sparrow_mahjong: from its second draw on only the last seat can win by self-draw (pgx 2.6.0), so the seats "
+    "are not equal; envpool/SparrowMahjong-v1 has the rules for all three."
+}
 
 
 class PgxEnv:
@@ -100,6 +104,11 @@ def names() -> list[str]:
     import pgx
 
     return sorted(set(pgx.available_envs()) - {*_LEFT_OUT})
+
+
+def faults(name: str, _options: Mapping[str, Any]) -> list[str]:
+    """Return what Pgx gets wrong in a game and its results would hide."""
+    return [_FAULTS[name]] if name in _FAULTS else []
 
 
 def _sides(env: Any) -> dict[str, Any]:
