@@ -133,13 +133,57 @@ def test_openskill_is_the_library_game_by_game():
     made = table((2,), population=(0, 0))
     log = [match("a", (1, 0), [[1, -1]], population=(0, 0), wins=((2, 0, 1), (1, 0, 2)))]
     rated = rate("openskill", made.view(), log)
-    model = PlackettLuce()
+    model = PlackettLuce(tau=0.0)
     one, other = model.rating(), model.rating()
     for ranks in ([0, 1], [1, 0], [0, 1]):  # two wins around the loss
         [[one], [other]] = model.rate([[one], [other]], ranks=ranks)
     assert rated.rating.tolist() == pytest.approx([other.mu, one.mu])
     assert rated.high[1] == pytest.approx(one.mu + 1.959964 * one.sigma)
     assert rated.unit == "skill"
+
+
+def wins(games, share, *, policies=(0, 1)):
+    """A match in which the first policy wins that share of the games."""
+    won = round(games * share)
+    returns = [[1, -1]] * won + [[-1, 1]] * (games - won)
+    counts = ((won, 0, games - won), (games - won, 0, won))
+    return match(f"{policies}", policies, returns, population=(0, 0), wins=counts)
+
+
+def openskill_widths(share, **options):
+    """Widths of both intervals after 100, 500, 1,000 and 5,000 games."""
+    view = table((2,), population=(0, 0)).view()
+    tables = [rate("openskill", view, [wins(games, share)], **options) for games in (100, 500, 1000, 5000)]
+    return np.array([rated.high - rated.low for rated in tables])
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_openskill_interval_narrows_with_games(share):
+    widths = openskill_widths(share)
+    assert (np.diff(widths, axis=0) < 0).all()
+
+
+def test_openskill_interval_widens_with_drift_while_one_side_wins_all():
+    widths = openskill_widths(1.0, tau=25 / 300)[:, 0]
+    np.testing.assert_allclose(widths, [20.84, 18.80, 18.82, 23.29], atol=0.01)
+    for tau in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match=r"openskill: tau=.* finite number of at least 0"):
+            rate("openskill", table((2,), population=(0, 0)).view(), [], tau=tau)
+
+
+@pytest.mark.parametrize("model", ["plackett_luce", "bradley_terry_full", "thurstone_mosteller_full"])
+def test_openskill_order_is_that_of_strengths_for_twenty_seeds(model):
+    """Policies 0 to 3 win a game with probability 1 / (1 + exp(strength of the other - own)), as Bradley and Terry have it; the best is 0."""
+    strength = np.array([1.5, 0.9, 0.3, -0.3])
+    view = table((4,), population=(0, 0)).view()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        pairs = [(i, j) for i, j in product(range(4), repeat=2) if i < j]
+        log = [
+            wins(100, rng.binomial(100, 1 / (1 + np.exp(strength[j] - strength[i]))) / 100, policies=(i, j))
+            for i, j in pairs
+        ]
+        assert rate("openskill", view, log, model=model).ranking().tolist() == [0, 1, 2, 3]
 
 
 def test_openskill_spreads_outcomes_evenly():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,19 +36,25 @@ class OpenSkill:
 
     Two-player matches with win counts are played episode by episode, wins, draws and losses spread evenly; any other match counts as one
     game, ranked by the mean returns (of teams: summed). A policy that plays in several seats of a match is rated by other matches only.
-    Each game is one call of the library. The interval is the model's belief and narrows with every game, even if the results have cycles.
+    Each game is one call of the library. The interval is the model's belief. Policies are frozen, so by default the model has no drift
+    (`tau` 0) and every game narrows the interval, even if the results have cycles. With drift the interval has a lower bound, and it
+    widens while one side wins every game.
 
     Attributes:
         model: Model of the openskill library.
+        tau: Standard deviation that each game adds to a skill, for skills that change; openskill's own default is 25/300.
         teams: Seats that play together, such as ((0, 1), (2, 3)); default: each player alone.
     """
 
     model: str = "plackett_luce"
+    tau: float = 0.0
     teams: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ConfigError(f"openskill: unknown model {self.model!r}{nearest(self.model, MODELS)}")
+        if not (math.isfinite(self.tau) and self.tau >= 0):
+            raise ConfigError(f"openskill: tau={self.tau!r} was given; expected a finite number of at least 0.")
         _library()  # whoever lacks it hears of it before a run, not after
 
     def rate(self, payoffs: Payoffs, log: Sequence[Match]) -> RatingTable:
@@ -64,7 +71,9 @@ class OpenSkill:
         sizes = population_sizes(payoffs)
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         first = [int(start[p]) for p in payoffs.population]
-        model = getattr(_library(), MODELS[self.model])()
+        model = getattr(_library(), MODELS[self.model])(
+            tau=float(self.tau)
+        )  # not to `rate`, which takes 0 for "not given"
         skills = [model.rating() for _ in range(sum(sizes))]
         together = np.zeros((len(skills), len(skills)))
         for match in log:
