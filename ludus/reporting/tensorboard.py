@@ -5,7 +5,6 @@ Its `EventFileWriter` writes from a thread, which on one core costs the run a ch
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -18,16 +17,17 @@ from ludus.reporting.curves import learner_key, newest
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
 
 FOLDER = "tensorboard"
+GENERATIONS = "generations"
 _EVERY = 1.0  # seconds between two points of a training
-_FLUSH = 2.0  # seconds after which TensorBoard may see what was written
-_NUMBER = itertools.count()  # of the files of this process
 
 
 class TensorBoardWriter(NullObserver):
-    """An observer that writes each generation's numbers into `<run>/tensorboard`, over generations; and how learners learn, over the
-    decisions of the run, once a second at most, and at the end of a task that lasts that long.
+    """An observer that writes each generation's numbers into `<run>/tensorboard/generations`, over generations; and how a learner learns
+    into a folder of its own, over the decisions of the run, once a second at most, and at the end of a task that lasts that long.
 
-    A resumed run adds a file; TensorBoard joins the files of a folder. Where TensorBoard is not installed nothing is written.
+    A resumed run adds a file to a folder, and TensorBoard joins them. The first event of a file purges what was written of later steps
+    before a kill. Such an event acts on all tags, so each folder has one axis, and each step is there once. Where TensorBoard is not
+    installed nothing is written.
     """
 
     def __init__(
@@ -37,8 +37,10 @@ class TensorBoardWriter(NullObserver):
         self._tell = tell
         self._clock = clock
         self._folder = run_dir / FOLDER
-        self._writer: Any = None
-        self._flushed = 0.0
+        self._started = False
+        self._steps: dict[str, int] = {}  # of axes: the last one
+        self._paths: dict[str, Path] = {}  # of axes: this session's file
+        self._writers: dict[str, Any] = {}  # of axes: the open files
         self.decisions = 0
         """Of the run's tasks that are done; a resumed run has some to begin with."""
         self._begun: dict[str, tuple[int, float]] = {}  # of tasks: `decisions`, and when that was
@@ -46,18 +48,16 @@ class TensorBoardWriter(NullObserver):
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
         try:
-            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
             from tensorboard.compat.proto.summary_pb2 import Summary
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ImportError as error:
             if self._tell is not None:
                 self._tell(f"the run goes on without TensorBoard: {missing_package('a file for TensorBoard', error)}")
             return
-        self._event, self._summary = Event, Summary
+        self._event, self._session, self._summary, self._records = Event, SessionLog, Summary, RecordWriter
+        self._started = True
         self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(time.time()):010d}.ludus.{os.getpid()}.{next(_NUMBER)}"
-        self._writer = RecordWriter((self._folder / name).open("wb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def generation_done(self, record: GenerationRecord) -> None:
         values = {"episodes": float(record.episodes), "seconds": record.seconds, "solver/gap": record.solver_gap}
@@ -68,7 +68,7 @@ class TensorBoardWriter(NullObserver):
             values[f"gain/player_{player}"] = gain
         for player, response in enumerate(record.responses):
             values[f"best_response/player_{player}"] = response
-        self.scalars(record.number, values)
+        self.scalars(GENERATIONS, record.number, values)
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         now = self._clock()
@@ -84,32 +84,48 @@ class TensorBoardWriter(NullObserver):
             self._learning(result.task, result.curve, now)
         del self._begun[result.task.id]
         self.decisions += result.counters["decisions"]
+        if (writer := self._writers.pop(learner_key(result.task), None)) is not None:
+            writer.close()  # of many learners few are trained at a time
 
     def _learning(self, task: TrainingTask, curve: Curve, now: float) -> None:
         self._last_written[learner_key(task)] = now
         values = {f"{learner_key(task)}/{name}": value for name, value in newest(curve).items()}
-        self.scalars(self._begun[task.id][0] + int(curve["decisions"][-1]), values)
+        self.scalars(learner_key(task), self._begun[task.id][0] + int(curve["decisions"][-1]), values)
 
-    def scalars(self, step: int, values: Metrics) -> None:
-        """Write any numbers, at one step; nothing before the run has started."""
-        if self._writer is None:
+    def scalars(self, axis: str, step: int, values: Metrics) -> None:
+        """Write any numbers at one step of an axis, unless that axis has this step or a later one; nothing before the run has started."""
+        if not self._started or step <= self._steps.get(axis, -1):
             return
+        if axis not in self._paths:
+            self._begin(axis, step)
+        self._steps[axis] = step
         number = self._summary.Value
         summary = self._summary(value=[number(tag=name, simple_value=value) for name, value in values.items()])
-        self._write(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._write(axis, self._event(wall_time=time.time(), step=step, summary=summary))
 
-    def _write(self, event: Any) -> None:
-        assert self._writer is not None
-        self._writer.write(event.SerializeToString())
-        if (now := self._clock()) > self._flushed + _FLUSH:
-            self._writer.flush()
-            self._flushed = now
+    def _begin(self, axis: str, step: int) -> None:
+        """Begin a file, by name the last one of its folder whatever the clock says: TensorBoard reads them in that order."""
+        folder = self._folder / axis
+        folder.mkdir(exist_ok=True)
+        last = max((path.name for path in folder.glob("events.out.tfevents.*.ludus.*")), default="...0.")
+        number = max(int(time.time()), int(last.split(".")[3]) + 1)
+        self._paths[axis] = folder / f"events.out.tfevents.{number:010d}.ludus.{os.getpid()}"
+        self._write(axis, self._event(wall_time=time.time(), file_version="brain.Event:2"))
+        start = self._session(status=self._session.START)
+        self._write(axis, self._event(wall_time=time.time(), step=step, session_log=start))
+
+    def _write(self, axis: str, event: Any) -> None:
+        if axis not in self._writers:
+            self._writers[axis] = self._records(self._paths[axis].open("ab"))
+        self._writers[axis].write(event.SerializeToString())
+        self._writers[axis].flush()  # a kill takes nothing back that a checkpoint covers
 
     def run_finished(self, summary: RunSummary) -> None:
         self.close()
 
     def close(self) -> None:
-        """Write what is queued and close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        """Close the files."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+        self._started = False

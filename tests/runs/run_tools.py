@@ -279,7 +279,9 @@ def _child(body: Callable[[], object], run_dir: Path, *, at: int, answer: int) -
         changes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link") or (
             event == "open" and _writes(arguments)
         )
-        if changes and str(arguments[0]).startswith(root) and "status.json" not in str(arguments[0]):  # a clock's
+        if not changes or re.search("status.json|/tensorboard/", path := str(arguments[0])):  # these two follow a clock
+            return
+        if path.startswith(root):
             change(f"{event} {kind_of(arguments[0], run_dir)}")
 
     commit = Store.commit

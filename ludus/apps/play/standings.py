@@ -65,8 +65,8 @@ def result_of(player: int, returns: Sequence[float]) -> str:
 
 def ratings_of(games: Sequence[PlayedGame]) -> dict[_Entrant, Any]:
     """Of everybody in the rated games, by the order of these: objects with mu and sigma. The policies that people met are rated beside
-    them, version by version: a name stands for one set of weights of one run. Games in which somebody sits twice say nothing. People learn, so
-    skills drift here (the library's own tau), unlike in the rating `openskill`."""
+    them, version by version: a name stands for one set of weights of one run. Games in which somebody sits twice say nothing. People
+    learn, so skills drift here (the library's own tau), unlike in the rating `openskill`."""
     model = require("openskill.models", "ratings of people").PlackettLuce()
     skills: dict[_Entrant, Any] = {}
     for game in games:
