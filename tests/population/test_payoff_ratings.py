@@ -172,7 +172,7 @@ def test_openskill_interval_widens_with_drift_while_one_side_wins_all():
 
 
 def test_openskill_order_is_that_of_strengths_for_twenty_seeds():
-    """Policies 0 to 3 win a game with probability 1 / (1 + exp(strength of the other - own)), as Bradley and Terry have it; the best is 0."""
+    """A policy wins with probability 1 / (1 + exp(strength of the other - own)), as Bradley and Terry have it."""
     strength = np.array([1.5, 0.9, 0.3, -0.3])
     view = table((4,), population=(0, 0)).view()
     for seed in range(20):
