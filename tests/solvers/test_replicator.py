@@ -152,3 +152,24 @@ def test_steps_that_are_far_too_large_end(dt):
     solution = ProjectedReplicatorDynamics(iterations=1000, dt=dt).solve(view, rng=RNG)
     assert all(marginal.sum() == pytest.approx(1) for marginal in solution.marginals)
     assert solution.gap == pytest.approx(deviation_gains(view, solution.marginals).sum())
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**10])
+def test_normalized_payoffs_have_no_unit(scale):
+    """Against OpenSpiel's dynamics of payoffs that were divided by their range by hand."""
+    mean = random_game((3, 4), seed=3)
+    unit = mean / max(np.ptp(mean[0]), np.ptp(mean[1]))
+    expected = theirs(unit, prd_iterations=1000, prd_dt=5e-2, prd_gamma=1e-6)
+    payoffs = exact_view(scale * mean, zero_sum=False)
+    for normalize in (True, False):
+        solver = ProjectedReplicatorDynamics(iterations=1000, dt=5e-2, normalize=normalize)
+        marginals = solver.solve(payoffs, rng=np.random.default_rng(0)).marginals
+        off = max(np.abs(found - right).max() for found, right in zip(marginals, expected, strict=True))
+        assert (off < 1e-9) == normalize
+
+
+def test_equal_payoffs_can_be_normalized():
+    solution = ProjectedReplicatorDynamics(iterations=10, normalize=True).solve(
+        exact_view(np.ones((2, 2, 3)), zero_sum=False), rng=np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(solution.marginals[1], 1 / 3)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic_run as synthetic
+from scipy.stats import trim_mean
 
 from ludus.apps.common.experiments import Experiment
 from ludus.apps.ui.comparison import (
@@ -22,6 +23,7 @@ from ludus.apps.ui.comparison import (
     as_rows,
     at,
     compare,
+    copies_of,
     interquartile_mean,
     mean,
     probability_of_improvement,
@@ -72,6 +74,36 @@ def test_profiles_are_those_of_rliable() -> None:
     assert [e.value for e in one] == pytest.approx([0.8, 0.6, 0.4, 0.2])
     assert [e.value for e in two] == pytest.approx([0.875, 0.5, 0.375, 0.0])
     assert [(e.low, e.high) for e in one] == [(0.4, 1.0), (0.2, 1.0), (0.0, 0.8), (0.0, 0.6)]
+
+
+def test_environments_weigh_the_same_whatever_the_number_of_their_runs() -> None:
+    """By hand: ones in one environment and zeros in the other are a half, with five runs and four."""
+    scores, halves = [np.ones(5), np.zeros(4)], [np.full(5, 0.5), np.full(4, 0.5)]
+    for statistic in (mean, interquartile_mean):
+        found = aggregate(scores, statistic)
+        assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+    assert [e.value for e in profile(scores, np.array([-0.5, 0.5, 1.5]))] == [1.0, 0.5, 0.0]
+    assert probability_of_improvement(scores, halves).value == 0.5
+
+
+def test_unequal_runs_count_as_copies_of_equally_many() -> None:
+    """Against SciPy's trimmed mean of the copies written out, 12 of each environment; equal numbers are taken as they are."""
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=n).round(1) for n in (3, 4, 6)]
+    written_out = np.concatenate([np.repeat(row, 12 // len(row)) for row in rows])
+    assert copies_of(rows).tolist() == 3 * [4] + 4 * [3] + 6 * [2]
+    assert aggregate(rows, mean).value == pytest.approx(written_out.mean())
+    assert aggregate(rows, interquartile_mean).value == pytest.approx(trim_mean(written_out, 0.25))
+    assert profile(rows, np.array([0.1]))[0].value == pytest.approx((written_out > 0.1).mean())
+    assert copies_of(XX) is None
+    low, high = aggregate(rows, mean).low, aggregate(rows, mean).high
+    assert low < written_out.mean() < high
+
+
+def test_the_interquartile_mean_of_three_runs_is_their_mean() -> None:
+    """Nothing is left out of fewer than four (docs/guides/compare.md)."""
+    assert aggregate([np.array([0.0, 0.0, 9.0])], interquartile_mean).value == 3.0
+    assert aggregate([np.array([0.0, 0.0, 0.0, 9.0])], interquartile_mean).value == 0.0
 
 
 def test_one_run_has_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:

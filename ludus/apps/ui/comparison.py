@@ -38,6 +38,7 @@ from ludus.core.jsonable import to_json
 from ludus.storage.run_dirs import RUNS, find_experiment
 
 Array = NDArray[np.float64]
+Statistic = Callable[[Array, "NDArray[np.int64] | None"], Array]
 
 # --------------------------------------------------------------------------------------------------------------------
 # The statistics. Scores of a group: one array for each environment, of a score for each run.
@@ -61,25 +62,40 @@ class Estimate:
     high: float = math.nan
 
 
-def mean(scores: Array) -> Array:
-    """Of the last axis."""
-    return np.asarray(scores.mean(axis=-1))
+def mean(scores: Array, copies: NDArray[np.int64] | None = None) -> Array:
+    """Of the last axis. copies: as of `interquartile_mean`."""
+    return np.asarray(scores.mean(axis=-1) if copies is None else scores @ copies / copies.sum())
 
 
-def interquartile_mean(scores: Array) -> Array:
-    """The mean of the middle half of the last axis, ⌊n/4⌋ values left out at either end (Agarwal et al. 2021, section 4.3)."""
-    cut = int(_TRIM * scores.shape[-1])
-    return np.asarray(np.sort(scores, axis=-1)[..., cut : scores.shape[-1] - cut].mean(axis=-1))
+def interquartile_mean(scores: Array, copies: NDArray[np.int64] | None = None) -> Array:
+    """The mean of the middle half of the last axis, ⌊n/4⌋ values left out at either end (Agarwal et al. 2021, section 4.3). copies [n]: how
+    often each value counts; None: once."""
+    if copies is None:
+        cut = int(_TRIM * scores.shape[-1])
+        return np.asarray(np.sort(scores, axis=-1)[..., cut : scores.shape[-1] - cut].mean(axis=-1))
+    order, n = np.argsort(scores, axis=-1, kind="stable"), int(copies.sum())
+    cut = int(_TRIM * n)
+    inside = np.clip(np.cumsum(copies[order], axis=-1), cut, n - cut)  # of the copies so far, those in the middle half
+    inside = np.diff(inside, axis=-1, prepend=cut)
+    return np.asarray((np.take_along_axis(scores, order, axis=-1) * inside).sum(axis=-1) / (n - 2 * cut))
 
 
-def aggregate(
-    scores: Sequence[Array], statistic: Callable[[Array], Array], *, samples: int = SAMPLES, seed: int = 0
-) -> Estimate:
-    """A statistic of all runs, with the percentile interval of a bootstrap stratified by environment."""
-    value = float(statistic(np.concatenate(scores)))
+def copies_of(scores: Sequence[Array]) -> NDArray[np.int64] | None:
+    """Return how often each run counts so that all environments weigh the same; None where each has as many runs as the others."""
+    counts = [len(row) for row in scores]
+    if len(set(counts)) == 1:
+        return None
+    return np.repeat(math.lcm(*counts) // np.array(counts), counts)
+
+
+def aggregate(scores: Sequence[Array], statistic: Statistic, *, samples: int = SAMPLES, seed: int = 0) -> Estimate:
+    """A statistic of all runs, with the percentile interval of a bootstrap stratified by environment. Environments weigh the same, however
+    many runs they have."""
+    copies = copies_of(scores)
+    value = float(statistic(np.concatenate(scores), copies))
     if _is_single(scores):
         return Estimate(value)
-    return _estimate(value, statistic(resampled(scores, samples, seed)))
+    return _estimate(value, statistic(resampled(scores, samples, seed), copies))
 
 
 def resampled(scores: Sequence[Array], samples: int, seed: int) -> Array:
@@ -109,13 +125,14 @@ def probability_of_improvement(
 def profile(
     scores: Sequence[Array], thresholds: Array, *, samples: int = _CURVE_SAMPLES, seed: int = 0
 ) -> tuple[Estimate, ...]:
-    """Of each threshold, the share of runs with a higher score (Agarwal et al. 2021, section 4.2)."""
-    shares = (np.concatenate(scores)[:, None] > thresholds).mean(axis=0).tolist()
+    """Of each threshold, the share of runs with a higher score (Agarwal et al. 2021, section 4.2), the mean over environments."""
+    copies = copies_of(scores)
+    shares = mean((np.concatenate(scores) > thresholds[:, None]).astype(np.float64), copies).tolist()
     if _is_single(scores):
         return tuple(map(Estimate, shares))
     bootstrap = resampled(scores, samples, seed)
     return tuple(
-        _estimate(share, (bootstrap > threshold).mean(axis=1))
+        _estimate(share, mean((bootstrap > threshold).astype(np.float64), copies))
         for share, threshold in zip(shares, thresholds, strict=True)
     )
 

@@ -223,8 +223,8 @@ class ProjectedReplicatorDynamics:
     """Projected replicator dynamics (Lanctot et al. 2017): the time average of replicator dynamics with probabilities of at least `gamma`.
 
     Defaults are OpenSpiel's: 100,000 steps of dt = 1e-3, gamma = 1e-6, from uniform strategies. Steps are in units of payoff, as there: a
-    game with payoffs a hundred times larger moves a hundred times faster. gamma = 0 gives replicator dynamics (Taylor and Jonker 1978).
-    Players who share a population get the same strategy.
+    game with payoffs a hundred times larger moves a hundred times faster, unless `normalize` is true. gamma = 0 gives replicator dynamics
+    (Taylor and Jonker 1978). Players who share a population get the same strategy.
 
     Attributes:
         iterations: Number of steps.
@@ -233,6 +233,7 @@ class ProjectedReplicatorDynamics:
         average_last: Average only this many of the last strategies; None: all.
         precision: Payoffs are extrapolated between products (see `ludus.metagame.solvers.projected_replicator_dynamics`) while that is off
             by at most this fraction of their range; 0 makes a product at every step, as the reference does.
+        normalize: Whether payoffs are divided by their range first (the largest of all players), so that their unit does not matter.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -242,6 +243,7 @@ class ProjectedReplicatorDynamics:
     gamma: float = 1e-6
     average_last: int | None = None
     precision: float = 1e-11
+    normalize: bool = False
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -269,15 +271,16 @@ class ProjectedReplicatorDynamics:
         normal_form.require_complete(payoffs, "projected_replicator_dynamics")
         mean, sizes = normal_form.symmetrize(payoffs), np.array(payoffs.sizes, dtype=np.int64)
         iterations = self.iterations if sizes.max() > 1 else 1  # or nobody has a choice
+        steps = mean / (normal_form.payoff_range(mean) or 1.0) if self.normalize else mean
         average, _ = replicator(
-            own_axis_last(mean),
+            own_axis_last(steps),
             sizes,
             padded_uniform(payoffs.sizes),
             iterations,
             self.dt,
             min(self.gamma, 1.0 / max(payoffs.sizes)),
             self.average_last or iterations + 1,
-            self.precision * normal_form.payoff_range(mean),
+            self.precision * normal_form.payoff_range(steps),
         )
         marginals = normal_form.unpadded(average, payoffs)
         return MetaSolution(marginals, float(normal_form.deviation_gains(mean, marginals).sum()))
