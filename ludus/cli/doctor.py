@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(options: argparse.Namespace) -> int:
     facts("this machine", _machine())
     facts("extras", _extras())
+    facts("versions", _untested())
     facts("devices", _places())
     if not options.no_speed:
         _show_speed()
@@ -64,6 +67,42 @@ def _versions(extra: str) -> str:
 
     names = {name for module in EXTRAS[extra] for name in _distributions().get(module, ())}
     return ", ".join(f"{name} {version(name)}" for name in sorted(names, key=str.lower)) or "yes"
+
+
+def _untested() -> Iterator[tuple[str, str]]:
+    """Yield the packages that Ludus names and that have another version than the tests were run with (constraints.txt, a part of the
+    distribution)."""
+    tested = tested_versions()
+    installed = {name: own for name in sorted(tested) if (own := _version(name))}
+    others = {name: own for name, own in installed.items() if own.partition("+")[0] != tested[name]}
+    yield "tested", f"{len(installed) - len(others)} of the {len(installed)} packages that Ludus uses here"
+    for name, own in others.items():
+        yield name, f"{own}, which was not tested; {tested[name]} was: `pip install '{name}=={tested[name]}'`"
+
+
+def tested_versions() -> dict[str, str]:
+    """Return the versions that were tested together, of the distributions that the metadata of Ludus names; of all where it has none."""
+    from ludus.core.packages import DISTRIBUTION
+
+    lines = files("ludus.cli").joinpath("constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    try:
+        named = {_normalised(re.split(r"[^\w.-]", line)[0]) for line in requires(DISTRIBUTION) or ()}
+    except PackageNotFoundError:  # a source tree that is not installed
+        named = {_normalised(name) for name in pins}
+    return {name: pin.strip() for name, pin in pins.items() if _normalised(name) in named}
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _version(name: str) -> str:
+    """Return the installed version of a distribution; "" where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def _runtimes() -> Iterator[str]:

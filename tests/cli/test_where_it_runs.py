@@ -76,6 +76,26 @@ def test_results_and_report_say_where_who_learned_and_why(
     assert re.findall(r"(?m)^ *device +(.+)", capsys.readouterr().out) == ["no device: its answers are computed"]
 
 
+def test_doctor_names_versions_that_were_not_tested(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compared: the constraints, which lie in the package, for those distributions that its metadata names."""
+    tested = doctor.tested_versions()
+    assert {"torch", "openskill", "open-spiel", "gymnasium", "safetensors"} <= tested.keys()
+    assert "certifi" not in tested, "a dependency of dependencies"
+    for name, pin in tested.items():
+        assert f"{name}=={pin}\n" in Path("constraints.txt").read_text()
+    installed = {"openskill": "7.0.0", "torch": tested["torch"] + "+cpu", "optuna": tested["optuna"]}
+    monkeypatch.setattr(doctor, "_version", lambda name: installed.get(name, ""))
+    monkeypatch.setattr(doctor, "_tasks", lambda: iter(()))
+    assert main(["doctor", "--no-speed"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"versions\n +tested +2 of the 3 packages that Ludus uses here\n", out)
+    pin = tested["openskill"]
+    assert f"openskill  7.0.0, which was not tested; {pin} was: `pip install 'openskill=={pin}'`\n" in out
+    assert "torch  2" not in out[out.index("\nversions") : out.index("\ndevices")]
+
+
 @pytest.mark.slow
 def test_the_doctor_says_where_learners_compute_and_how_fast(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
