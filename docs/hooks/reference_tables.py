@@ -1,7 +1,7 @@
 """What a marker in a page stands for: `<!-- config PPO -->`, `<!-- code learner.py#PPOLearner.loss -->`, `<!-- generate presets -->`.
 
 Everything comes from the code: options from the models, commands from their parsers, presets from their files, tables of the database
-from its schema, metrics from the pages of the algorithms.
+from its schema, metrics from the pages of the algorithms, results from the files of the benchmarks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import site_layout
 import site_links
 import yaml
 from option_tables import default_text, fields_of, load_model, markdown_table, option_table, option_tables, own_options
+from result_tables import lags, results
 
 if TYPE_CHECKING:
     from ludus.cli.command import Command
@@ -30,12 +31,16 @@ READ_ON = re.compile(r";? ?[sS]ee (?:the )?README beside\s+this\s+file\b")
 ONE_ALGORITHM = re.compile(r"\(`\w+`\)$")
 """What ends the meaning of a metric that only one algorithm of its page has."""
 MARKER = re.compile(r"^<!-- (config|code|generate) ([^\s>]+)(?: (\w+))? -->[^\S\n]*$", re.MULTILINE)
+ROWS = re.compile(r"^<!-- (results|lags|capabilities) ([^>]+) -->[^\S\n]*$", re.MULTILINE)
+"""A marker of a table whose rows it names."""
+ALGORITHMS_PAGE = "docs/algorithms/index.md"
 
 
 def expand(text: str, path: str) -> str:
     """Return the page with its markers replaced. path: of the page, in the repository."""
     if path in ("docs/reference/api/algorithms.md", "docs/reference/api/scenarios.md"):
         text = of_algorithms(text, path)
+    text = ROWS.sub(lambda match: TABLES_BY_ROWS[match[1]](match[2], path), text)
     return MARKER.sub(lambda match: _expansion(match[1], match[2], match[3] or "", path), text)
 
 
@@ -43,6 +48,22 @@ def _expansion(kind: str, name: str, option: str, path: str) -> str:
     if kind == "config":
         return own_options(name) if option == "own" else option_tables(name)
     return code(name, path, body=option == "body") if kind == "code" else GENERATORS[name]()
+
+
+def capabilities(names: str, path: str) -> str:
+    """Return the rows of what algorithms can do, from the page that has those of all."""
+    table = _page(ALGORITHMS_PAGE).partition("\n| algorithm |")[2].partition("\n\n")[0]
+    heading, _, *rows = [
+        [cell.strip() for cell in row.strip("|").split(" | ")] for row in f"| algorithm |{table}".splitlines()
+    ]
+    wanted = set(names.split())
+    rows = [row for row in rows if wanted & set(re.findall(r"`(\w+)`", row[0]))]
+
+    def moved(target: str) -> str:
+        file, fragment = site_links.resolve(target, ALGORITHMS_PAGE)
+        return site_layout.relative(file, path) + (f"#{fragment}" if fragment else "")
+
+    return site_links.rewrite(markdown_table(tuple(heading), [tuple(row) for row in rows]), moved)
 
 
 def code(target: str, path: str, *, body: bool) -> str:
@@ -349,6 +370,11 @@ def parts() -> str:
     )
 
 
+TABLES_BY_ROWS: dict[str, Callable[[str, str], str]] = {
+    "results": lambda names, _: results(names),
+    "lags": lambda names, _: lags(names),
+    "capabilities": capabilities,
+}
 GENERATORS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "presets": presets,

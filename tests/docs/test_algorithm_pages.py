@@ -1,25 +1,21 @@
-"""The pages of algorithms have one template, and what they name is in the code: options, metrics, symbols, results.
-
-`python tests/docs/test_algorithm_pages.py --write` writes the tables of results into the pages, from the files in benchmarks/results.
-"""
+"""The pages of algorithms have one template, and what they name is in the code: options, metrics, symbols, results."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import inspect
 import json
 import re
 import sqlite3
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import pages
 import pytest
+import reference_tables
+import result_tables
 import yaml
 
 import ludus
@@ -27,19 +23,13 @@ from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.core.parts import resolve_name
 
-if str(pages.ROOT) not in sys.path:  # as a script
-    sys.path.insert(0, str(pages.ROOT))
-
-from benchmarks.learning_cells import RESULTS
-from benchmarks.learning_tasks import TASKS
-from benchmarks.psro_family_cells import interval
-
 FOLDERS = ("ludus/algorithms", "ludus/contrib/algorithms")
 PAGES = sorted(page for folder in FOLDERS for page in (pages.ROOT / folder).glob("*/*.md"))
 SECTIONS = ("Loss", "When to use it", "Options", "Metrics", "Details", "Results")
 """Headings of a page, in this order; "Details" may be left out, and others may stand between."""
 TRACES: dict[str, Any] = yaml.safe_load((pages.ROOT / "benchmarks" / "traces.yaml").read_text(encoding="utf-8"))
-CAPABILITIES = ["algorithm", "actions", "recurrent", "central critic", "teams", "asynchronous", "device"]
+OVERVIEW = pages.ROOT / "docs" / "algorithms" / "index.md"
+CAPABILITIES = ["algorithm", "is", "actions", "recurrent", "central critic", "teams", "asynchronous", "device"]
 
 
 def links(text: str) -> list[tuple[str, str]]:
@@ -48,19 +38,17 @@ def links(text: str) -> list[tuple[str, str]]:
     return [target.partition("#")[::2] for target in targets if "://" not in target]
 
 
-def capabilities() -> Iterator[tuple[Path, list[str]]]:
-    """Yield (page, row) of the tables of what algorithms can do."""
-    for page in PAGES:
-        for heading, *rows in pages.tables(page):
-            if heading == CAPABILITIES:
-                yield from ((page, row) for row in rows)
-
-
 @functools.cache
 def rows_by_name() -> dict[str, tuple[Path, list[str]]]:
-    """Return (page, row of what it can do) of each algorithm that a page describes."""
-    names = [(name, page, row) for page, row in capabilities() for name in re.findall(r"`(\w+)`", row[0])]
-    assert len({name for name, *_ in names}) == len(names), "two pages describe one algorithm"
+    """Return (page, row of what it can do) of each algorithm of the overview."""
+    rows = [row for heading, *rows in pages.tables(OVERVIEW) if heading == CAPABILITIES for row in rows]
+    names = [
+        (name, (OVERVIEW.parent / path).resolve(), row)
+        for row in rows
+        for path, _ in links(row[0])
+        for name in re.findall(r"`(\w+)`", row[0])
+    ]
+    assert len({name for name, *_ in names}) == len(names), "two rows describe one algorithm"
     return {name: (page, row) for name, page, row in names}
 
 
@@ -103,14 +91,19 @@ def test_page_has_the_sections_of_the_template(page: Path) -> None:
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_capabilities_are_those_of_the_class(name: str) -> None:
     about, (_, row) = algorithm(name).about, rows_by_name()[name]
-    actions = set(re.split(r",\s*", row[1]))
-    expected = {kind.replace("_", "-") for kind in about.actions}
-    masked = {"masked"} if about.masks else set()
-    assert {action.partition(" ")[0] for action in actions} == expected | masked
-    assert row[2].startswith("yes" if about.recurrent else "no")
+    actions = {"discrete", "multi_discrete", "box"} if row[2] == "any" else set(row[2].split(", "))
+    assert actions == set(about.actions)
+    assert about.masks == ("discrete" in actions)
+    assert row[3].startswith("yes" if about.recurrent else "no")
     backend = TRACES["algorithms"][name].get("only", "both")
-    assert ("PyTorch" in row[6]) == (backend != "kernels")
-    assert ("CPU" in row[6].replace("on the CPU", "")) == (backend != "autograd")
+    assert ("PyTorch" in row[7]) == (backend != "kernels")
+    assert ("CPU" in row[7].replace("on the CPU", "")) == (backend != "autograd")
+
+
+def test_pages_show_the_rows_of_their_algorithms() -> None:
+    for name, (page, _) in rows_by_name().items():
+        table = reference_tables.expand(pages.text(page), pages.name(page))
+        assert re.search(rf"^\| [^|]*`{name}`[^|]* \|.* \| .*(?:CPU|PyTorch).* \|$", table, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.name)
@@ -274,78 +267,26 @@ def test_links_to_code_name_symbols_of_their_file(page: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------- results
 
-_MARKER = r"<!-- (results|lags) ([^>]*?) -->"
-_END = "<!-- end -->"
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "\n## Results\n" in pages.text(page)], ids=pages.name)
+def test_results_are_named_or_linked(page: Path) -> None:
+    """Tables of results are made from the files of the benchmarks."""
+    section = pages.text(page).partition("\n## Results\n")[2]
+    assert re.search(r"^<!-- (results|lags) .* -->$", section, re.MULTILINE) or links(section)
 
 
-def stored(task: str, peer: str = "") -> list[dict[str, float]]:
-    """Return the figures of the runs of a task, by Ludus or by its peer."""
-    files = sorted((RESULTS / task).glob(f"{peer}[0-9].json"))
-    found = [json.loads(file.read_text(encoding="utf-8"))["repetition"]["figures"] for file in files]
-    assert found or peer, f"benchmarks/results/learning has no result of {task}"
-    return found
+def test_rows_of_results() -> None:
+    rows = result_tables.results("spread-mappo smax-3m-mappo").splitlines()
+    assert rows[0] == "| task | budget | score (seeds) | peer, run here |"
+    assert re.fullmatch(
+        r"\| `spread-mappo` \| 3,000,000 decisions \| −\d+\.\d ± \d\.\d \(5\) \| EPyMARL −\d+\.\d \|", rows[2]
+    )
+    assert re.fullmatch(r"\| `smax-3m-mappo` \| 3,000,000 decisions \| \d\.\d{3}, \d\.\d{3} \|  \|", rows[3])
+    with pytest.raises(KeyError):
+        result_tables.results("no-task")
 
 
-def score(figures: Sequence[dict[str, float]]) -> str:
-    """Return the scores of one or two seeds; of more the mean with its 95% interval (Student's t) and their number."""
-    scores = [run["score"] for run in figures]
-    digits = 3 if max(map(abs, scores)) < 10 else 1
-    texts = [f"{each:.{digits}f}" for each in scores]
-    if len(scores) > 2:
-        middle, _, half = interval(scores).partition(" ± ")
-        texts = [f"{float(middle):.{digits}f} ± {float(half):.{digits}f} ({len(scores)})"]
-    return ", ".join(texts).replace("-", "−")
-
-
-def results(tasks: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the rows of a table of `benchmarks.learning`: a peer's column only where there are runs of one."""
-    peers = {name: peer for name in tasks if (peer := TASKS[name].peer) and stored(name, f"{peer.name.lower()}-")}
-    yield ["task", "budget", "score (seeds)", *(["peer here"] if peers else [])]
-    for name in tasks:
-        figures, peer = stored(name), peers.get(name)
-        theirs = stored(name, f"{peer.name.lower()}-") if peer else []
-        budget = f"{TASKS[name].budget:,} {TASKS[name].unit}"
-        other = [f"{peer.name} {score(theirs)}" if peer else ""] if peers else []
-        yield [f"`{name}`", budget, score(figures), *other]
-
-
-def lags(task: str, kinds: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the rows of a table of `benchmarks.gradients_lag`: means and their standard errors."""
-    measured = json.loads((RESULTS.parent / "gradients_lag.json").read_text(encoding="utf-8"))["measured"]
-    yield ["lag", *(f"while training, {kind}" for kind in kinds), *(f"final, {kind}" for kind in kinds)]
-    for lag in (0, 2, 4, 8):
-        runs = {kind: [run["figures"] for run in measured[f"{task}, lag {lag}, {kind}"]] for kind in kinds}
-        columns = [[run[figure] for run in runs[kind]] for figure in ("training return", "score") for kind in kinds]
-        yield [str(lag), *(f"{mean(of):.3g} ± {stdev(of) / len(of) ** 0.5:.2g}" for of in columns)]
-
-
-def table(kind: str, words: str) -> str:
-    """Return the table that a marker asks for, with its end."""
-    if kind == "results":
-        rows, align = list(results(words.split())), "| --- | --- | ---: |"
-        align += " ---: |" * (len(rows[0]) - 3)
-    else:
-        task, _, kinds = words.partition(": ")
-        rows = list(lags(task, kinds.split()))
-        align = "| ---: " * len(rows[0]) + "|"
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([f"<!-- {kind} {words} -->", "", lines[0], align, *lines[1:], "", _END])
-
-
-def written(text: str) -> str:
-    """Return a page's text with its tables as the result files have them."""
-    made = rf"(?:\n\n(?:\|.*\n)+\n{_END})?"
-    return re.sub(_MARKER + made, lambda match: table(match[1], match[2]), text)
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if re.search(_MARKER, pages.text(p))], ids=pages.name)
-def test_results_are_those_of_the_files(page: Path) -> None:
-    assert pages.text(page) == written(pages.text(page)), "run python tests/docs/test_algorithm_pages.py --write"
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", required=True, help="write the tables of results")
-    parser.parse_args()
-    for each in PAGES:
-        each.write_text(written(each.read_text(encoding="utf-8")), encoding="utf-8")
+def test_rows_of_lags() -> None:
+    rows = result_tables.lags("CartPole, A2C: a3c").splitlines()
+    assert rows[0] == "| lag | while training, a3c | final, a3c |"
+    assert [row.split(" | ")[0] for row in rows[2:6]] == ["| 0", "| 2", "| 4", "| 8"]

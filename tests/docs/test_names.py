@@ -72,7 +72,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
     ("page", "heading", "names"),
     [
         ("docs/environments/index.md", "family", [*FAMILIES, OWN]),
-        ("docs/algorithms/index.md", "name", [*ALGORITHMS, OWN]),
+        ("docs/algorithms/index.md", "algorithm", [*ALGORITHMS, OWN]),
         ("docs/guides/plugins.md", "group", GROUPS),
         ("docs/concepts/algorithms.md", "source", get_args(WarmStart.model_fields["source"].annotation)),
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
