@@ -106,7 +106,9 @@ def show(comparison: Comparison) -> None:
 
 
 def show_figures(comparison: Comparison) -> None:
-    """The table of what they came to; runs that are left out are named below it."""
+    """The table of what they came to; runs that are left out are named below it, and games of one name that are not one game."""
+    from ludus.apps.common.same_games import differences
+
     rows = [_row(group) for group in comparison.groups]
     rows += [(b.name, "published", f"{_number(b.mean)} ± {_number(b.spread)}", *[""] * 4) for b in comparison.baselines]
     columns = ("", "runs", "mean [95%]", "interquartile mean [95%]", "best run", "decisions", "time")
@@ -114,6 +116,8 @@ def show_figures(comparison: Comparison) -> None:
     for group in comparison.groups:
         for line in left_out(group):
             write(line)
+    if mixed := differences(comparison.environments):
+        write(f"warning: {mixed}")
 
 
 def _row(group: GroupResult) -> tuple[str, ...]:

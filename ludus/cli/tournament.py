@@ -108,6 +108,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
+    from ludus.apps.common.same_games import with_differences
     from ludus.envs.config import Environment
     from ludus.evaluation.run_ratings import parse_ratings
     from ludus.tournament.entrants import read_field
@@ -120,7 +121,10 @@ def _execute(options: argparse.Namespace) -> int:
         )
     raters = parse_ratings(options.rating)
     env = None if options.env is None else Environment(id=options.env, num_envs=_ENVS)
-    field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
+    try:
+        field = read_field(options.entrants, env=env, find_run=find_run, deadline=options.deadline)
+    except ConfigError as error:
+        raise with_differences(error) from error
     if options.exact:
         from ludus.tournament.run import exact_tournament
 

@@ -146,6 +146,13 @@ def test_a_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["orders"]["undecided"] == [pair]
 
 
+def test_games_of_one_name_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tournament", "mine", "random", "--env", "pgx/kuhn_poker"]) == 2
+    error = capsys.readouterr().err
+    assert "a tournament is of one game" in error
+    assert "pgx/kuhn_poker: the first player is drawn, 0 is bet" in error
+
+
 def test_many_entrants_have_no_cross_table_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["tournament", "mine", "mine@newest", "random", "--episodes", "2"]
     tournament_cross = "mean return of the row's entrant against the column's, over all seats"

@@ -14,6 +14,7 @@ import synthetic_run as synthetic
 from scipy.stats import trim_mean
 
 from ludus.apps.common.experiments import Experiment
+from ludus.apps.common.same_games import SAME_NAME, differences
 from ludus.apps.ui.comparison import (
     Baseline,
     EfficiencyCurve,
@@ -32,8 +33,11 @@ from ludus.apps.ui.comparison import (
 )
 from ludus.apps.ui.run_metrics import AXES, ComparedRun, Group, differing_settings, newest_returns, read_group
 from ludus.cli.compare import left_out
+from ludus.cli.main import main
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, PolicySpec
+from ludus.envs.families import FAMILIES
+from ludus.envs.registry import list_envs
 from ludus.storage.base import RunSummary
 from ludus.storage.store import Store
 
@@ -230,6 +234,35 @@ def test_several_environments_are_normalised(tmp_path: Path) -> None:
     found = compare([read_group(str(tmp_path / name)) for name in "abc"])
     assert (found.environments, found.lower_is_better) == (("kuhn", "leduc"), False)
     assert [g.mean.value for g in found.groups] == pytest.approx([1.0, (0 + 2 / 3) / 2, (0.5 + 0) / 2])
+
+
+LEDUC = ("openspiel/leduc_poker", "pettingzoo/leduc_holdem_v4")
+BLINDS = r"2 games are called Leduc hold'em and differ \(openspiel/leduc_poker: antes of 1.*leduc_holdem_v4: blinds of 1 and 2"
+
+
+def test_games_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        for k, env in enumerate(LEDUC):
+            run(tmp_path / name / str(k), [4.0, 1.0], env=env)
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert re.search("warning: " + BLINDS, " ".join(capsys.readouterr().out.split()))
+    groups = [read_group(str(tmp_path / "a" / "0")), read_group(str(tmp_path / "b" / "1"))]
+    with pytest.raises(ConfigError, match="has no run on pettingzoo/leduc_holdem_v4, and others have.*" + BLINDS):
+        compare(groups)
+
+
+def test_games_that_are_one_are_not() -> None:
+    assert differences([LEDUC[0], "openspiel/leduc_poker(players=2)", "openspiel/kuhn_poker"]) == ""
+    assert differences(["openspiel/connect_four", "pettingzoo/connect_four_v3"]) == ""
+    assert "robot warehouse" in differences(["rware/rware-small-4ag-v2", "jumanji/RobotWarehouse-v0"])
+
+
+@pytest.mark.long
+def test_games_of_one_name_are_ids() -> None:
+    ids = {id for games in SAME_NAME.values() for id in games}
+    for family in sorted({id.partition("/")[0] for id in ids}):
+        if FAMILIES[family].installed:
+            assert {id for id in ids if id.startswith(f"{family}/")} <= set(list_envs(family))
 
 
 def test_measures_against_random_play(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.apps.common.same_games import differences
 from ludus.apps.ui.figures.base import all_finite, finite
 from ludus.apps.ui.run_metrics import (
     AXES,
@@ -368,9 +369,10 @@ def _check_environments(environments: Sequence[str], measured: Mapping[str, Sequ
     for name, runs in measured.items():
         missing = sorted(set(environments) - {run.env for run in runs})
         if missing:
-            raise ConfigError(
-                f"{name!r} has no run on {missing[0]}, and others have. Groups are compared on the same environments."
+            error = (
+                f"{name!r} has no run on {missing[0]}, and others have. Groups are compared on the same environments. "
             )
+            raise ConfigError((error + differences(environments)).rstrip())
 
 
 def _scale(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.adapters.agent_seats import split_options
@@ -49,6 +52,7 @@ def make(
     api: Api = "auto",
     render: bool = False,
     agent_order: Sequence[str] | None = None,
+    own_stones_first: bool | None = None,
     **options: Any,
 ) -> VectorEnv:
     """Make the vector of an environment that PettingZoo registers.
@@ -60,6 +64,8 @@ def make(
         api: "parallel" steps all agents at once, "aec" in turn; "auto": parallel where PettingZoo has it.
         render: Whether it is made able to render.
         agent_order: As in `zoo_vector`.
+        own_stones_first: Of Go: true shows the stones of the player who is due in the first of each two planes, as the package's page has
+            it; false (the default) shows the planes as pettingzoo 1.27.0 has them, every second pair exchanged.
         options: Those of `Sides` say who plays whom; the others go to the environment.
 
     Returns:
@@ -77,8 +83,9 @@ def make(
     needed = _roms() if spec.namespace == "atari" else _NEEDED.get(f"{spec.namespace}/{spec.name}", {})
     limit = {} if spec.max_cycles is None else {"max_cycles": spec.max_cycles}
     id = f"pettingzoo/{name}"
+    creator = env_creator(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **render_options(render), **rest})
     return zoo_vector(
-        env_creator(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **render_options(render), **rest}),
+        _with_observations(creator, _observation_change(spec_id, own_stones_first)),
         num_envs,
         id=id,
         sides=sides,
@@ -142,6 +149,57 @@ def _roms() -> dict[str, str]:
     package = importlib.util.find_spec("ale_py")
     places = package.submodule_search_locations if package is not None else None
     return {"auto_rom_install_path": str(Path(places[0]) / "roms")} if places else {}
+
+
+def _observation_change(spec_id: str, own_stones_first: bool | None) -> Callable[[Any], None] | None:
+    """Return what changes the observations of an environment, if anything does."""
+    if not isinstance(own_stones_first, bool | None):
+        raise ConfigError(f"own_stones_first={own_stones_first!r} was given; expected true or false.")
+    if own_stones_first is not None and not spec_id.startswith("classic/go-"):
+        raise ConfigError(f"own_stones_first={own_stones_first} was given; it is an option of go. Leave it out.")
+    if spec_id.startswith("classic/hanabi-"):
+        return _show_last_position
+    return _show_own_stones_first if own_stones_first else None
+
+
+def _with_observations(make: Callable[[], Any], change: Callable[[Any], None] | None) -> Callable[[], Any]:
+    return make if change is None else partial(_make_changed, make, change)
+
+
+def _make_changed(make: Callable[[], Any], change: Callable[[Any], None]) -> Any:
+    env = make()
+    change(env.unwrapped)
+    return env
+
+
+def _show_last_position(env: Any) -> None:
+    """Let Hanabi show the last position once the game is over; Shimmy 2.0.1 shows the one before."""
+    observe, adapter = env.observe, env.hanabi_env.unwrapped
+
+    def observe_current(agent: str) -> Any:
+        view = observe(agent)
+        if adapter.game_state.is_terminal():
+            tensor = adapter.game_state.observation_tensor(adapter.agent_name_id_mapping[agent])
+            view["observation"] = np.asarray(tensor, view["observation"].dtype).reshape(view["observation"].shape)
+        return view
+
+    env.observe = observe_current
+
+
+def _show_own_stones_first(env: Any) -> None:
+    """Let Go show own stones first. It stacks boards as the player who has just moved sees them, so for the next one every second pair
+    of planes, from the newest on, has the opponent's stones first."""
+    observe, last = env.observe, 16  # the plane of the colour
+
+    def observe_own_first(agent: str) -> Any:
+        view = observe(agent)
+        planes = view["observation"]
+        first = np.arange(0, last, 4) + (0 if agent == env.agent_selection else 2)
+        order = np.arange(planes.shape[2])
+        order[first], order[first + 1] = first + 1, first
+        return view | {"observation": planes[:, :, order]}
+
+    env.observe = observe_own_first
 
 
 def _own_board(env: Any) -> None:
