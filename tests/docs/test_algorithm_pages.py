@@ -21,7 +21,9 @@ import yaml
 import ludus
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.rewards.registry import LEARNED_REWARDS
+from ludus.core.errors import LudusError
 from ludus.core.parts import resolve_name
+from ludus.runs.scenario_files import list_presets, load_scenario
 
 FOLDERS = ("ludus/algorithms", "ludus/contrib/algorithms")
 PAGES = sorted(page for folder in FOLDERS for page in (pages.ROOT / folder).glob("*/*.md"))
@@ -145,6 +147,41 @@ def test_options_are_on_the_page(name: str) -> None:
     assert not options_of(cls) or any(issubclass(cls, base) for base in configured(page))
     docs = "\n".join(inspect.getdoc(base) or "" for base in cls.__mro__ if base is not object)
     assert {option for option in options_of(cls) if not re.search(rf"^ +{option}: ", docs, re.MULTILINE)} == set()
+
+
+# ---------------------------------------------------------------------------------------------- switches
+
+NEEDED = {"algorithm.learned_reward=gail": "a file", "algorithm.learned_reward=module:Class": "a class"}
+"""Switches that go on by other options, too."""
+
+
+def understood(preset: str, overrides: list[str]) -> bool:
+    try:
+        load_scenario(preset, overrides)
+    except LudusError:
+        return False
+    return True
+
+
+def switches(page: Path) -> list[str]:
+    """Return what a page sets in its tables: `algorithm.dueling=true`."""
+    spans = [span for span in pages.spans(page) if re.match(r"algorithm(\.\w+)?=", span)]
+    return [span for span in dict.fromkeys(spans) if span not in NEEDED]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if switches(page)], ids=pages.name)
+def test_switches_are_understood(page: Path) -> None:
+    """With one of the page's commands, or on CartPole, Pendulum or a team."""
+    lines = [line for block in pages.blocks(page, "bash") for line in block.splitlines()]
+    presets = [match[1] for line in lines if (match := re.match(r"ludus train ([\w-]+)(?: |$)", line))]
+    bases = [[preset] for preset in presets if preset in list_presets()]
+    bases += [["cartpole"], ["pendulum", "algorithm=ppo"], ["simple-spread-mappo"], ["leduc-mmd"], ["cartpole-dqn"]]
+    wrong = [
+        switch
+        for switch in switches(page)
+        if not any(understood(base, [*more, *switch.split()]) for base, *more in bases)
+    ]
+    assert not wrong
 
 
 # ---------------------------------------------------------------------------------------------- metrics

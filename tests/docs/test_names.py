@@ -32,7 +32,7 @@ from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS
 from ludus.rollout.opponent_rules import RULES
-from ludus.runs.scenario import Checkpoints, Evaluation, Scenario
+from ludus.runs.scenario import Checkpoints, Evaluation
 from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.runtime.inprocess import RUNTIMES
@@ -78,6 +78,7 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/meta-solvers.md", "name", [*META_SOLVERS, OWN]),
         ("ludus/metagame/solvers/README.md", "name", META_SOLVERS),
         ("docs/concepts/schedulers.md", "`scenario:`", SCENARIOS),
+        ("ludus/schedulers/README.md", "scenario", SCENARIOS),
         ("docs/concepts/stopping.md", "name", [*STOPPERS, OWN]),
         ("docs/concepts/policies.md", "kind", POLICIES),
         ("docs/concepts/ratings.md", "rating", RATINGS),
@@ -117,16 +118,6 @@ def test_parts_of_schedules_are_named(part: str, table: Mapping[str, str]) -> No
     named = {word for key, values in rows[1:] if key == f"`{part}`" for word in re.findall(r"`(\w+)`", values)}
     their = set().union(*(fields(resolve_name(part, name, table)) for name in table))
     assert set(table) <= named <= set(table) | their
-
-
-def test_keys_of_scenarios_are_named() -> None:
-    known, common = options(SCENARIOS), fields(Scenario)
-    named: dict[str, set[str]] = {}
-    for row in next(rows for rows in pages.tables("ludus/schedulers/README.md") if rows[0][0] == "scenario")[1:]:
-        name, words = row[0].strip("`"), set(re.findall(r"`(\w+)`", row[-1]))
-        base = row[-1].removeprefix("as `").partition("`")[0]
-        named[name] = words - {base} | named[base] if row[-1].startswith("as ") else words
-    assert named == {name: keys - common for name, keys in known.items()}
 
 
 def test_bots_are_named() -> None:
