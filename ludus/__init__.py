@@ -38,7 +38,15 @@ if TYPE_CHECKING:
     from ludus.contrib.algorithms.sequential.config import A2PO, HAPPO, HATRPO, CoPPO
     from ludus.contrib.algorithms.tabular_q.config import TabularQ
     from ludus.core.config import Config
-    from ludus.core.errors import ConfigError, EnvError, LudusError, RunWarning, ScenarioError, SolverError
+    from ludus.core.errors import (
+        ConfigError,
+        EnvError,
+        LudusError,
+        ResourceError,
+        RunWarning,
+        ScenarioError,
+        SolverError,
+    )
     from ludus.core.types import (
         ActionRequests,
         AgentSpec,
@@ -194,6 +202,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "RNaD",
     "Rainbow",
     "Reinforce",
+    "ResourceError",
     "Result",
     "RunWarning",
     "SAC",
@@ -263,7 +272,7 @@ _NAMES = {
     "ludus.apps.hub.zoo": "ZooEntry pull push",
     "ludus.apps.ui.report": "write_report",
     "ludus.core.config": "Config",
-    "ludus.core.errors": "ConfigError EnvError LudusError RunWarning ScenarioError SolverError",
+    "ludus.core.errors": "ConfigError EnvError LudusError ResourceError RunWarning ScenarioError SolverError",
     "ludus.core.types": (
         "ActionRequests AgentSpec ClosedDecisions EnvSpec EvaluationTask FinishedEpisodes MetaSolution Mixture "
         "PolicyRef PolicySpec TaskResult Timestep TrainingTask"

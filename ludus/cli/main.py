@@ -39,11 +39,14 @@ from ludus.cli import (
 )
 from ludus.cli.command import Command
 from ludus.cli.output import aligned, separate, stream
-from ludus.core.errors import LudusError, UnknownName
+from ludus.core.errors import LudusError, ResourceError, UnknownName, escape_controls
 from ludus.core.machine import reserve_stack
+from ludus.core.shortages import shortage
 
 # New objects until Python looks for garbage among them. Its 700 would make a run's imports and compilation a second longer.
 _GARBAGE = 10_000
+SHORTAGE = 5
+"""Exit code where the machine has not enough memory, processes, files or room on a disk."""
 
 COMMANDS: dict[str, Command] = {
     command.name: command
@@ -78,7 +81,8 @@ COMMANDS: dict[str, Command] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 done, 2 refused (one line says why), 1 a fault of Ludus itself.
+    """Run one command line and return its exit code: 0 done, 2 refused (one line says why), 5 the machine is short of
+    something, 1 a fault of Ludus itself.
 
     LUDUS_DEBUG=1 shows tracebacks.
     """
@@ -91,15 +95,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         stream().flush()
         return code
     except LudusError as error:
-        return _fail(str(error), 2, own=error)
+        return _fail(
+            str(error), SHORTAGE if shortage(error) is not None or isinstance(error, ResourceError) else 2, own=error
+        )
     except KeyboardInterrupt:
         return _fail("stopped by Ctrl-C", 130, prefix="")
     except BrokenPipeError:
         _give_up_output()  # its reader went away, as in `ludus list envs | head`
         return 0
-    except (OSError, MemoryError) as error:  # the machine refuses
-        return _fail(_refusal(error), 2, own=error)
     except Exception as error:  # noqa: BLE001  a fault of ours still ends in one line
+        if (short := shortage(error)) is not None:
+            return _fail(f"{short}.", SHORTAGE, own=error)
+        if isinstance(error, OSError):  # the machine refuses
+            return _fail(_refusal(error), 2, own=error)
         from ludus.core.user_code import describe_user_error
 
         if (what := describe_user_error(error)) is not None:
@@ -166,9 +174,7 @@ def _check_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _refusal(error: OSError | MemoryError) -> str:
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory{f': {error}' if str(error) else ''}. Smaller numbers of environments or units may help."
+def _refusal(error: OSError) -> str:
     where = "" if error.filename is None else f" {error.filename!r}"
     return f"{error.strerror or error}:{where}" if where else f"{error.strerror or error}."
 
@@ -235,5 +241,5 @@ def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseExceptio
     except OSError:
         _give_up_output()
     with suppress(OSError):  # the terminal was closed
-        sys.stderr.write("\n".join([f"{prefix}{' '.join(message.split())}", *_lines(own), ""]))
+        sys.stderr.write("\n".join([escape_controls(f"{prefix}{' '.join(message.split())}"), *_lines(own), ""]))
     return code

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.core.errors import escape_controls
 from ludus.core.types import NamedStatistics
 
 _GAP = 3  # between columns, as Rich draws them
@@ -84,7 +85,7 @@ def table(
     for k, name in enumerate(columns):
         grid.add_column(name, justify="left" if k in left else "right", overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(escape_controls(cell)) for cell in row))
     with console.capture() as capture:
         console.print(grid)
     lines = [line.rstrip() for line in capture.get().splitlines()]
@@ -135,7 +136,9 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in pairs)
     console.print(Text(title, style="bold"))
     for name, value in pairs:
-        console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="not dim"), soft_wrap=True)
+        console.print(
+            Text(f"  {name:<{width}}  ", style="dim").append(escape_controls(value), style="not dim"), soft_wrap=True
+        )
 
 
 _DIGITS = {"Elo points": 0, "skill": 2}  # of units; others have four

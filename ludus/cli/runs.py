@@ -63,19 +63,19 @@ def show_runs() -> None:
 
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
     from ludus.reporting.progress import duration, number
-    from ludus.storage.reader import Reader, run_state
+    from ludus.storage.reader import Reader
 
     name = run_name(run_dir)
     try:
         with Reader(run_dir, check=False) as reader:
-            info, last, summary = reader.info(), reader.last_generation(), reader.summary()
+            info, last, state = reader.info(), reader.last_generation(), reader.state()
     except LudusError:  # one broken run must not hide the others
         return name, "-", "-", "-", "-", "unreadable"
     if last is None:
         numbers = ("0", "-", "-")
     else:
         numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
-    return name, info.scenario, *numbers, _state(run_dir, run_state(run_dir, summary))
+    return name, info.scenario, *numbers, _state(run_dir, state)
 
 
 def _state(run_dir: Path, state: str) -> str:

@@ -136,18 +136,21 @@ def _after(folder: Path) -> str:
 def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     """Return (what is known of it, whether it goes on)"""
     from ludus.reporting.progress import duration, number
-    from ludus.storage.reader import Reader, run_state
+    from ludus.storage.reader import Reader
 
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
-        counted = [*_warned(reader), *_counted(reader)]
+        state, cause, counted = reader.state(), reader.cause(), [*_warned(reader), *_counted(reader)]
+        session = next(reversed(reader.sessions()), None)
     limit = "" if info.generations is None else f" of {info.generations}"
     status = live_files.read_status(folder) if summary is None else None
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
     if summary is not None:
-        pairs = [("state", f"{run_state(folder, summary)}: {summary.stopped_by}")]
-    elif status is None:
-        pairs = [("state", "running" if is_running(folder) else "interrupted")]
+        pairs = [("state", f"{state}: {cause}")]
+    elif status is None or state == "failed":
+        pairs = [("state", f"{state}: {cause}" if state == "failed" else state)]
+        if session is not None and session.task:
+            pairs.append(("was doing", session.task))
     else:
         pairs = _of_driver(folder, status)
     if summary is not None and summary.failures:
@@ -156,9 +159,11 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
     pairs += counted
-    if pairs[0][1] == "interrupted":
-        again = f"ludus resume {shlex.quote(run_name(folder))}"
-        pairs.append(("continue", f"the process of the run is gone: {again}"))
+    again = f"ludus resume {shlex.quote(run_name(folder))}"
+    if state == "interrupted":
+        pairs.append(("continue", f"{cause or 'the process of the run is gone'}: {again}"))
+    elif state == "failed" and summary is None:
+        pairs.append(("continue", f"once that is mended: {again}"))
     return pairs, goes_on
 
 

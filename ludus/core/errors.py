@@ -17,6 +17,7 @@ LudusError
 │   └── TooManySessionsError   one more than there may be
 └── RunError             a run directory that is missing, half-written, changed or of another version; a runtime that cannot go on
     ├── PartDied         the process of a part ended before it had answered
+    ├── ResourceError    the machine is short of memory, processes, files or room on a disk
     └── RunIsOver        a run that is to be extended, and would stop at once
 
 Each message says what was given, what was expected and what to do. Beside the errors there is one warning, `RunWarning`: of a run
@@ -38,6 +39,7 @@ __all__ = [
     "PartDied",
     "PlayError",
     "PolicyError",
+    "ResourceError",
     "RunError",
     "RunIsOver",
     "RunWarning",
@@ -131,6 +133,10 @@ class PartDied(RunError):
     """The process of a part ended before it had answered, or its answer was lost with its node."""
 
 
+class ResourceError(RunError):
+    """The machine is short of memory, threads or processes, open files, or room on a disk; the commands exit with status 5."""
+
+
 class RunIsOver(RunError):
     """A run that is to be extended would stop at once: its `stop` is already reached."""
 
@@ -153,9 +159,17 @@ def join_or(names: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with control characters as they are written in Python: a terminal would obey those of an error of the user's code."""
+    return text.translate(_CONTROLS)
+
+
 def one_line(error: BaseException) -> str:
     """Return another library's error as text that can stand within a sentence."""
-    return " ".join(str(error).split()).rstrip(".")
+    return escape_controls(" ".join(str(error).split()).rstrip("."))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -74,6 +74,12 @@ def describe_user_error(error: BaseException) -> str | None:
     return f"{last.name} raised {type(error).__name__}{text} ({last.file}, line {last.line})"
 
 
+def error_place(error: BaseException) -> str:
+    """Return where it arose, as "name (file, line n)": in the user's code, or else in ours; "" if that is not known."""
+    frames = user_frames(error) or _frames(error)[-1:]
+    return f"{frames[-1].name} ({frames[-1].file}, line {frames[-1].line})" if frames else ""
+
+
 def place(error: BaseException) -> str:
     """Return where the code stood that was called by whom the error reached: " (file, line n)", or "" if that is not known."""
     _, *inside = traceback.extract_tb(error.__traceback__, limit=2)

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.core.curve_recorder import per_second
+from ludus.core.errors import escape_controls
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture
 from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary
@@ -164,7 +165,7 @@ class PlainProgress(NullObserver):
     def _write(self, text: str) -> None:
         self._quiet_until = self._clock() + max(self.QUIET, self.SHARE * self._rates.elapsed)
         try:
-            self._stream.write(text + "\n")
+            self._stream.write(escape_controls(text) + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # ValueError: the stream was closed
             self._stream = _NullStream()
@@ -254,7 +255,7 @@ class RichProgress(NullObserver):
 
     def message(self, text: str) -> None:
         with suppress(OSError):
-            self._console.print(Text(text))
+            self._console.print(Text(escape_controls(text)))
 
     def pace_changed(self, pace: str) -> None:
         self._pace = pace

@@ -6,7 +6,6 @@ resume(run_dir) = read and check -> restore -> rewind to the last barrier -> dri
 
 from __future__ import annotations
 
-import errno
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +19,23 @@ from typing import Any
 
 import ludus
 from ludus.algorithms.common.space_checks import discrete, one_space
-from ludus.core.errors import ConfigError, EnvError, RunError, RunIsOver, RunWarning
+from ludus.core import shortages
+from ludus.core.errors import (
+    ConfigError,
+    EnvError,
+    LudusError,
+    ResourceError,
+    RunError,
+    RunIsOver,
+    RunWarning,
+    one_line,
+)
 from ludus.core.files import replace_file
-from ludus.core.machine import deterministic_algorithms, files_allowed, out_of_memory, thread_limits
+from ludus.core.machine import deterministic_algorithms, out_of_memory, thread_limits
 from ludus.core.parts import missing
 from ludus.core.process_settings import standard_settings
 from ludus.core.types import EnvSpec, PolicySpec, State
+from ludus.core.user_code import describe_user_error, error_place
 from ludus.envs.base import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.envs.registry import package_faults
@@ -106,6 +116,7 @@ def run(
         _remove_if_empty(folder if run_dir is None and name is None else None),
         _session(scenario, folder, observer) as (tensorboard, runtime, beside),
         Store.create(at, info, locate=files.locate) as store,
+        _record_end(store),
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(at / SCENARIO, info.text.encode())
@@ -172,9 +183,11 @@ def resume(
         closed_on_error(vector),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
         Store.open(at, locate=files.locate) as store,
+        _record_end(store),
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
+        store.begin_session(info.version)
         observers = (observer, tensorboard, control, *_runtime_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, vector, info, store, files, observers, stop, control, beside=beside)
         with _close_on_error(driver, runtime):
@@ -243,24 +256,39 @@ def _session(
             yield tensorboard, runtime, beside
     except BrokenPipeError:  # of whoever watches
         raise
-    except OSError as error:
-        raise RunError(
-            f"run {str(folder)!r} stopped: {error.strerror or error}{_files_hint(error)}. What was committed is kept; `ludus resume` goes "
-            "on from there."
-        ) from error
-    except RuntimeError as error:  # outside of a task, which alone would fail
-        if (full := out_of_memory(error)) is None:
+    except shortages.KINDS as error:  # outside of a task, which alone would fail
+        advice = "What was committed is kept; `ludus resume` continues from there"
+        if (full := out_of_memory(error)) is not None:
+            raise ResourceError(
+                f"run {str(folder)!r} stopped: there was not enough memory on its device: {full}. {advice}, on another "
+                "device if it is given one (--device cpu)."
+            ) from error
+        if (short := shortages.shortage(error)) is not None:
+            raise ResourceError(f"run {str(folder)!r} stopped: {short}. {advice}.") from error
+        if not isinstance(error, OSError):
             raise
-        raise RunError(
-            f"run {str(folder)!r} stopped: there was not enough memory on its device: {full}. What was committed is kept; `ludus resume` "
-            "goes on from there, on another device if it is given one (--device cpu)."
-        ) from error
+        if not folder.is_dir():
+            raise RunError(
+                f"run {str(folder)!r} stopped: its directory was moved or deleted meanwhile ({error}). `ludus resume FOLDER` "
+                "continues from its last barrier where it is now."
+            ) from error
+        named = "" if error.filename is None else f": {error.filename!r}"
+        raise RunError(f"run {str(folder)!r} stopped: {error.strerror or error}{named}. {advice}.") from error
 
 
-def _files_hint(error: OSError) -> str:
-    if error.errno != errno.EMFILE:
-        return ""
-    return f" (this process may have {files_allowed():,}; `ulimit -Hn` says how many it might, and who sets up this machine can raise that)"
+@contextmanager
+def _record_end(store: Store) -> Iterator[None]:
+    """Record what ends the session, unless it ends by itself: the next command that looks at the run says why."""
+    try:
+        yield
+    except BaseException as error:
+        is_failure = isinstance(error, Exception) and not isinstance(error, BrokenPipeError)
+        own = None if isinstance(error, LudusError) else describe_user_error(error)
+        kind = type(error).__name__
+        cause = own or (one_line(error) if isinstance(error, LudusError) else f"{kind}: {one_line(error)}".rstrip(": "))
+        with suppress(RunError):  # a full disk, of which the first error tells
+            store.end_session("failed" if is_failure else "interrupted", cause, error=kind, place=error_place(error))
+        raise
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 6
+VERSION = 7
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -55,6 +55,13 @@ CREATE TABLE opponents (
 """
 """Whom a training task met, by seat, from version 6 on: at its start, and on average once it is done. The likeliest of each seat alone."""
 
+SESSIONS = """
+CREATE TABLE sessions (
+  number INTEGER PRIMARY KEY, began REAL NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL, ended REAL,
+  state TEXT, cause TEXT, error TEXT, place TEXT, task TEXT);
+"""
+"""The processes that have driven the run, from version 7 on: a row each, of `ludus.storage.records.Session`. No checkpoint covers them."""
+
 TABLES = f"""
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE checkpoints (barrier INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, created REAL NOT NULL);
@@ -79,6 +86,7 @@ CREATE TABLE tasks (
 {CURVES}
 {MATCHES}
 {STATISTICS}
+{SESSIONS}
 CREATE TABLE payoffs (
   seq INTEGER PRIMARY KEY, generation INTEGER NOT NULL, players INTEGER NOT NULL, profiles BLOB NOT NULL, mean BLOB NOT NULL,
   barrier INTEGER NOT NULL);
@@ -128,7 +136,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS}
+MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS, 6: SESSIONS}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 

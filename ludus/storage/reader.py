@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import RunError
+from ludus.core.errors import ResourceError, RunError
 from ludus.core.types import Curve, Match, NamedStatistics
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.metagame.population.payoffs import Payoffs
@@ -37,6 +37,7 @@ from ludus.storage.records import (
     Event,
     Rating,
     Series,
+    Session,
     StoredCurve,
     StoredMatch,
     StoredOpponent,
@@ -79,6 +80,8 @@ class Position:
     commits: int = field(compare=False)
 
 
+KILLED = "its process was killed, or its machine stopped"
+"""Cause of a session that has no end."""
 _JOINED = "FROM generations LEFT JOIN joints ON generation = number"
 _GENERATIONS = f"SELECT {SCORES}, sizes, marginals, profiles, probs {_JOINED}"
 _EVENTS = "SELECT time, level, kind, text, seq FROM events"
@@ -96,7 +99,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         detail = " ".join(str(error).split())
-        raise RunError(f"the database {str(path)!r} cannot be used: {detail}. {_advice(detail)}") from error
+        kind = ResourceError if "full" in detail or "disk I/O" in detail else RunError
+        raise kind(f"the database {str(path)!r} cannot be used: {detail}. {_advice(detail)}") from error
 
 
 def _advice(detail: str) -> str:
@@ -233,6 +237,29 @@ class Reader:
         with translated(self.path):
             rows = self._rows("SELECT value FROM run WHERE key = 'summary'")
             return summary_from_json(rows[0][0], self.run_dir) if rows else None
+
+    def sessions(self) -> tuple[Session, ...]:
+        """Return the processes that have driven the run, oldest first; () of a run of a version that did not record them."""
+        with translated(self.path):
+            return tuple(Session(*row) for row in self._rows("SELECT * FROM sessions ORDER BY number"))
+
+    def state(self) -> str:
+        """Return "finished" (a stopper or the schedule ended it), "failed" (an error ended it, or every response failed), "stopped" (the
+        user did), "running" or "interrupted" (its process was killed)."""
+        if (summary := self.summary()) is not None:
+            return ("failed" if summary.failed else "finished") if summary.complete else "stopped"
+        if is_running(self.run_dir):  # a resumed run has no summary until it ends again
+            return "running"
+        sessions = self.sessions()
+        return (sessions[-1].state if sessions else None) or "interrupted"
+
+    def cause(self) -> str:
+        """Return why the last session ended, in one line; "" while it runs, and where it is not known."""
+        if (summary := self.summary()) is not None:
+            all_failed = summary.complete and summary.failed
+            return f"every response failed; the first: {summary.failure}" if all_failed else summary.stopped_by
+        sessions = () if is_running(self.run_dir) else self.sessions()
+        return "" if not sessions else KILLED if sessions[-1].state is None else sessions[-1].cause or ""
 
     def checkpoints(self) -> tuple[CheckpointRecord, ...]:
         """Return the committed checkpoints, oldest first."""
@@ -542,12 +569,3 @@ def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connec
     connection.close()
     migrate(copy, repr(str(path)))
     return copy
-
-
-def run_state(run_dir: Path, summary: RunSummary | None) -> str:
-    """Return "finished" (a stopper or the schedule ended it), "failed" (so it was, and every response failed), "stopped" (the user did),
-    "running" or "interrupted" (it died)."""
-    if summary is None:  # a resumed run has none until it ends again
-        return "running" if is_running(run_dir) else "interrupted"
-    ended = "failed" if summary.failed else "finished"
-    return ended if summary.complete else "stopped"

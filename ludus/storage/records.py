@@ -110,6 +110,37 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """A process that drives, or has driven, the run.
+
+    Attributes:
+        number: Of the session, from 1.
+        began: Seconds since the epoch.
+        version: Of Ludus and Python.
+        host: Name of its machine.
+        process: Its number there.
+        ended: Seconds since the epoch; None while it runs, and of one that was killed.
+        state: "finished", "failed", "stopped" or "interrupted"; None while it runs.
+        cause: Why it ended, in one line.
+        error: Name of the exception's class; None where none ended it.
+        place: Class, method, file and line where it arose, if that is in the user's code, or known.
+        task: Tasks in progress, separated by commas.
+    """
+
+    number: int
+    began: float
+    version: str
+    host: str
+    process: int
+    ended: float | None = None
+    state: str | None = None
+    cause: str | None = None
+    error: str | None = None
+    place: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """barrier: its number, which rises. created: seconds since the epoch."""
 

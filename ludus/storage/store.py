@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ from ludus.core.types import (
 from ludus.metagame.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
-from ludus.storage.reader import Reader, check_integrity, translated
+from ludus.storage.reader import KILLED, Reader, check_integrity, translated
 from ludus.storage.records import info_rows, summary_to_json
 from ludus.storage.run_dirs import RunLock
 
@@ -139,6 +140,7 @@ class Store:
         self._buffer: dict[str, list[tuple[object, ...]]] = {table: [] for table in INSERT}
         self._waiting = 0
         self._curves: dict[str, Curve] = {}  # as they were written, of the tasks in progress
+        self._tasks: dict[str, None] = {}  # in progress
         self._barrier = self._last_barrier() + 1
         self.warnings: list[tuple[str, str]] = []
         """(kind, text) of what this session has warned of."""
@@ -155,7 +157,9 @@ class Store:
                 f"run directory {str(run_dir)!r} cannot be made: {error.strerror}. Give another one."
             ) from error
         require_new(run_dir)
-        return cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
+        store = cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
+        store.begin_session(info.version)
+        return store
 
     @classmethod
     def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
@@ -225,12 +229,14 @@ class Store:
             self._add("joints", (record.number, record.profiles.shape[1], packed, blob(record.probabilities)))
 
     def task_started(self, task: Task) -> None:
+        self._tasks[task.id] = None
         self._task(task, "started", {}, {}, None)
         if isinstance(task, TrainingTask):
             start = task.opponents.start if isinstance(task.opponents, AdaptiveMixture) else task.opponents
             self._opponents(task, start)
 
     def task_done(self, result: TaskResult) -> None:
+        self._tasks.pop(result.task.id, None)
         if isinstance(result, TrainingResult):
             if result.curve is not None:
                 self.curve_recorded(result.task.id, result.curve)
@@ -309,6 +315,44 @@ class Store:
         self._flush()
         with translated(self.path):
             self._connection.execute("INSERT OR REPLACE INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
+        failed = "failed" if summary.failed else "finished"
+        self._end(failed if summary.complete else "stopped", summary.stopped_by, "", "", "")
+
+    def begin_session(self, version: str) -> None:
+        """Record durably that this process drives the run from now on. A session before it that has no end was killed.
+
+        Args:
+            version: Of Ludus and Python.
+        """
+        last = "number = (SELECT MAX(number) FROM sessions)"
+        end = f"UPDATE sessions SET state = 'interrupted', cause = ? WHERE state IS NULL AND {last}"
+        begin = "INSERT INTO sessions (began, version, host, process) VALUES (?, ?, ?, ?)"
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(end, (KILLED,))
+            self._connection.execute(begin, (time.time(), version, socket.gethostname(), os.getpid()))
+            self._connection.execute("COMMIT")
+
+    def end_session(self, state: str, cause: str, *, error: str = "", place: str = "") -> None:
+        """Record durably how this session ends; what was not committed is dropped, warnings excepted. Later calls change nothing.
+
+        Args:
+            state: "finished", "failed", "stopped" or "interrupted".
+            cause: In one line.
+            error: Name of the exception's class.
+            place: Where it arose.
+        """
+        self._discard()
+        self._flush()
+        self._end(state, cause, error, place, ", ".join(self._tasks))
+
+    def _end(self, state: str, cause: str, *where: str) -> None:
+        with translated(self.path):
+            self._connection.execute(
+                "UPDATE sessions SET ended = ?, state = ?, cause = ?, error = ?, place = ?, task = ? "
+                "WHERE state IS NULL AND number = (SELECT MAX(number) FROM sessions)",
+                (time.time(), state, cause, *(text or None for text in where)),
+            )
             self._connection.execute("COMMIT")
         self._warnings.clear()
 

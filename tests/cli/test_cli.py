@@ -307,11 +307,14 @@ def test_memory_and_files_are_the_machines_refusal(
 
     for error, expected in (
         (MemoryError("Unable to allocate 3.6 TiB"), "there is not enough memory: Unable to allocate 3.6 TiB"),
-        (OSError(28, "No space left on device"), "No space left on device."),
+        (
+            OSError(28, "No space left on device"),
+            "the disk, or a quota on it, is full: No space left on device. Make room.",
+        ),
         (PermissionError(13, "Permission denied", "runs/x"), "Permission denied: 'runs/x'"),
     ):
         monkeypatch.setitem(COMMANDS, "list", replace(COMMANDS["list"], execute=raising(error)))
-        assert main(["list"]) == 2
+        assert main(["list"]) == (2 if isinstance(error, PermissionError) else 5)
         err = capsys.readouterr().err
         assert expected in err
         assert "fault of Ludus" not in err
@@ -331,7 +334,7 @@ sys.exit(code)
     [
         (">&-", 0, ""),
         ("2>&-", 0, "nash"),
-        (">/dev/full", 2, "error: No space left on device."),
+        (">/dev/full", 5, "error: the disk, or a quota on it, is full: No space left on device. Make room."),
         ("| head -1", 0, "meta-solver"),
     ],
 )

@@ -242,7 +242,7 @@ def test_a_run_that_was_killed(folder: Path, capsys: pytest.CaptureFixture[str])
     out = [" ".join(line.split()) for line in said(capsys).splitlines()]
     assert out[1:3] == ["state interrupted", "was doing generation 3, best response of population 1"]
     assert out[3].endswith("on this machine, gone")
-    assert out[-1] == "continue the process of the run is gone: ludus resume try1"
+    assert out[-1] == "continue its process was killed, or its machine stopped: ludus resume try1"
     for command in ("pause", "unpause", "stop"):
         assert refused([command, RUN], capsys) == (
             "error: run 'try1' is not running: it was interrupted; `ludus resume try1` goes on with it.\n"

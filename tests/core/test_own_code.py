@@ -20,6 +20,7 @@ from ludus.rollout.opponents import AdaptiveOpponents
 from ludus.runs.driver import request_tasks
 from ludus.schedulers.response_diversity import diversified_opponents, training_objective
 from ludus.schedulers.responses import Target, response_targets
+from ludus.storage.reader import Reader
 from ludus.testing.meta_solver import zero_sum_view
 from ludus.training.stopping import Progress, fraction_done, limit_in_unit, stop_reason
 from ludus.training.trainer import Trainer
@@ -101,8 +102,14 @@ def test_an_exception_of_ones_own_is_told_with_class_method_file_and_line(
         f'  File "{__file__}", line {line}, in Raises.reason',
         '    return None if progress.generations < self.after else {}["nothing"]',
     ]
-    assert main(["status", str(tmp_path / "run")]) == 0  # it can be resumed
-    assert "interrupted" in capsys.readouterr().out
+    assert main(["status", str(tmp_path / "run")]) == 0
+    state, *_, again = capsys.readouterr().out.splitlines()[1:]
+    assert state == f"  state     failed: Raises.reason raised KeyError: 'nothing' ({__file__}, line {line})"
+    assert again.startswith("  continue  once that is mended: ludus resume ")
+    with Reader(tmp_path / "run") as reader:
+        (session,) = reader.sessions()
+    assert (session.state, session.error) == ("failed", "KeyError")
+    assert session.place == f"Raises.reason ({__file__}, line {line})"
 
 
 class Odd(Answers):
@@ -262,5 +269,5 @@ def test_a_run_of_which_every_response_failed(tmp_path: Any, capsys: pytest.Capt
         "error: every response of this run failed; its policies are unchanged. The report lists the failures.\n"
     )
     assert main(["status", str(tmp_path / "run")]) == 0
-    assert "state     failed: the schedule is complete" in capsys.readouterr().out
+    assert "state     failed: every response failed; the first: PPO update 1" in capsys.readouterr().out
     assert main(["resume", str(tmp_path / "run")]) == 3

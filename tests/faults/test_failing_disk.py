@@ -160,7 +160,7 @@ def test_a_full_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ludus.storage.store.connect", small)
-        assert main(["train", "mine.yaml", "--run-dir", "run"]) == 2
+        assert main(["train", "mine.yaml", "--run-dir", "run"]) == 5
     err = capsys.readouterr().err
     assert err.endswith("cannot be used: database or disk is full. Make room and resume the run.\n")
     with Reader(tmp_path / "run") as reader:
@@ -204,7 +204,7 @@ def test_a_disk_that_is_really_full(small_disk: Path, whole: Path, capfd: pytest
         told.append(capfd.readouterr().err)
         if status == 0:
             break
-        assert status == 2
+        assert status == 5
         assert told[-1].splitlines()[-1].startswith("error: "), told[-1]
         assert "Traceback" not in told[-1]
     assert len(told) > 2, told

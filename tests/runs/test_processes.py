@@ -19,7 +19,7 @@ import run_tools as tools
 from ludus.cli.main import main
 from ludus.core.errors import RunError
 from ludus.runs.runner import run
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
 START = [sys.executable, "-c", "from ludus.cli.main import script; script()"]
@@ -90,7 +90,7 @@ def test_one_ctrl_c_stops_cleanly(
     assert "stopped by Ctrl-C" in " ".join(out.split())
     assert out.endswith("Continue with: ludus resume run\n")
     with Reader(tmp_path / "run") as reader:
-        assert run_state(tmp_path / "run", reader.summary()) == "stopped"
+        assert reader.state() == "stopped"
         last = len(reader.generations())  # the generation that it was in
     assert main(["resume", "run", f"generations={last}"]) == 0
     tools.train("ppo", tmp_path / "whole", *LONG, f"generations={last}")
@@ -128,7 +128,7 @@ def test_a_second_ctrl_c_stops_at_once(going: subprocess.Popen[str], tmp_path: P
         going.send_signal(signal.SIGINT)
     assert going.wait(timeout=20) in (0, 130)  # 0: the first was served before the second came
     with Reader(tmp_path / "run") as reader:
-        assert run_state(tmp_path / "run", reader.summary()) in ("stopped", "interrupted")
+        assert reader.state() in ("stopped", "interrupted")
     assert stopped
 
 
@@ -137,7 +137,7 @@ def test_a_killed_process_and_the_next(going: subprocess.Popen[str], tmp_path: P
     going.kill()
     going.communicate()
     with Reader(tmp_path / "run") as reader:
-        assert run_state(tmp_path / "run", reader.summary()) == "interrupted"
+        assert reader.state() == "interrupted"
         last = len(reader.generations())  # the generation that it was in
     done = subprocess.run(
         [*START, "resume", "run", f"generations={last}"], cwd=tmp_path, capture_output=True, timeout=60
@@ -213,4 +213,4 @@ def finished(run_dir: Path) -> bool:
     if not begun_in(run_dir):
         return False
     with Reader(run_dir) as reader:
-        return run_state(run_dir, reader.summary()) == "finished"
+        return reader.state() == "finished"

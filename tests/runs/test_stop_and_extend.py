@@ -16,14 +16,14 @@ from ludus.evaluation import run_ratings
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.storage.base import GenerationRecord, NullObserver
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
 from ludus.storage.stored_run import StoredRun
 
 
 def state(run_dir: Path) -> str:
     with Reader(run_dir) as reader:
-        return run_state(run_dir, reader.summary())
+        return reader.state()
 
 
 @pytest.mark.parametrize(("name", "calls"), [("dqn", 9)])

@@ -31,7 +31,7 @@ from ludus.core.types import (
 from ludus.metagame.population.base import Recorder
 from ludus.metagame.population.match_log import same_match
 from ludus.storage.base import RunSummary
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import is_running
 from ludus.storage.store import Store
 
@@ -107,7 +107,7 @@ def test_tasks_and_summary_come_back(run_dir: Path) -> None:
         store.event("run", "after the last barrier")
         store.run_finished(summary)
         with Reader(run_dir) as reader:
-            assert run_state(run_dir, reader.summary()) == "finished"
+            assert reader.state() == "finished"
     with Reader(run_dir) as reader:
         evaluated, failed = reader.tasks()
         assert (evaluated.id, evaluated.kind, evaluated.state) == ("e1", "evaluate", "started")
@@ -151,7 +151,8 @@ def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.executescript(
-            "DROP TABLE opponents; DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 3;"
+            "DROP TABLE sessions; DROP TABLE opponents; DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; "
+            "PRAGMA user_version = 3;"
         )
     connection.close()
     with Reader(run_dir) as reader:
@@ -164,18 +165,42 @@ def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
 
 
 def test_state_of_a_run(run_dir: Path) -> None:
+    def read() -> tuple[str, str]:
+        with Reader(run_dir) as reader:
+            return reader.state(), reader.cause()
+
     summary = RunSummary(run_dir, 3, 9.5, 180, None, "stopped by Ctrl-C", complete=False)
     with Store.create(run_dir, synthetic.info(run_dir)) as store:
-        assert run_state(run_dir, None) == "running"
+        assert read() == ("running", "")
         store.commit("c1")
         store.run_finished(summary)
-    with Reader(run_dir) as reader:
-        assert run_state(run_dir, reader.summary()) == "stopped"
-    with Store.open(run_dir) as store:
+    assert read() == ("stopped", "stopped by Ctrl-C")
+    with Store.open(run_dir) as store:  # resumed, and killed
+        store.begin_session("ludus 1")
         store.rewind("c1")
-        with Reader(run_dir) as reader:
-            assert reader.summary() is None
-    assert run_state(run_dir, None) == "interrupted"
+        assert read() == ("running", "")
+    assert read() == ("interrupted", "its process was killed, or its machine stopped")
+    with Store.open(run_dir) as store:  # resumed, and ended by an error
+        store.begin_session("ludus 1")
+        store.rewind("c1")
+        store.task_started(synthetic.training(0, 1))
+        store.event("no_episode", "no episode has ended", level="warning")
+        store.end_session(
+            "failed", "Env.step raised ValueError: no", error="ValueError", place="Env.step (env.py, line 3)"
+        )
+        store.end_session("finished", "a later call changes nothing")
+    assert read() == ("failed", "Env.step raised ValueError: no")
+    with Reader(run_dir) as reader:
+        first, second, third = reader.sessions()
+        assert [event.text for event in reader.events()] == ["no episode has ended"]
+    assert (first.state, first.version, first.process) == ("stopped", synthetic.info(run_dir).version, os.getpid())
+    assert (second.state, second.ended) == ("interrupted", None)
+    assert (third.error, third.place, third.task) == (
+        "ValueError",
+        "Env.step (env.py, line 3)",
+        synthetic.training(0, 1).id,
+    )
+    assert third.ended is not None
 
 
 def test_matches_are_pooled_and_counted_once(run_dir: Path) -> None:
@@ -397,7 +422,7 @@ def test_a_run_from_before_statistics_is_read_and_resumed(run_dir: Path) -> None
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.executescript(
-            "DROP TABLE opponents; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;"
+            "DROP TABLE sessions; DROP TABLE opponents; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;"
         )
     connection.close()
     with Reader(run_dir) as reader:

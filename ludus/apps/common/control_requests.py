@@ -131,8 +131,10 @@ def ended(name: str, folder: Path) -> str:
         rest = "" if done == len(standings) else f"; `ludus resume {shlex.quote(name)}` goes on with it"
         return f"{done} of {len(standings)} runs are done{rest}"
     with Reader(folder, check=False) as reader:
-        summary = reader.summary()
+        state, cause = reader.state(), reader.cause()
     resume = f"ludus resume {shlex.quote(name)}"
-    if summary is not None and summary.complete:
-        return f"it is finished ({summary.stopped_by}); `{resume}` with a higher generations=N, or another stop, extends it"
-    return f"it was {'interrupted' if summary is None else summary.stopped_by}; `{resume}` goes on with it"
+    if state == "finished":
+        return f"it is finished ({cause}); `{resume}` with a higher generations=N, or another stop, extends it"
+    if state == "failed":
+        return f"it has failed ({cause}); once that is mended, `{resume}` continues it"
+    return f"it was {cause if state == 'stopped' else 'interrupted'}; `{resume}` goes on with it"

@@ -18,7 +18,7 @@ from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import LudusError, RunError, nearest
 from ludus.core.files import replace_file
 from ludus.storage.database import FILE
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, SWEEP
 from ludus.storage.store import has_tables
 
@@ -36,7 +36,7 @@ _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resum
 
 @dataclass(frozen=True, slots=True)
 class RunStanding:
-    """How a run of an experiment stands. state: "waiting" (it has not begun), or as `run_state` gives it, "unreadable" where its database
+    """How a run of an experiment stands. state: "waiting" (it has not begun), or as `Reader.state`, "unreadable" where its database
     is. why: of one that did not come to its end; "" if nobody knows."""
 
     name: str
@@ -99,14 +99,11 @@ class Experiment:
             if not has_tables(folder / FILE):
                 return RunStanding(run, folder, "failed" if reason else "waiting", reason)
             with Reader(folder, check=False) as reader:
-                summary = reader.summary()
+                state, cause = reader.state(), reader.cause()
         except LudusError as error:
             return RunStanding(run, folder, "unreadable", str(error))
-        state = run_state(folder, summary)
-        if state == "failed" and summary is not None:
-            reason = f"every response failed; the first: {summary.failure}"
-        elif state == "stopped" and summary is not None:
-            reason = summary.stopped_by
+        if state in ("failed", "stopped"):
+            reason = cause
         elif state == "finished" and run in self.due:  # up to where it was to come before
             remaining = f"{' '.join(self.due[run])} is still to come"
             state, reason = ("interrupted", reason) if reason else ("stopped", remaining)

@@ -17,9 +17,9 @@ from ludus.core.config import from_yaml
 from ludus.core.curve_recorder import joined
 from ludus.core.errors import LudusError, RunError
 from ludus.core.types import Curve
-from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.base import GenerationRecord, RunInfo
 from ludus.storage.database import FILE
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS, find_experiment, find_run, run_name
 
 Array = NDArray[np.float64]
@@ -212,7 +212,9 @@ def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> Compar
         return ComparedRun(name, folder, state or "missing", why)
     try:
         with Reader(folder, check=False) as reader:
-            info, records, summary = reader.info(), reader.generations(), reader.summary()
+            info, records = reader.info(), reader.generations()
+            state = state or reader.state()
+            why = why or ("" if state in ("finished", "interrupted") else reader.cause())
             settings = _settings(info)
             spent = {
                 "generations": np.array([record.number for record in records], np.float64),
@@ -224,12 +226,11 @@ def _read_run(folder: Path, name: str, state: str = "", why: str = "") -> Compar
             learning = _learning(reader) if info.players == 1 else None
     except LudusError as error:  # one broken run must not hide the others
         return ComparedRun(name, folder, "unreadable", str(error))
-    state = state or run_state(folder, summary)
     return ComparedRun(
         name=name,
         folder=folder,
         state=state,
-        why=why or _why(state, summary),
+        why=why,
         env=info.env,
         algorithm=info.algorithm,
         seed=info.seed,
@@ -340,12 +341,6 @@ def _learning(reader: Reader) -> Curve | None:
     curves = reader.curves()
     one_each = len({stored.generation for stored in curves}) == len(curves)
     return joined(stored.curve for stored in curves) if curves and one_each else None
-
-
-def _why(state: str, summary: RunSummary | None) -> str:
-    if summary is None or state == "finished":
-        return ""
-    return f"every response failed; the first: {summary.failure}" if state == "failed" else summary.stopped_by
 
 
 def _decisions(records: Sequence[GenerationRecord], reader: Reader) -> Array:

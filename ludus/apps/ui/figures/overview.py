@@ -13,7 +13,7 @@ from ludus.core.errors import RunError
 from ludus.reporting.curves import short
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.live_files import Status, percent, read_status
-from ludus.storage.reader import Reader, run_state
+from ludus.storage.reader import Reader
 from ludus.storage.records import Event
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class OverviewPanel:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run in a list. state: as `run_state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
+    """A run in a list. state: as `Reader.state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
     in their last rollouts. last_note: its newest warning or error."""
 
     id: str
@@ -166,7 +166,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         notes = reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         played = max(0, reader.position().matches)
-    state, status = _state(reader, summary)
+    state, status = _state(reader)
     figures = Figures(
         policies=[policies.get(which, 0) for which in sorted(set(info.population))],
         generations=last.number if last else 0,
@@ -197,7 +197,7 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         newest = reader.last_events(limit=1, levels=("warning", "error"))
         returns = [reader.metrics(f"response/{which}/return", "generations").value for which in policies]
-    state, status = _state(reader, summary)
+    state, status = _state(reader)
     progress = _progress(reader, info, last, summary, status)
     last_returns = [values[-1] for values in returns if len(values)]
     return RunLine(
@@ -228,9 +228,9 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
     )
 
 
-def _state(reader: Reader, summary: RunSummary | None) -> tuple[str, Status | None]:
+def _state(reader: Reader) -> tuple[str, Status | None]:
     """Return what to call it; what its driver says, None if it does not run, or is of a newer Ludus."""
-    state = run_state(reader.run_dir, summary)
+    state = reader.state()
     if state != "running":
         return state, None
     try:
@@ -401,7 +401,7 @@ def events(reader: Reader, **query: str) -> Events:
 def parts(reader: Reader, **query: str) -> Parts:
     """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "parts")
-    _, status = _state(reader, reader.summary())
+    _, status = _state(reader)
     deaths = [WorkerDeath(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
     return Parts(list(getattr(status, "parts", ())), deaths)
 
