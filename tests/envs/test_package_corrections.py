@@ -68,3 +68,61 @@ def test_hanabi_shows_the_last_position() -> None:
     for player in range(2):
         assert timestep.ended[player].observation[0].tolist() == position.game_state.observation_tensor(player)
         assert (position.observations[f"player_{player}"] != timestep.ended[player].observation[0]).any(), "mended"
+
+
+# ---------------------------------------------------------------------------------------------- what is passed through
+
+
+def test_white_is_player_1_in_openspiel() -> None:
+    for name in ("chess", "dark_chess", "kriegspiel"):
+        env = make_env(f"openspiel/{name}", num_envs=1, tree="off")
+        assert [len(due.slot) for due in env.reset(SEED).due] == [0, 1]
+
+
+def test_the_last_card_of_goofspiel_plays_itself() -> None:
+    env = make_env("openspiel/goofspiel", num_envs=1)
+    timestep, decisions = env.reset(SEED, episodes=1), 0
+    while len(timestep.due[0].slot):
+        decisions += 1
+        timestep = env.step(tuple(due.mask.argmax(axis=1) for due in timestep.due if due.mask is not None))
+    assert decisions == 12
+
+
+def test_a_natural_beats_three_cards_in_blackjack() -> None:
+    import gymnasium
+
+    assert gymnasium.spec("Blackjack-v1").kwargs == {"sab": True, "natural": False}
+
+
+def test_foragers_of_short_sight_do_not_see_where_they_are() -> None:
+    require("lbforaging")
+    shown, hidden = [], []
+    for prefix, positions in (("", shown), ("2s-", hidden)):
+        env = make_env(f"lbf/Foraging-{prefix}10x10-3p-3f-v3", num_envs=16)
+        timestep = env.reset(np.arange(16, dtype=np.uint64))
+        positions.extend(tuple(row[9:11].tolist()) for due in timestep.due for row in due.observation)
+    assert len(set(shown)) > 20
+    assert set(hidden) <= {(a, b) for a in (0.0, 1.0, 2.0) for b in (0.0, 1.0, 2.0)}
+    assert hidden.count((2.0, 2.0)) > len(hidden) / 2
+
+
+@pytest.mark.slow
+def test_simple_spread_of_vmas_counts_each_distance_three_times() -> None:
+    """Three agents stand 0.5 from their landmarks, so far apart that none touches another; then two of them touch."""
+    require("vmas")
+    import torch
+
+    env: Any = make_env("vmas/simple_spread", num_envs=1, continuous_actions=False)
+    assert env.spec.agents[0].action.n == 9
+    batch = env._batch.vmas
+    batch.reset(seed=0)
+    for k, (agent, landmark) in enumerate(zip(batch.world.agents, batch.world.landmarks, strict=True)):
+        agent.set_pos(torch.tensor([[0.8 * k - 0.8, 0.5]]), batch_index=None)
+        landmark.set_pos(torch.tensor([[0.8 * k - 0.8, 0.0]]), batch_index=None)
+    apart = [float(batch.scenario.reward(agent)) for agent in batch.world.agents]
+    assert apart == pytest.approx([-4.5] * 3)
+    agent = batch.world.agents[1]
+    agent.set_pos(torch.tensor([[-0.7, 0.5]]), batch_index=None)
+    touching = [float(batch.scenario.reward(agent)) for agent in batch.world.agents]
+    further = 3 * (np.hypot(0.7, 0.5) - 0.5)
+    assert touching == pytest.approx([-4.5 - further - 2] * 3)
