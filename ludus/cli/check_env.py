@@ -6,20 +6,22 @@ import argparse
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ludus.cli.command import Command, positive_number, whole_number
-from ludus.cli.output import stream, write
+from ludus.cli.command import Command, add_json, positive_number, seconds, whole_number
+from ludus.cli.output import stream, write, write_json
 from ludus.core.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
     from ludus.envs.base import VectorEnv
     from ludus.envs.config import Environment
-    from ludus.testing.env import Check, Make
+    from ludus.testing.detector.finding import Finding
+    from ludus.testing.env import Check, Make, Speed
 
 ELSEWHERE = "other processes"
 """The check of one's own environments that a command alone can make."""
-_WIDTH = 18  # of the names of checks
+_WIDTH = 20  # of the names of checks
+_SIGNS = {"error": "✗ error   ", "warning": "! warning ", "note": "· note    "}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +37,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--num-envs", type=positive_number, default=4, help="number of environments stepped together (default: 4)"
     )
     parser.add_argument("--steps", type=positive_number, default=100, help="steps per check (default: 100)")
+    parser.add_argument(
+        "--episodes",
+        type=positive_number,
+        default=1000,
+        help="random episodes that are searched for faults (default: 1000)",
+    )
+    parser.add_argument(
+        "--seconds", type=seconds, default=10.0, help="time of that search, about; 0: only the checks (default: 10)"
+    )
     parser.add_argument("--seed", type=whole_number, default=0, help="seed of the episodes and actions (default: 0)")
+    add_json(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -47,21 +59,26 @@ def _execute(options: argparse.Namespace) -> int:
         return environment.make(num_envs=num_envs)
 
     _make_once(make, options)
-    write(
-        f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n"
-    )
-    results = checks(
+    say = (lambda _: None) if options.json else write
+    say(f"{options.id}: {options.num_envs} environments, {options.steps} steps of random legal actions in each play\n")
+    results = []
+    every = checks(
         make, num_envs=options.num_envs, steps=options.steps, seed=options.seed, team="either", early_rewards=None
     )
-    outcomes = []
-    for check in chain(results, _elsewhere(environment)):
-        _show(check)
-        outcomes.append("left out" if check.skipped else "failed" if check.failure is not None else "passed")
-    failed = outcomes.count("failed")
-    if not failed:
-        _show_speed(make, options.num_envs, options.seed)
-    write("\n" + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in ("passed", "left out", "failed")))
-    return 2 if failed else 0
+    for check in chain(every, _elsewhere(environment)):
+        results.append(check)
+        if not options.json:
+            _show(check)
+    failed = [check.name for check in results if check.failure is not None]
+    speed, why = _speed(make, options) if not failed else (None, "")
+    findings, play = _search(make, options, failed)
+    if options.json:
+        _write_json(options, results, findings, play, speed)
+    else:
+        _show_speed(speed, why, options.num_envs)
+        _show_findings(findings, play)
+        write("\n" + _totals(results, findings, searched=play is not None))
+    return 1 if failed or any(one.severity == "error" for one in findings) else 0
 
 
 def _make_once(make: Make, options: argparse.Namespace) -> None:
@@ -124,30 +141,112 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _show_speed(make: Make, num_envs: int, seed: int) -> None:
+def _speed(make: Make, options: argparse.Namespace) -> tuple[Speed | None, str]:
+    """Return the speed; None and why, where it cannot be measured."""
     from contextlib import closing
 
     from ludus.core import seeding
     from ludus.testing.env import measure_speed
 
-    with closing(make(num_envs)) as env:
+    with closing(make(options.num_envs)) as env:
         try:
-            speed = measure_speed(env, seeding.keys(seed, "speed", count=num_envs))
+            return measure_speed(env, seeding.keys(options.seed, "speed", count=options.num_envs)), ""
         except EnvError as error:  # it plays longer than the checks do
-            write(f"\n{'speed':<{_WIDTH + 12}}not measured: {_line(str(error))}")
-            return
-    write(
-        f"\n{'speed':<{_WIDTH + 12}}{speed.steps:,.0f} steps/s, {speed.decisions:,.0f} decisions/s, in {num_envs} environments"
+            return None, _line(str(error))
+
+
+def _show_speed(speed: Speed | None, why: str, num_envs: int) -> None:
+    name = f"\n{'speed':<{_WIDTH + 12}}"
+    if speed is not None:
+        write(f"{name}{speed.steps:,.0f} steps/s, {speed.decisions:,.0f} decisions/s, in {num_envs} environments")
+    elif why:
+        write(f"{name}not measured: {why}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The search for faults that the contract leaves open.
+
+
+def _search(make: Make, options: argparse.Namespace, failed: list[str]) -> tuple[list[Finding], dict[str, Any] | None]:
+    """Return (findings, what was played); nothing where the time is 0, or the description is wrong."""
+    if not options.seconds or "description" in failed:
+        return [], None
+    from ludus.cli.progress_line import ProgressLine
+    from ludus.testing.detector.detect import FAULT, detect
+    from ludus.testing.detector.recording import Recording
+    from ludus.testing.detector.session import Budget
+    from ludus.testing.detector.summary import summarize
+
+    line = ProgressLine(quiet=2.0, every=2.0, live=True)
+    recordings: list[Recording] = []
+    findings = list(
+        detect(
+            make,
+            num_envs=options.num_envs,
+            seed=options.seed,
+            budget=Budget(seconds=options.seconds, episodes=options.episodes),
+            progress=lambda text: line.say(f"searching for faults: {text}") if line.due() else None,
+            recordings=recordings,
+        )
     )
+    line.close()
+    others = [one for one in findings if not (failed and one.check == FAULT)]  # which a check has reported
+    return others, summarize(recordings[0])
+
+
+def _show_findings(findings: list[Finding], play: dict[str, Any] | None) -> None:
+    if play is not None:
+        write(f"\nsearched for faults in {play['episodes']:,} random episodes, {play['steps']:,} steps")
+    for one in findings:
+        write(f"{_SIGNS[one.severity]}  {one.check:<{_WIDTH}}{_line(one.sentence)}")
+        for name, text in (("where:", one.place()), ("what to do:", one.advice)):
+            if text:
+                write(f"{'':<12}{name:<{_WIDTH}}{text}")
+
+
+def _totals(results: list[Check], findings: list[Finding], *, searched: bool) -> str:
+    from ludus.testing.detector.summary import check_data, count
+
+    kinds = [check_data(check)["result"] for check in results]
+    text = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("passed", "left out", "failed"))
+    counts = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in count(findings).items())
+    return f"{text}; {counts}" if searched else text
+
+
+def _write_json(
+    options: argparse.Namespace,
+    results: list[Check],
+    findings: list[Finding],
+    play: dict[str, Any] | None,
+    speed: Speed | None,
+) -> None:
+    from dataclasses import asdict
+
+    from ludus.core.jsonable import to_builtins
+    from ludus.testing.detector.summary import check_data, count, finding_data
+
+    data = {
+        "id": options.id,
+        "options": options.options,
+        "num_envs": options.num_envs,
+        "seed": options.seed,
+        "checks": [check_data(check) for check in results],
+        "findings": [finding_data(one) for one in findings],
+        "counts": count(findings),
+        "play": play,
+        "speed": None if speed is None else asdict(speed),
+    }
+    write_json(to_builtins(data))
 
 
 COMMAND = Command(
     name="check-env",
-    summary="Check that an environment satisfies the contract of Ludus, and advise where it does not.",
+    summary="Check that an environment satisfies the contract of Ludus, search it for faults, and advise.",
     examples=(
         ("ludus check-env openspiel/leduc_poker tree=off", "a game, without its compiled tree"),
         ("ludus check-env gymnasium/CartPole-v1 --num-envs 64", "with 64 environments, and their speed"),
         ("ludus check-env my_module:MyEnv size=5", "a custom environment, with an option"),
+        ("ludus check-env my_module:MyEnv --seconds 60 --json", "a longer search, for a program"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from ludus.cli.main import main
 from ludus.envs.families import FAMILIES, Family
 from ludus.testing.env import measure_speed
+
+SHORT = ("--seconds", "60", "--episodes", "20")
 
 
 def test_families_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,27 +47,52 @@ def test_a_family_s_environments_are_listed_and_filtered(capsys: pytest.CaptureF
 
 def test_check_env_passes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.testing.env.measure_speed", partial(measure_speed, seconds=0.01))
-    assert main(["check-env", "openspiel/kuhn_poker", "tree=off", "--steps", "20", "--num-envs", "2"]) == 0
+    assert main(["check-env", "openspiel/kuhn_poker", "tree=off", "--steps", "20", "--num-envs", "2", *SHORT]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("openspiel/kuhn_poker: 2 environments, 20 steps")
-    assert "✓ passed    description       2 agents of 2 players" in lines
+    assert "✓ passed    description         2 agents of 2 players" in lines
     assert any(line.startswith("speed ") and "decisions/s, in 2 environments" in line for line in lines)
-    assert lines[-1] == "15 passed, 0 left out, 0 failed"
+    assert any(line.startswith("searched for faults in 20 random episodes, ") for line in lines)
+    assert lines[-1] == "15 passed, 0 left out, 0 failed; 0 errors, 0 warnings, 0 notes"
 
 
 def test_check_env_fails_and_says_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "testing"))
-    assert main(["check-env", "misbehaving:Cheat", "--steps", "30"]) == 2
+    assert main(["check-env", "misbehaving:Cheat", "--steps", "30", "--seconds", "0"]) == 1
     out = capsys.readouterr().out
     sys.modules.pop("misbehaving", None)
     failed = [line for line in out.splitlines() if line.startswith("✗ failed")]
     assert len(failed) == 1
-    assert failed[0].startswith("✗ failed    rewards           player 0: rewards of slots")
-    assert "            what to do:       Pay everything between two decisions into the first of them" in out
+    assert failed[0].startswith("✗ failed    rewards             player 0: rewards of slots")
+    assert "            what to do:         Pay everything between two decisions into the first of them" in out
     assert "speed" not in out
     assert out.endswith("15 passed, 0 left out, 1 failed\n")
+
+
+def test_check_env_finds_a_fault_that_keeps_the_contract(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.testing.env.measure_speed", partial(measure_speed, seconds=0.01))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "testing"))
+    monkeypatch.setattr("ludus.cli.check_env._elsewhere", lambda environment: iter(()))  # it starts a process
+    line = ["check-env", "faulty_environments:NotZeroSum", "zero_sum=true", "--steps", "5", *SHORT]
+    assert main([*line, "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert {check["result"] for check in data["checks"]} == {"passed", "left out"}
+    finding = next(one for one in data["findings"] if one["severity"] == "error")
+    assert finding["check"] == "zero sum"
+    assert "declared zero-sum, and returns sum to " in finding["sentence"]
+    assert finding["evidence"].keys() == {"seed", "environment", "episode", "returns", "others"}
+    assert data["counts"]["error"] == 1
+    assert data["play"]["players"] == 2
+    assert main(line) == 1
+    out = capsys.readouterr().out
+    sys.modules.pop("faulty_environments", None)
+    assert "✗ error     zero sum            it is declared zero-sum" in out
+    assert "            where:              seed " in out
+    assert "; 1 error, 0 warnings, " in out.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -72,7 +100,7 @@ def test_a_fault_that_the_checks_did_not_meet_ends_the_measurement(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "testing"))
-    assert main(["check-env", "misbehaving:Tires", "--steps", "4", "--num-envs", "2"]) == 0
+    assert main(["check-env", "misbehaving:Tires", "--steps", "4", "--num-envs", "2", "--seconds", "0"]) == 0
     sys.modules.pop("misbehaving", None)
     lines = capsys.readouterr().out.splitlines()
     speed = next(line for line in lines if line.startswith("speed "))
