@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.types import MetaSolution
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.match_selection import CellSelection
 
 Matrix = NDArray[np.float64]

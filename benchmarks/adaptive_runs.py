@@ -30,7 +30,7 @@ from ludus.core.types import PolicyRef
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.matches import MatchRunner
 from ludus.evaluation.population_exploitability import stored_plans
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.nash import Nash
 from ludus.metagame.solvers.normal_form import nash_conv
@@ -38,10 +38,10 @@ from ludus.metagame.solvers.projected_replicator_dynamics import ProjectedReplic
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
 from ludus.rollout.base import PlannedEpisodes
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
-from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
+from ludus.schedulers.planning import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.storage.stored_run import open_run
 
 PACKAGES = ("ludus", "numpy", "numba", "scipy", "torch", "open-spiel")

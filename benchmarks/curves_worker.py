@@ -21,7 +21,7 @@ from rich.live import Live
 
 from benchmarks.lines import Lines
 from ludus.apps.ui.figures import learning_curves as figures
-from ludus.core import curve_recorder
+from ludus.core import recorders
 from ludus.reporting.progress import RichProgress
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.runner import run
@@ -40,9 +40,9 @@ WARM = {
     "cartpole-dqn": ["response.decisions=2000"],
 }
 _PARTS: Sequence[tuple[Any, str]] = (
-    (curve_recorder.CurveRecorder, "add"),
-    (curve_recorder.CurveRecorder, "curve"),
-    (curve_recorder, "to_state"),
+    (recorders.CurveRecorder, "add"),
+    (recorders.CurveRecorder, "curve"),
+    (recorders, "to_state"),
     (Store, "curve_recorded"),
     (TensorBoardWriter, "learned"),
     (TensorBoardWriter, "task_done"),
@@ -97,7 +97,7 @@ def left_out() -> Iterator[None]:
     """No curves at all."""
     with ExitStack() as stack:
         for where, name in (
-            (curve_recorder.CurveRecorder, "add"),
+            (recorders.CurveRecorder, "add"),
             (TensorBoardWriter, "learned"),
             (RichProgress, "learned"),
         ):

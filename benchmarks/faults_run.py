@@ -23,7 +23,7 @@ from benchmarks.results import in_full
 from ludus.core.errors import LudusError
 from ludus.core.types import Metrics
 from ludus.runs.runner import resume, run
-from ludus.runs.scenario_kinds import PSRO
+from ludus.runs.scenario import PSRO
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.storage.base import NullObserver, RunSummary
 

@@ -50,7 +50,7 @@ def _learns(algorithm: object, options: Options) -> Mapping[str, float]:
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.registry import make_env
     from ludus.replay.episode_server import EpisodeServer
-    from ludus.rollout.local import LocalRollouts
+    from ludus.rollout.host import LocalRollouts
     from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts

@@ -57,7 +57,7 @@ def mappo(options: Options) -> Mapping[str, float]:
     from ludus.core.types import DeviceChoice, Mixture, TrainingTask
     from ludus.envs.config import Environment
     from ludus.replay.episode_server import EpisodeServer
-    from ludus.rollout.local import LocalRollouts
+    from ludus.rollout.host import LocalRollouts
     from ludus.training.ondevice_collector import DeviceVectors
     from ludus.training.stopping import parse_stopper
     from ludus.training.training import Training, TrainingParts

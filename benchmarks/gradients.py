@@ -33,7 +33,7 @@ from benchmarks.gradients_tasks import CARTPOLE, ActorCritic, Play, sample
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.core.machine import thread_limits
 from ludus.core.seeding import generator

@@ -28,7 +28,7 @@ from benchmarks.gradients_tasks import CARTPOLE, LEDUC, ActorCritic, Play, Setti
 from benchmarks.machine import ROOT
 from benchmarks.results import result_path, write
 from ludus.algorithms.common.base import Algorithm, Learner, notify_version
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.on_policy.a3c import A3CLearner
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.machine import thread_limits

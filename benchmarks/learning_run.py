@@ -27,8 +27,7 @@ from ludus.envs.config import Environment
 from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.evaluation.evaluate import RunEvaluator, evaluate_run
 from ludus.evaluation.exact import ExactEvaluator
-from ludus.runs.result import Result
-from ludus.runs.runner import resume, run
+from ludus.runs.runner import Result, resume, run
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunSummary
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader

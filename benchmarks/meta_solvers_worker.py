@@ -26,7 +26,7 @@ from benchmarks.peers.meta_games import (
     nash_conv,
     work,
 )
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.alpha_rank import AlphaRank
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.correlated import CoarseCorrelated

@@ -33,9 +33,9 @@ from ludus.metagame.solvers.nash import Nash
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.rollout.base import PlannedEpisodes
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.storage.base import RunInfo
-from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 

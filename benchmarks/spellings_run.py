@@ -21,10 +21,9 @@ from ludus.core.parts import resolve_name
 from ludus.envs.config import Environment
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.runs.runner import run
-from ludus.runs.scenario import Scenario
+from ludus.runs.scenario import SCENARIOS, Scenario
 from ludus.runs.scenario_defaults import complete, env_spec
 from ludus.runs.scenario_files import load_scenario
-from ludus.runs.scenario_kinds import SCENARIOS
 
 _TEAM: Mapping[str, Any] = {"options": {"teams": "one", "state": True}, "wrappers": ["agent_ids"]}
 

@@ -15,7 +15,7 @@ import torch
 from benchmarks.peers.collecting import Orders, work
 from benchmarks.peers.training import REPLAY
 from ludus.algorithms.common.base import Algorithm, LearnerContext
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.sac.config import SAC
 from ludus.core.types import CPU, DeviceChoice, Mixture, PolicyRef

@@ -71,31 +71,31 @@ if TYPE_CHECKING:
     from ludus.evaluation.population_exploitability import evaluate_population
     from ludus.evaluation.run_ratings import rate_run
     from ludus.evaluation.trained import TrainedPolicy, load_policy
-    from ludus.metagame.population.base import View
-    from ludus.metagame.population.payoffs import Payoffs
+    from ludus.metagame.population.base import Payoffs, View
     from ludus.metagame.solvers.base import MetaSolver
     from ludus.policies.base import Policy
     from ludus.runs.control import StopRequest
-    from ludus.runs.result import Result
-    from ludus.runs.runner import resume, run
-    from ludus.runs.scenario import Checkpoints, Evaluation, Scenario
-    from ludus.runs.scenario_files import list_presets, load_scenario
-    from ludus.runs.scenario_kinds import (
+    from ludus.runs.runner import Result, resume, run
+    from ludus.runs.scenario import (
         ODO,
         PBT,
         PFSP,
         PSRO,
         XDO,
         AnytimePSRO,
+        Checkpoints,
         EfficientPSRO,
+        Evaluation,
         FictitiousSelfPlay,
         FixedOpponents,
         League,
         NeuPL,
         PipelinePSRO,
+        Scenario,
         SelfPlay,
         SelfPlayPSRO,
     )
+    from ludus.runs.scenario_files import list_presets, load_scenario
     from ludus.schedulers.base import Scheduler
     from ludus.schedulers.config import ScheduleContext
     from ludus.schedulers.psro import WarmStart
@@ -286,19 +286,16 @@ _NAMES = {
     "ludus.evaluation.population_exploitability": "evaluate_population",
     "ludus.evaluation.run_ratings": "rate_run",
     "ludus.evaluation.trained": "TrainedPolicy load_policy",
-    "ludus.metagame.population.base": "View",
-    "ludus.metagame.population.payoffs": "Payoffs",
+    "ludus.metagame.population.base": "Payoffs View",
     "ludus.metagame.solvers.base": "MetaSolver",
     "ludus.policies.base": "Policy",
     "ludus.runs.control": "StopRequest",
-    "ludus.runs.result": "Result",
-    "ludus.runs.runner": "resume run",
-    "ludus.runs.scenario": "Checkpoints Evaluation Scenario",
-    "ludus.runs.scenario_files": "list_presets load_scenario",
-    "ludus.runs.scenario_kinds": (
-        "AnytimePSRO EfficientPSRO FictitiousSelfPlay FixedOpponents League NeuPL ODO PBT PFSP PSRO PipelinePSRO "
-        "SelfPlay SelfPlayPSRO XDO"
+    "ludus.runs.runner": "Result resume run",
+    "ludus.runs.scenario": (
+        "AnytimePSRO Checkpoints EfficientPSRO Evaluation FictitiousSelfPlay FixedOpponents League NeuPL ODO PBT PFSP PSRO "
+        "PipelinePSRO Scenario SelfPlay SelfPlayPSRO XDO"
     ),
+    "ludus.runs.scenario_files": "list_presets load_scenario",
     "ludus.schedulers.base": "Scheduler",
     "ludus.schedulers.config": "ScheduleContext",
     "ludus.schedulers.psro": "WarmStart",

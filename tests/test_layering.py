@@ -163,7 +163,7 @@ def test_configurations_load_no_torch() -> None:
 
 def test_seams_import_no_implementation() -> None:
     """`base` modules import records, other seams, and pure data only."""
-    allowed = {"types", "errors", "base", "trajectories", "payoffs", "game_facts", "game_tree", "ranks"}
+    allowed = {"types", "errors", "base", "trajectories", "seeding", "game_facts", "game_tree", "ranks"}
     for path in ROOT.glob("*/base.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ludus"):
@@ -175,16 +175,16 @@ def test_seams_import_no_implementation() -> None:
 
 HANDED_DOWN = {
     ("backend/device", "algorithms/on_policy/kernels"): "what is done again and again on a device",
-    ("metagame/population/agent_manager", "storage/policy_files"): "where weights are kept",
+    ("metagame/population/agent_manager", "storage/checkpoint"): "where weights are kept",
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
     ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
     ("storage/base", "reporting/tensorboard"): "an observer",
     ("storage/base", "runs/control"): "an observer",
-    ("training/rollout_requests", "runs/assembly"): "a policy, by its name",
-    ("training/tasks", "runs/task_runner"): "what makes a task, and what goes on between two iterations",
+    ("training/collecting", "runs/assembly"): "a policy, by its name",
+    ("training/training", "runs/task_runner"): "what makes a task, and what goes on between two iterations",
     ("training/training", "runs/control"): "the clock, which stands still in a pause",
     ("evaluation/matches", "runs/assembly"): "a policy, by its name",
-    ("rollout/local", "runs/task_runner"): "who hears how far a match is",
+    ("rollout/host", "runs/task_runner"): "who hears how far a match is",
 }
 """(from, to) -> what it is."""
 

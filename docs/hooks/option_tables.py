@@ -144,7 +144,7 @@ def default_text(info: FieldInfo) -> str:
 
 def value_text(value: Any) -> str:
     """Return a value as YAML has it, a schedule as its start and end."""
-    from ludus.algorithms.common.schedule import Schedule
+    from ludus.algorithms.common.config import Schedule
 
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

@@ -239,15 +239,14 @@ def _metric_rows(text: str) -> list[tuple[list[str], str]]:
 
 def timings() -> str:
     """Return the parts of a run's time, as `--profile` shows them."""
-    from ludus.core.timings import PARTS
+    from ludus.core.recorders import PARTS
 
     return markdown_table(("part", "time of"), [(f"`{name}`", meaning) for name, meaning in PARTS.items()])
 
 
 def scenarios() -> str:
     """Return the options that each kind of scenario adds."""
-    from ludus.runs.scenario import Scenario
-    from ludus.runs.scenario_kinds import SCENARIOS
+    from ludus.runs.scenario import SCENARIOS, Scenario
 
     return _options_of_each(SCENARIOS, set(Scenario.model_fields))
 
@@ -346,7 +345,7 @@ def parts() -> str:
     from ludus.metagame.solvers.registry import META_SOLVERS
     from ludus.policies.bots import BOTS
     from ludus.replay.selectors import SELECTORS
-    from ludus.runs.scenario_kinds import SCENARIOS
+    from ludus.runs.scenario import SCENARIOS
     from ludus.runtime.inprocess import RUNTIMES
     from ludus.training.stopping import STOPPERS
 

@@ -20,7 +20,7 @@ from ludus.cli.command import (
 from ludus.cli.output import facts
 from ludus.cli.progress_line import ProgressLine
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.files import check_place
+from ludus.core.machine import check_place
 
 if TYPE_CHECKING:
     from ludus.algorithms.common.registry import Assignment

@@ -92,7 +92,7 @@ def _meta_solvers() -> None:
 
 
 def _scenarios() -> None:
-    from ludus.runs.scenario_kinds import SCENARIOS
+    from ludus.runs.scenario import SCENARIOS
 
     _parts("scenario", SCENARIOS)
 

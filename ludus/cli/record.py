@@ -12,7 +12,7 @@ from ludus.cli.command import Command, positive_number, whole_number
 from ludus.cli.output import facts
 from ludus.cli.progress_line import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError, join_or
-from ludus.core.files import check_place
+from ludus.core.machine import check_place
 from ludus.storage.run_dirs import find_run, is_entry
 
 if TYPE_CHECKING:
@@ -233,8 +233,8 @@ def _has_boards(run_dir: Path) -> bool:
 def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
     if path.suffix.lower() in _FILMS:
         from ludus.apps.play.replays import film
-        from ludus.core.files import replace_file
         from ludus.core.jsonable import to_builtins
+        from ludus.core.machine import replace_file
 
         replace_file(path, film(to_builtins(replay), path.suffix.lower(), fps=fps))
         return

@@ -16,7 +16,7 @@ import numpy as np
 from ludus.cli.background_page import open_page
 from ludus.cli.output import facts, mean_cells, statistics_table, stream, table, write, write_json
 from ludus.core.errors import ConfigError, RunWarning
-from ludus.core.timings import PARTS
+from ludus.core.recorders import PARTS
 from ludus.metagame.solvers.confidence import student
 from ludus.reporting.curves import newest as newest_of
 from ludus.reporting.curves import short
@@ -29,7 +29,7 @@ from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RUNS
 
 if TYPE_CHECKING:
-    from ludus.runs.result import Result
+    from ludus.runs.runner import Result
 
 FAILED = 3
 """Exit code of a run that is over, and of which no response was trained to its end."""

@@ -25,7 +25,7 @@ from ludus.storage.run_dirs import check_run_name
 
 if TYPE_CHECKING:
     from ludus.runs.control import StopRequest
-    from ludus.runs.result import Result
+    from ludus.runs.runner import Result
     from ludus.runs.scenario import Scenario
     from ludus.storage.base import Observer
 

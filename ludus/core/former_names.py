@@ -51,6 +51,7 @@ _RENAMED: Final = {
     f"ludus.{package}.{before}": f"ludus.{package}.{now}"
     for package, modules in (
         ("algorithms.common", "around=delegating acting=device_policy states=information_states"),
+        ("algorithms.common", "images=space_checks schedule=config"),
         ("algorithms.common", "replayed=replay_learner restricted=restricted_learner"),
         ("algorithms.common", "spaces=space_checks diversity=behavioral_diversity options=config"),
         ("algorithms.mmd", "tabular=tabular_learner"),
@@ -60,7 +61,8 @@ _RENAMED: Final = {
         ("apps.episodes", "person=human_policy conditions=breakpoints"),
         ("contrib.algorithms.sequential", "teams=team_rows"),
         ("contrib.football", "statistics=match_statistics rewards=shaping observations=encoders"),
-        ("core", "own_code=user_code plain=jsonable curves=curve_recorder"),
+        ("core", "own_code=user_code plain=jsonable curves=recorders"),
+        ("core", "curve_recorder=recorders timings=recorders plugins=parts files=machine"),
         ("envs", "resident=device_vector python_loop=python_vector options=config"),
         ("envs.adapters", "teams=agent_seats zoo=pettingzoo_vector answers=step_checks"),
         ("envs.adapters", "own=custom"),
@@ -68,15 +70,20 @@ _RENAMED: Final = {
         ("envs.tree", "arrays=tree_arrays restricted=restricted_game"),
         ("envs.wrappers", "teams=player_groups resident=device_joint_state"),
         ("evaluation", "population=population_exploitability ratings=run_ratings"),
-        ("metagame.population", "matches=match_log"),
+        ("metagame.population", "matches=match_log payoffs=base"),
         ("metagame.population.ratings", "results=win_counts elo=online_elo"),
         ("metagame.solvers", "games=normal_form"),
-        ("rollout", "bots=bot_players in_place=ondevice"),
+        ("backend", "perceptron=mlp optimizer=network"),
+        ("policies", "checks=base"),
+        ("replay", "hand_over=episode_server"),
+        ("rollout", "bots=bot_players in_place=ondevice shards=base opponent_sampling=opponents local=host"),
         ("runs", "stored_run=resumable_run player_names=scenario_defaults defaults=scenario_defaults"),
-        ("schedulers", "options=config diversity=response_diversity match_selection=payoff_tasks"),
-        ("schedulers", "queue=planning"),
-        ("storage", "zoo=zoo_files live=live_files"),
+        ("runs", "scenario_kinds=scenario result=runner"),
+        ("schedulers", "options=config diversity=response_diversity match_selection=planning"),
+        ("schedulers", "queue=planning payoff_tasks=planning chunked=planning"),
+        ("storage", "live=live_files payoff_log=records policy_files=checkpoint"),
         ("training", "in_place=ondevice_collector remote=remote_trainer by_hand=standalone"),
+        ("training", "tasks=training rollout_requests=collecting"),
     )
     for before, now in (pair.split("=") for pair in modules.split())
 }

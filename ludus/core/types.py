@@ -472,7 +472,7 @@ class Exploitability:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Learning curve in few points (`ludus.core.curve_recorder`); each summarizes several iterations.
+    """Learning curve in few points (`ludus.core.recorders`); each summarizes several iterations.
 
     The columns are first the counts since the task began, at the point's end: iterations, env_steps, decisions, episodes, samples, updates.
     Then of the learner's episodes that ended in it: n, and mean, m2 (sum of squared deviations), low and high of their returns; length,

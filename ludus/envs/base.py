@@ -6,8 +6,7 @@ Turn-based and simultaneous games are the same thing: a turn-based game has fewe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -79,17 +78,6 @@ class VectorEnv(Protocol):
     def close(self) -> None:
         """Release all resources. The vector is not used again."""
         ...
-
-
-@contextmanager
-def closed_on_error(env: Any) -> Iterator[None]:
-    """Close an environment, of any interface, if what is done with it raises: it may hold processes, a port or a window."""
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # the first error is reported
-            env.close()
-        raise
 
 
 class NoSnapshotMixin:

@@ -7,15 +7,15 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import Any, Final, Protocol, cast
 
 from ludus.core.errors import ConfigError
 from ludus.core.packages import install_command, missing_package
-from ludus.core.parts import load_entry_point
-from ludus.core.plugins import Registry, source_of, source_of_point, target_of
+from ludus.core.parts import Registry, load_entry_point, source_of, source_of_point, target_of
 from ludus.envs.base import VectorEnv
 
 
@@ -179,6 +179,17 @@ class UserEnvObject:
 def is_openspiel_game(source: Any) -> bool:
     """Whether it is a `pyspiel.Game`."""
     return (loaded := sys.modules.get("pyspiel")) is not None and isinstance(source, loaded.Game)
+
+
+@contextmanager
+def closed_on_error(env: Any) -> Iterator[None]:
+    """Close an environment, of any interface, if what is done with it raises: it may hold processes, a port or a window."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the first error is reported
+            env.close()
+        raise
 
 
 def describe_source(source: Any, num_envs: int | None) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from typing import Any, Literal, TypeAlias
 
 from ludus.core.errors import ConfigError, UnknownName, one_line
 from ludus.core.packages import extra_of, missing_package
-from ludus.core.parts import own_name_hint
-from ludus.core.plugins import missing_contrib
+from ludus.core.parts import missing_contrib, own_name_hint
 from ludus.core.process_settings import users_code
 from ludus.core.types import EnvSpec
-from ludus.envs.base import VectorEnv, closed_on_error
-from ludus.envs.families import FAMILIES, UNNAMED, Family, UserEnvObject, adapter
+from ludus.envs.base import VectorEnv
+from ludus.envs.families import FAMILIES, UNNAMED, Family, UserEnvObject, adapter, closed_on_error
 
 __all__ = ["TreeChoice", "list_envs", "make_env"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from textwrap import shorten
@@ -14,7 +14,7 @@ from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
-from ludus.core.types import Array
+from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec
 
 # --------------------------------------------------------------------------------------------------------------------
 # Gymnasium spaces as Ludus plays them: observations are one array of a fixed shape, actions numbers or vectors of
@@ -211,6 +211,30 @@ def action_form(space: Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]] | No
     if isinstance(space, spaces.Discrete) or (flat.shape == space.shape and type(flat) is type(space)):
         return None
     return tuple(space.shape or ()), np.dtype(space.dtype)
+
+
+def one_agent(
+    id: str,
+    observation: Space[Any],
+    action: Space[Any],
+    *,
+    determinism: Determinism = "environment",
+    max_decisions: int | None = None,
+    statistics: Sequence[str] = (),
+) -> EnvSpec:
+    """Return the spec of one player with one agent, whose spaces are as policies see them. Raises EnvError for spaces that they cannot
+    play."""
+    box, _ = observation_space(observation, what=id)
+    agent = AgentSpec("agent", 0, box, from_zero(action_space(action, what=id)))
+    return EnvSpec(
+        id=id,
+        agents=(agent,),
+        utility_range=((float("-inf"), float("inf")),),
+        symmetry=((0,),),
+        max_decisions=max_decisions,
+        determinism=determinism,
+        statistics=tuple(statistics),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ludus.core.types import Mixture, PolicyRef, TrainingTask
 from ludus.policies.base import Policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.host import RolloutHost
-from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.opponents import mixture_refs
 from ludus.rollout.rollouts import Pending, RemotePolicy, Rollouts
 
 _MOST = 2  # versions that wait or are played

@@ -26,7 +26,7 @@ from ludus.evaluation.policies import META, NamedPlayers
 from ludus.metagame.population.match_log import statistics_of
 from ludus.metagame.solvers.confidence import student
 from ludus.policies.base import Policy
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.rollout.rollouts import ProgressCallback
 from ludus.storage.stored_run import StoredRun, open_run
 

@@ -16,7 +16,7 @@ from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.metagame.population.match_log import moments, statistics_of
 from ludus.policies.base import Policy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
-from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.opponents import mixture_refs
 from ludus.rollout.rollouts import Pending, ProgressCallback, Rollouts
 
 

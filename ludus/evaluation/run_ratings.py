@@ -14,12 +14,11 @@ from scipy.stats import t as student
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
-from ludus.core.parts import build_part
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry, build_part
 from ludus.core.types import Match, MetaSolution, NamedStatistics
 from ludus.core.user_code import qualified_name, short_repr
 from ludus.evaluation.evaluate import RunResult, facts_of
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, rating_table, require_results
 from ludus.metagame.solvers import normal_form, registry
 from ludus.metagame.solvers.registry import META_SOLVERS

@@ -35,7 +35,7 @@ from ludus.policies.bots import BotPolicy
 from ludus.policies.file import load_policy as read_policy
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.opponents import mixture_refs
 from ludus.rollout.worker import RolloutWorker
 from ludus.storage.run_dirs import find_run
 from ludus.storage.stored_run import StoredRun, open_run

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.backend.device import Placement, multiplications
-from ludus.backend.mlp import flatten
-from ludus.backend.perceptron import Perceptron, Perceptrons, float_rows
+from ludus.backend.mlp import Perceptron, Perceptrons, flatten, float_rows
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
@@ -24,7 +23,7 @@ from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weigh
 from ludus.policies.action_values import ActionValues, layout_of, rows_of
 from ludus.policies.actor_critic import agents_of, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
-from ludus.policies.base import Values
+from ludus.policies.base import Values, check_mode, entry, integer, one_spec, validate_weights
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import (
     CategoricalPolicy,
@@ -37,7 +36,6 @@ from ludus.policies.categorical import (
     one_hot_best,
     refuse_row,
 )
-from ludus.policies.checks import check_mode, entry, integer, one_spec, validate_weights
 from ludus.policies.specs import per_env_exploration, tabulates
 from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 

@@ -14,8 +14,8 @@ from ludus.backend.mlp import Layout
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.actor_critic import CORES, arrays_of, core_step, load_arrays, shapes_of, unrolled
+from ludus.policies.base import choice, entry, integer, integers, validate_weights
 from ludus.policies.bodies import linear, make_body, orthogonal, own_stream, perceptron_body
-from ludus.policies.checks import choice, entry, integer, integers, validate_weights
 from ludus.policies.specs import QHeadSpec
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from ludus.backend.device import floats_to_host, to_device
 from ludus.backend.mlp import Layout
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
+from ludus.policies.base import choice, entry, integer, integers, validate_weights
 from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
-from ludus.policies.checks import choice, entry, integer, integers, validate_weights
 from ludus.policies.heads import Head, head_of
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.backend.device import Placement, multiplications
-from ludus.backend.mlp import ACTIVATIONS, Layout, flatten
-from ludus.backend.perceptron import Perceptron, Perceptrons, by_policy, dense_from, tanh
+from ludus.backend.mlp import ACTIVATIONS, Layout, Perceptron, Perceptrons, by_policy, dense_from, flatten, tanh
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
@@ -30,10 +29,9 @@ from ludus.policies.actor_critic import (
     load_arrays,
     member_spec,
 )
-from ludus.policies.base import Values
+from ludus.policies.base import Values, check_mode, one_spec, validate_weights
 from ludus.policies.bodies import OwnBody, Scale, own_stream
 from ludus.policies.categorical import CategoricalPolicy, masked_softmax, one_hot_best
-from ludus.policies.checks import check_mode, one_spec, validate_weights
 from ludus.policies.heads import Categorical
 from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.backend.mlp import Layout, flatten
-from ludus.backend.perceptron import Perceptron
+from ludus.backend.mlp import Layout, Perceptron, flatten
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
-from ludus.policies.checks import check_mode, entry, integer, validate_weights
+from ludus.policies.base import check_mode, entry, integer, validate_weights
 from ludus.policies.heads import Bounds
 from ludus.policies.specs import joined, part_of, spec_of
 

@@ -24,11 +24,10 @@ from pydantic import Field
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
 from ludus.core.packages import install_command, is_installed
-from ludus.core.parts import build_part, own_name_hint, resolve_name
-from ludus.core.plugins import Registry, source_of
+from ludus.core.parts import Registry, build_part, own_name_hint, resolve_name, source_of
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
 from ludus.core.user_code import describe_user_error
-from ludus.policies.checks import entry
+from ludus.policies.base import entry
 
 # --------------------------------------------------------------------------------------------------------------------
 # What plays one seat of one environment by search or by a script, episode after episode.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
-from ludus.policies.checks import check_mode
+from ludus.policies.base import check_mode
 
 # --------------------------------------------------------------------------------------------------------------------
 # Transformations of action probabilities.

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ludus.core.errors import LudusError, PolicyError
-from ludus.core.files import replace_file, temporary_path
+from ludus.core.machine import replace_file, temporary_path
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy

@@ -10,8 +10,8 @@ from scipy.special import ndtri
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
+from ludus.policies.base import check_mode, entry, integer, integers
 from ludus.policies.categorical import CategoricalPolicy
-from ludus.policies.checks import check_mode, entry, integer, integers
 from ludus.policies.heads import MultiCategorical
 
 _LEAST = 2.0**-25  # half of the least float32 uniform that is not 0

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
-from ludus.core.parts import missing, resolve_name
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry, missing, resolve_name
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights, condition_mode
-from ludus.policies.base import Policy
+from ludus.policies.base import Policy, check_mode, reject_extra_weights
 from ludus.policies.categorical import CategoricalPolicy, draw, full_mask
-from ludus.policies.checks import check_mode, reject_extra_weights
 from ludus.policies.specs import joined, part_of, spec_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.backend.device import Placement, to_device, to_numpy
-from ludus.backend.perceptron import by_policy
+from ludus.backend.mlp import by_policy
 from ludus.core.types import Array
 from ludus.policies.actor_critic import Cell
 from ludus.policies.bodies import linear

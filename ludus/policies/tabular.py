@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicySpec, Weights
+from ludus.policies.base import finite, integer
 from ludus.policies.categorical import CategoricalPolicy, one_hot_best
-from ludus.policies.checks import finite, integer
 
 
 class TabularPolicy(CategoricalPolicy):

@@ -19,6 +19,7 @@ from ludus.core.parts import resolve_name
 from ludus.core.types import Array, PolicyOutput, PolicySpec, Weights
 from ludus.core.user_code import describe_error
 from ludus.policies.actor_critic import arrays_of, load_arrays, shapes_of
+from ludus.policies.base import check_mode, entry, integer, one_spec, validate_weights
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import (
     CategoricalPolicy,
@@ -27,7 +28,6 @@ from ludus.policies.categorical import (
     masked_softmax,
     one_hot_best,
 )
-from ludus.policies.checks import check_mode, entry, integer, one_spec, validate_weights
 from ludus.policies.stacks import Architecture, CarriedWeights, DeviceStack, Memory, make_architecture
 
 

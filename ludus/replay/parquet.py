@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
-from ludus.core.files import atomic_replace, sync, temporary_path
+from ludus.core.machine import atomic_replace, sync, temporary_path
 from ludus.core.packages import require
 from ludus.core.types import Array
 from ludus.replay.trajectories import OF_ROWS, Trajectories, select

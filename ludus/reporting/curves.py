@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curve_recorder import FIXED, STATISTICS, last, per_second, spread
+from ludus.core.recorders import FIXED, STATISTICS, last, per_second, spread
 from ludus.core.types import Curve, TrainingTask
 
 _EPISODES = 100  # that the newest return is a mean of, if a training has so many

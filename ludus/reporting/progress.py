@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ludus.core.curve_recorder import per_second
 from ludus.core.errors import escape_controls
+from ludus.core.recorders import per_second
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture
 from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary

@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 
 from ludus.core.errors import PartDied
 from ludus.core.machine import files_to_keep
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import CPU, DeviceChoice, EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings
 from ludus.rollout import rollouts
-from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
+from ludus.rollout.base import RecentCache, Rollout, RolloutRequest, check_shares, merge, split_envs
 from ludus.rollout.host import CACHE_BYTES, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
 from ludus.rollout.rollouts import ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
-from ludus.rollout.shards import check_shares, merge, split_envs
 from ludus.rollout.worker import EndlessWarning
 from ludus.runtime.base import Handle, Ref, Runtime, ignore
 

@@ -23,7 +23,7 @@ from ludus.envs.device_vector import DeviceTimestep, DeviceVectorEnv
 from ludus.policies.specs import information_state_ids
 from ludus.replay.blocks import Block, placed_where
 from ludus.rollout.base import EpisodeResults, EpisodeSums, Rollout, RolloutRequest
-from ludus.rollout.opponent_sampling import always, check_request, compiled, learner_refs, mixture_refs
+from ludus.rollout.opponents import always, check_request, compiled, learner_refs, mixture_refs
 
 Stream = torch.Generator | None
 

@@ -1,4 +1,4 @@
-"""The seam of rollouts: requests are started, and finished with what was played. `ludus.rollout.local` plays in this process,
+"""The seam of rollouts: requests are started, and finished with what was played. `ludus.rollout.host` plays in this process,
 `ludus.rollout.manager` on hosts of a runtime."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import EnvSpec, PolicyRef
 from ludus.policies.base import Policy
 from ludus.rollout.base import Rollout, RolloutRequest

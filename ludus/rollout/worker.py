@@ -37,10 +37,9 @@ from ludus.policies.bots import BotPolicy
 from ludus.replay.processing import processed
 from ludus.replay.trajectories import Trajectories, select
 from ludus.rollout import writer
-from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest
+from ludus.rollout.base import EpisodeResults, PolicyBank, Rollout, RolloutRequest, Shard, whole
 from ludus.rollout.bot_players import BotBank, BotPlayers, BotPool
-from ludus.rollout.opponent_sampling import LEARNER, OpponentSampler
-from ludus.rollout.shards import Shard, whole
+from ludus.rollout.opponents import LEARNER, OpponentSampler
 from ludus.rollout.writer import EnvironmentCounters, EnvironmentStates, RecurrentMemory, TrajectoryWriter
 
 _BLOCK = 1 << 12

@@ -21,8 +21,7 @@ from ludus.core.types import (
     Timestep,
 )
 from ludus.replay.trajectories import Trajectories
-from ludus.rollout.base import RolloutRequest
-from ludus.rollout.shards import Shard
+from ludus.rollout.base import RolloutRequest, Shard
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of writing trajectories. Writers hand over these arrays as a table of addresses, made by `table`:
@@ -209,12 +208,11 @@ class EnvironmentCounters:
         return int(tick(slots, agents, self.clock, self.step))
 
 
-class GrowingColumns:
+class GrowingColumns(dict[str, Array]):
     """Named arrays with a common capacity; a column is made when it is first seen, with the shape and type it has then."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.arrays: dict[str, Array] = {}
 
     def ensure(self, rows: int) -> None:
         """Make room for `rows` rows; the present ones stay."""
@@ -222,31 +220,21 @@ class GrowingColumns:
             return
         old = self.capacity
         self.capacity = max(rows, 2 * old)
-        for name, array in self.arrays.items():
+        for name, array in self.items():
             grown = np.empty((self.capacity, *array.shape[1:]), array.dtype)
             grown[:old] = array
-            self.arrays[name] = grown
-
-    def __getitem__(self, name: str) -> Array:
-        return self.arrays[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.arrays
-
-    def get(self, name: str) -> Array | None:
-        """Return the column, or None if there is none."""
-        return self.arrays.get(name)
+            self[name] = grown
 
     def column(self, name: str, *, shape: tuple[int, ...] = (), dtype: DTypeLike) -> Array:
         """Return the column, made anew if it is not there or was made for something else."""
-        array = self.arrays.get(name)
+        array = self.get(name)
         if array is None or array.shape[1:] != shape or array.dtype != dtype:
-            array = self.arrays[name] = np.empty((self.capacity, *shape), dtype)
+            array = self[name] = np.empty((self.capacity, *shape), dtype)
         return array
 
     def put(self, name: str, values: Array, *, start: int, rows: NDArray[np.int64] | None = None) -> None:
         """Write values[rows] (all of them: None) from row `start` on. Row 0 decides the column's type; later rows are cast to it."""
-        column = self.arrays.get(name)
+        column = self.get(name)
         if column is None or start == 0:
             column = self.column(name, shape=values.shape[1:], dtype=values.dtype)
         end = start + (len(values) if rows is None else len(rows))
@@ -259,7 +247,7 @@ class GrowingColumns:
 
     def move(self, rows: NDArray[np.int64]) -> None:
         """Keep only `rows`, in front."""
-        for array in self.arrays.values():
+        for array in self.values():
             array[: len(rows)] = array[rows]
 
 
@@ -350,10 +338,10 @@ class TrajectoryWriter:
         self._recall = recall
         if not carry_on:
             self._num_rows = self._num_segments = self._num_bootstrap = self._carried = 0
-            self._rows.arrays.pop("mask", None)  # another learner's decisions may have none
-            self._bootstrap.arrays.pop("mask", None)
-            self._rows.arrays.pop("state", None)
-            self._segments.arrays.pop("memory0", None)
+            self._rows.pop("mask", None)  # another learner's decisions may have none
+            self._bootstrap.pop("mask", None)
+            self._rows.pop("state", None)
+            self._segments.pop("memory0", None)
             for p, agents in enumerate(self._agents):
                 self._slots[p].fill(-1)
                 self._slots[p][:, MINE] = np.repeat(learner_mask[p], agents)

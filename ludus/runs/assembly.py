@@ -11,9 +11,10 @@ from typing import Any
 from ludus.algorithms.common.registry import COMPUTED
 from ludus.backend.device import describe_device, gpu_count
 from ludus.core.errors import RunWarning
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import EnvSpec, PolicyRef
-from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.base import VectorEnv
+from ludus.envs.families import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.envs.tree.game_tree import find_tree
 from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
@@ -24,11 +25,10 @@ from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.sharded import spawn_shards
-from ludus.rollout.host import MakeEnv
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.base import split_envs
+from ludus.rollout.host import LocalRollouts, MakeEnv
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.rollouts import Rollouts
-from ludus.rollout.shards import split_envs
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History, Interrupted
 from ludus.runs.imported_policies import ImportedPolicies, read_imported
@@ -37,7 +37,7 @@ from ludus.runs.scenario_check import check_vector, fresh_learner, require_senda
 from ludus.runs.task_runner import TaskRunner
 from ludus.runtime.base import Runtime, known_parts
 from ludus.storage.base import Observer, Observers, RunInfo
-from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 from ludus.training.callbacks import CallbackObserver

@@ -161,7 +161,7 @@ class Control(NullObserver):
         self._tell_at = self._tasks_at = self._since
         live_files.remove(folder)
         with suppress(OSError):  # a run goes on where nobody can steer it
-            live_files.write(folder, self._order)
+            self._seen = live_files.write(folder, self._order)
         self._write(self._since)
 
     def check(self, played: float = 0.0, *, checkpoint: Callable[[], None] | None = None) -> None:

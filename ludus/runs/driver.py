@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ludus.algorithms.common.registry import COMPUTED
-from ludus.core import curve_recorder
+from ludus.core import recorders
 from ludus.core.errors import ScenarioError
 from ludus.core.machine import reserve_stack
 from ludus.core.types import (
@@ -53,7 +53,7 @@ from ludus.schedulers.base import Concludes, Scheduler
 from ludus.schedulers.planning import pack_mixture, unpack_mixture
 from ludus.storage import checkpoint
 from ludus.storage.base import GenerationRecord, Observer
-from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.store import Store
 from ludus.training.diagnosis import TrainingRecord, diagnose, largest_entropy
 from ludus.training.stopping import Progress, Stopper, limit_in_unit, stop_reason
@@ -67,7 +67,7 @@ from ludus.training.training import TrainingParts
 class History:
     """What the run's progress record is made of."""
 
-    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(curve_recorder.PROGRESS, 0))
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(recorders.PROGRESS, 0))
     generations: int = 0
     nash_conv: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
@@ -430,7 +430,7 @@ class Driver:
             task.id,
             task.policy,
             counters,
-            curve or curve_recorder.EMPTY,
+            curve or recorders.EMPTY,
             truncated=int(truncated),
             num_envs=rollouts.num_envs,
             over=over,
@@ -522,7 +522,7 @@ class Driver:
     def _checkpoint(self, trainings: Mapping[str, State]) -> None:
         self.store.check_place()
         self.history.checkpoints += 1
-        curve_of = {task: curve_recorder.of_state(training.get("curve")) for task, training in trainings.items()}
+        curve_of = {task: recorders.of_state(training.get("curve")) for task, training in trainings.items()}
         self._diagnose_in_progress(trainings, curve_of)
         self.files.sync()
         state = {

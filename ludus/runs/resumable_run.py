@@ -14,15 +14,15 @@ from typing import Any
 
 from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
-from ludus.core.files import atomic_replace, replace_file, temporary_path, write_file
+from ludus.core.machine import atomic_replace, replace_file, temporary_path, write_file
 from ludus.core.types import PolicyRef, State
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_defaults import changed, names_players, numbered, numbered_overrides
 from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.storage import checkpoint, live_files
 from ludus.storage.base import RunInfo, RunSummary
+from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.database import FILE
-from ludus.storage.policy_files import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock, is_running
 from ludus.storage.store import Store

@@ -1,4 +1,4 @@
-"""Runs: build the parts of a scenario, drive them, and leave a run directory behind.
+"""Runs: build the parts of a scenario, drive them, leave a run directory behind, and say what the run came to, as its directory holds it.
 
 run(scenario)   = check -> create the directory -> initial policies -> drive -> report
 resume(run_dir) = read and check -> restore -> rewind to the last barrier -> drive -> report
@@ -10,12 +10,15 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 import ludus
 from ludus.algorithms.common.space_checks import discrete, one_space
@@ -30,22 +33,25 @@ from ludus.core.errors import (
     RunWarning,
     one_line,
 )
-from ludus.core.files import replace_file
-from ludus.core.machine import deterministic_algorithms, out_of_memory, thread_limits
+from ludus.core.jsonable import to_builtins
+from ludus.core.machine import deterministic_algorithms, out_of_memory, replace_file, thread_limits
 from ludus.core.parts import missing
 from ludus.core.process_settings import standard_settings
-from ludus.core.types import EnvSpec, PolicySpec, State
+from ludus.core.types import EnvSpec, NamedStatistics, PolicySpec, State
 from ludus.core.user_code import describe_user_error, error_place
-from ludus.envs.base import closed_on_error
+from ludus.envs.families import closed_on_error
 from ludus.envs.game_facts import GameFacts
 from ludus.envs.registry import package_faults
+from ludus.evaluation.policies import SampledPolicy
+from ludus.evaluation.trained import TrainedPolicy
+from ludus.metagame.population.base import Payoffs, PolicyRecord
+from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.assembly import build_driver, read_opponents, validated_env
 from ludus.runs.control import Control, StopRequest
 from ludus.runs.driver import Driver, History
 from ludus.runs.imported_policies import ImportedPolicies
-from ludus.runs.result import Result, read_result
 from ludus.runs.resumable_run import SCENARIO, ResumableRun, read_run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_check import unscheduled_warnings
@@ -53,11 +59,132 @@ from ludus.runs.scenario_files import preset_names, to_scenario, with_files
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import build_runtime
 from ludus.storage import live_files
-from ludus.storage.base import NullObserver, Observer, RunInfo, RunSummary
-from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
+from ludus.storage.checkpoint import PolicyFiles
+from ludus.storage.reader import Reader
+from ludus.storage.records import Event
 from ludus.storage.run_dirs import RUNS, check_run_name, find_run, require_empty, require_writable
 from ludus.storage.store import Store, require_new
 from ludus.training.stopping import limit_in_unit, stop_reason
+
+MAX_WARNINGS = 1000
+"""That a result lists, the newest ones: a run may lose a worker many times."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Result:
+    """Result of a run.
+
+    Attributes:
+        run_dir: Of the run.
+        scenario: Resolved scenario.
+        populations: Policies of each population.
+        payoffs: Payoff table.
+        meta_strategies: [P] float64[m_p] of the last solved generation; of a joint one, its marginals.
+        generations: Records, oldest first.
+        nash_conv: Per generation, where it is known.
+        episodes: Training episodes.
+        seconds: Wall time, summed over sessions.
+        stopped_by: Reason, as a sentence.
+        report: Path of the report; None if there is none.
+        summary: How the last session ended.
+        statistics: Of each population, by the places of its policies [n, S], over their matches; None where the environment has none.
+        joint: Joint meta-strategy, float64[m_0, …, m_(P-1)]; None where the solver gives marginals.
+        warnings: What may not be as it seems, of all sessions, oldest first; each has a kind and a text.
+    """
+
+    run_dir: Path
+    scenario: Scenario
+    populations: tuple[tuple[PolicyRecord, ...], ...]
+    payoffs: Payoffs
+    meta_strategies: tuple[NDArray[np.float64], ...]
+    generations: tuple[GenerationRecord, ...]
+    nash_conv: tuple[float, ...]
+    episodes: int
+    seconds: float
+    stopped_by: str
+    report: Path | None
+    summary: RunSummary
+    statistics: tuple[NamedStatistics | None, ...] = ()
+    joint: NDArray[np.float64] | None = None
+    warnings: tuple[Event, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return a short text: the last value of a notebook's cell is printed."""
+        last = f", NashConv {self.nash_conv[-1]:.4g}" if self.nash_conv else ""
+        return f"<Result of {str(self.run_dir)!r}: {max(0, len(self.generations) - 1)} generations{last}; {self.stopped_by}>"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `ludus train --json` prints: plain data, null for what is not known. Keys are names of fields of `Result`,
+        `RunSummary` and `GenerationRecord`; payoffs stay in the database."""
+        return {
+            "run_dir": str(self.run_dir),
+            "report": None if self.report is None else str(self.report),
+            "env": self.scenario.env.id,
+            "scenario": self.scenario.name or self.scenario.kind,
+            "seed": self.scenario.seed,
+            "stopped_by": self.stopped_by,
+            "complete": self.summary.complete,
+            "failed": self.summary.failed,
+            "failures": self.summary.failures,
+            "trained": self.summary.trained,
+            "episodes": self.episodes,
+            "seconds": to_builtins(self.seconds),
+            "nash_conv": to_builtins(self.nash_conv),
+            "populations": [[member.ref.policy for member in members] for members in self.populations],
+            "meta_strategies": to_builtins([strategy.tolist() for strategy in self.meta_strategies]),
+            "generations": to_builtins(self.generations),
+            "statistics": list(map(_counted, self.statistics, self.populations)),
+            "warnings": [{"kind": event.kind, "text": event.text} for event in self.warnings],
+        }
+
+    def policy(self, population: int, index: int = -1) -> TrainedPolicy:
+        """Return a trained policy, loaded from the run directory.
+
+        Args:
+            population: Index of the population.
+            index: Place in the population; -1: the newest.
+        """
+        record = self.populations[population][index]
+        policy = build_policy(record.spec, PolicyFiles(self.run_dir).get(record.ref))
+        choice = SampledPolicy(record.ref.policy, policy, record.ref.mode, ref=record.ref)
+        seats = [[choice] if which == record.ref.population else [] for which in self.payoffs.population]
+        return TrainedPolicy(seats, player=self.payoffs.population.index(record.ref.population), env=self.scenario.env)
+
+
+def _counted(statistics: NamedStatistics | None, members: Sequence[PolicyRecord]) -> dict[str, Any] | None:
+    """Return policy -> statistic -> mean of one population."""
+    if statistics is None:
+        return None
+    rows = [dict(zip(statistics.names, to_builtins(statistics.mean[m.index].tolist()), strict=True)) for m in members]
+    return {member.ref.policy: row for member, row in zip(members, rows, strict=True)}
+
+
+def read_result(run_dir: Path, scenario: Scenario, summary: RunSummary, *, stopped_by: str = "") -> Result:
+    """Return the result of a session that `summary` describes: what is durable, which an interrupted session goes on from."""
+    with Reader(run_dir) as reader:
+        generations, payoffs, policies = reader.generations(), reader.payoffs(), reader.policies()
+        statistics, warnings = reader.statistics(), reader.last_events(limit=MAX_WARNINGS, levels=("warning",))
+    return Result(
+        run_dir=run_dir,
+        scenario=scenario,
+        populations=tuple(
+            tuple(p.record for p in policies if p.record.ref.population == population)
+            for population in sorted(set(payoffs.population))
+        ),
+        payoffs=payoffs,
+        meta_strategies=tuple(np.array(m) for m in generations[-1].marginals) if generations else (),
+        generations=generations,
+        nash_conv=tuple(g.nash_conv for g in generations if g.nash_conv is not None),
+        episodes=summary.episodes,
+        seconds=summary.seconds,
+        stopped_by=stopped_by or summary.stopped_by,
+        report=summary.report,
+        summary=summary,
+        statistics=statistics,
+        joint=generations[-1].joint if generations else None,
+        warnings=warnings,
+    )
 
 
 def run(

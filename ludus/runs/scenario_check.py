@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ludus.algorithms.common.base import Algorithm, ChecksStart, HasWarmup, Learner, LearnerContext, batch_sizes
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.common.device_policy import on_device_learner
 from ludus.algorithms.common.registry import ALGORITHMS, Assignment
-from ludus.algorithms.common.schedule import Schedule
 from ludus.backend.device import HasPlacement, gpu_count
 from ludus.core.errors import ConfigError, DataError, ScenarioError, article, join_or, one_line
 from ludus.core.parts import registered_name
@@ -20,11 +20,11 @@ from ludus.core.user_code import qualified_name
 from ludus.envs.families import UserEnvObject
 from ludus.envs.tree.game_tree import find_tree
 from ludus.policies.specs import searches
-from ludus.replay.hand_over import HandOver
+from ludus.replay.episode_server import HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.table import BoundedTable
-from ludus.schedulers.chunked import ChunkedScheduler
 from ludus.schedulers.config import ScheduleContext
+from ludus.schedulers.planning import ChunkedScheduler
 from ludus.training.ondevice_collector import ELSEWHERE, refused, why_not_on_device
 from ludus.training.stopping import check_response, check_stop, limit_in_unit, training_budget
 

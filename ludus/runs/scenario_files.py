@@ -13,16 +13,15 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.common.registry import ALGORITHMS
-from ludus.algorithms.common.schedule import Schedule
 from ludus.core.config import from_yaml, is_stored, override
 from ludus.core.errors import ConfigError, LudusError, UnknownName, nearest
 from ludus.core.parts import resolve_name
 from ludus.envs.config import Environment, with_import
 from ludus.envs.families import FAMILIES, is_openspiel_game
-from ludus.runs.scenario import AlgorithmChoice, Scenario
+from ludus.runs.scenario import SCENARIOS, AlgorithmChoice, Scenario
 from ludus.runs.scenario_defaults import changed, complete, env_spec
-from ludus.runs.scenario_kinds import SCENARIOS
 
 
 def load_scenario(

@@ -43,8 +43,7 @@ from ludus.policies.registry import build_policy
 from ludus.runs.scenario import Checkpoints, Evaluation
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.training.stopping import Stopper
-from ludus.training.tasks import Barriers, Checkpoint, Proceed, plays_others, train
-from ludus.training.training import Training, TrainingParts
+from ludus.training.training import Barriers, Checkpoint, Proceed, Training, TrainingParts, plays_others, train
 
 _TAKEN = "no device: a row of a network that was trained"
 _AHEAD = 4  # matches that are given out at a time

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.parts import resolve_name
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry, resolve_name
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,

@@ -36,8 +36,7 @@ from ludus.core.types import (
 from ludus.metagame.population.base import View
 from ludus.rollout.opponent_rules import RULES
 from ludus.schedulers.config import ScheduleContext
-from ludus.schedulers.payoff_tasks import MatchSelection
-from ludus.schedulers.planning import require_two_players
+from ludus.schedulers.planning import MatchSelection, require_two_players
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
 from ludus.schedulers.responses import RESPONSES, RectifiedResponse, SequentialLeague, Target
 

@@ -15,8 +15,7 @@ from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.parts import build_part, dump_part, registered_name, require
 from ludus.core.types import EnvSpec, MetaSolution, PolicySpec
-from ludus.metagame.population.base import seats_of
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs, seats_of
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.registry import META_SOLVERS, solve
 from ludus.policies.file import load_policy

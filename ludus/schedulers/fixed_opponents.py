@@ -14,10 +14,15 @@ from ludus.core.types import Mixture, State, TrainingTask
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.match_selection import PolicyProfile
-from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.config import PlayMode
-from ludus.schedulers.payoff_tasks import MatchSelection
-from ludus.schedulers.planning import one_task_per_group, pack_mixture, unpack_mixture
+from ludus.schedulers.planning import (
+    ChunkedOptions,
+    ChunkedScheduler,
+    MatchSelection,
+    one_task_per_group,
+    pack_mixture,
+    unpack_mixture,
+)
 
 
 def _several(value: Any) -> Any:

@@ -19,15 +19,13 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, article
 from ludus.core.parts import build_part, dump_part
 from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Places
+from ludus.metagame.population.base import Places, View
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.metagame.solvers.pfsp import Weighting, pfsp
 from ludus.metagame.solvers.registry import solve
-from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.config import ScheduleContext, Solver
-from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.planning import ChunkedScheduler, MatchSelection, OwnPastOptions, refuse_changes
 from ludus.schedulers.win_rates import Member, WinRates, without_monotonic_suffix
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -39,14 +39,18 @@ from ludus.core.types import (
     TrainingTask,
     condition_mode,
 )
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Payoffs, Places
+from ludus.metagame.population.base import Payoffs, Places, View
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.registry import solve
-from ludus.schedulers.chunked import refuse_changes
 from ludus.schedulers.config import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
-from ludus.schedulers.planning import PlanningScheduler, announcement, one_task_per_group
+from ludus.schedulers.planning import (
+    MatchSelection,
+    PayoffTasks,
+    PlanningScheduler,
+    announcement,
+    one_task_per_group,
+    refuse_changes,
+)
 
 Array = NDArray[np.float64]
 

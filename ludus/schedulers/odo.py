@@ -31,12 +31,10 @@ from pydantic import Field
 
 from ludus.core.ties import TIE, best_index
 from ludus.core.types import MetaSolution, State, Task
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Payoffs, Places
+from ludus.metagame.population.base import Payoffs, Places, View
 from ludus.schedulers.anytime import weight_for_new_policies
 from ludus.schedulers.config import ScheduleContext
-from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
-from ludus.schedulers.planning import announcement, one_task_per_group, require_two_players
+from ludus.schedulers.planning import MatchSelection, PayoffTasks, announcement, one_task_per_group, require_two_players
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.responses import opponents
 

@@ -24,9 +24,8 @@ from ludus.core.types import MetaSolution, Mixture, PolicyRef, State, TrainingRe
 from ludus.metagame.population.base import View
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.match_selection import PolicyProfile
-from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions, refuse_changes
 from ludus.schedulers.config import ScheduleContext
-from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.planning import ChunkedScheduler, MatchSelection, OwnPastOptions, refuse_changes
 from ludus.schedulers.win_rates import Member, WinRates
 
 # --------------------------------------------------------------------------------------------------------------------

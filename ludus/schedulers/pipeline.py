@@ -18,13 +18,11 @@ from pydantic import Field, TypeAdapter, model_validator
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Diversity, MetaSolution, PolicyRef, State, TrainingResult, TrainingTask
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Places
+from ludus.metagame.population.base import Places, View
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.registry import solve
-from ludus.schedulers.chunked import ChunkedOptions, ChunkedScheduler
 from ludus.schedulers.config import ScheduleContext, Solver
-from ludus.schedulers.payoff_tasks import MatchSelection
+from ludus.schedulers.planning import ChunkedOptions, ChunkedScheduler, MatchSelection
 from ludus.schedulers.response_diversity import DiversityField, check_diversity
 from ludus.schedulers.responses import opponents
 

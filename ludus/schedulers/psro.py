@@ -27,8 +27,9 @@ from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.normal_form import expected_payoffs, payoff_range, symmetrize
 from ludus.metagame.solvers.registry import META_SOLVERS, solve
 from ludus.schedulers.config import ScheduleContext, ScheduleOptions, Solver
-from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
 from ludus.schedulers.planning import (
+    MatchSelection,
+    PayoffTasks,
     PlanningScheduler,
     announcement,
     one_task_per_group,

@@ -23,7 +23,7 @@ from ludus.core.errors import ConfigError, ScenarioError, join_or
 from ludus.core.parts import build_part, dump_part, registered_name, require, resolve_name
 from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, PolicySpec
 from ludus.core.user_code import qualified_name, short_repr
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.policies.specs import tabulates
 from ludus.schedulers.responses import Target
 

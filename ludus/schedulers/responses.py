@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError, ScenarioError, SolverError
 from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution, Mixture, PolicyRef
 from ludus.core.user_code import qualified_name, short_repr
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.normal_form import distribution, payoff_range, share_population
 from ludus.metagame.solvers.registry import solution_error

@@ -28,10 +28,8 @@ from ludus.metagame.solvers.match_selection import PolicyProfile
 from ludus.metagame.solvers.pfsp import Weighting, pfsp
 from ludus.metagame.solvers.registry import solve
 from ludus.policies.specs import Modes
-from ludus.schedulers.chunked import ChunkedScheduler, OwnPastOptions
 from ludus.schedulers.config import ScheduleContext, Solver
-from ludus.schedulers.payoff_tasks import MatchSelection
-from ludus.schedulers.planning import one_task_per_group
+from ludus.schedulers.planning import ChunkedScheduler, MatchSelection, OwnPastOptions, one_task_per_group
 from ludus.schedulers.win_rates import Member, WinRates
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.match_selection import PolicyProfile
 
 Array = NDArray[np.float64]

@@ -43,8 +43,7 @@ from ludus.core.types import (
 from ludus.metagame.population.base import View
 from ludus.policies.specs import searches, tabulates
 from ludus.schedulers.config import ScheduleContext
-from ludus.schedulers.payoff_tasks import MatchSelection, PayoffTasks
-from ludus.schedulers.planning import announcement, one_task_per_group, require_two_players
+from ludus.schedulers.planning import MatchSelection, PayoffTasks, announcement, one_task_per_group, require_two_players
 from ludus.schedulers.psro import ResponseOptions, ResponseScheduler
 from ludus.schedulers.responses import opponents
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,47 +234,17 @@ class NullObserver:
         return None
 
 
-class Observers:
+class Observers(NullObserver):
     """Several observers as one, called in the order given."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        for call in [name for name in vars(NullObserver) if not name.startswith("_")]:
+            setattr(self, call, partial(_call_each, [getattr(observer, call) for observer in observers]))
 
-    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        for observer in self._observers:
-            observer.run_started(info, generation=generation)
 
-    def task_started(self, task: Task) -> None:
-        for observer in self._observers:
-            observer.task_started(task)
-
-    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        for observer in self._observers:
-            observer.task_progress(fraction, metrics)
-
-    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        for observer in self._observers:
-            observer.learned(task, curve)
-
-    def task_done(self, result: TaskResult) -> None:
-        for observer in self._observers:
-            observer.task_done(result)
-
-    def generation_done(self, record: GenerationRecord) -> None:
-        for observer in self._observers:
-            observer.generation_done(record)
-
-    def run_finished(self, summary: RunSummary) -> None:
-        for observer in self._observers:
-            observer.run_finished(summary)
-
-    def message(self, text: str) -> None:
-        for observer in self._observers:
-            observer.message(text)
-
-    def pace_changed(self, pace: str) -> None:
-        for observer in self._observers:
-            observer.pace_changed(pace)
+def _call_each(calls: Sequence[Callable[..., None]], *arguments: Any, **named: Any) -> None:
+    for call in calls:
+        call(*arguments, **named)
 
 
 class ActiveTasks:

@@ -94,17 +94,19 @@ def read_status(folder: Path) -> Status | None:
         return None
 
 
-def write(folder: Path, value: LiveOrder | Status) -> None:
-    """Put it in the place of the one before. Raises OSError."""
+def write(folder: Path, value: LiveOrder | Status) -> bytes:
+    """Put it in the place of the one before, and return the file's content. Raises OSError."""
+    content = (json.dumps({"format": FORMAT, **asdict(value)}) + "\n").encode()
     path = folder / (CONTROL if isinstance(value, LiveOrder) else STATUS)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # several commands may write at once
     try:
-        aside.write_text(json.dumps({"format": FORMAT, **asdict(value)}) + "\n", encoding="utf-8")
+        aside.write_bytes(content)
         os.replace(aside, path)
     except BaseException:
         with suppress(OSError):
             aside.unlink()
         raise
+    return content
 
 
 def remove(folder: Path) -> None:

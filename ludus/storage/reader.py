@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ResourceError, RunError
 from ludus.core.types import Curve, Match, NamedStatistics
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import statistics_by_policy
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import FILE, VERSION, migrate, read_version
 from ludus.storage.manifest import open_database
-from ludus.storage.payoff_log import PayoffCells, PayoffLog, read_batch
 from ludus.storage.records import (
     CURVES,
     SCORES,
@@ -35,6 +34,8 @@ from ludus.storage.records import (
     STATISTICS_ROWS,
     CheckpointRecord,
     Event,
+    PayoffCells,
+    PayoffLog,
     Rating,
     Series,
     Session,
@@ -52,6 +53,7 @@ from ludus.storage.records import (
     parse_policy,
     parse_task,
     policy_key,
+    read_batch,
     statistics_by_match,
     summary_from_json,
 )
@@ -387,9 +389,10 @@ class Reader:
     def statistics(self, *, last: int | None = None) -> tuple[NamedStatistics | None, ...]:
         """Return the statistics of each population, [n, S] by the places of its policies, over all of their matches and seats; None where
         there are none. last: as of `counted`."""
-        counted, policies = self.counted(last=last), self.policies()
         names: dict[int, list[tuple[int, str]]] = {population: [] for population in sorted(set(self.info().population))}
-        for stored in policies:
+        if not (counted := self.counted(last=last)):
+            return (None,) * len(names)
+        for stored in self.policies():
             names[stored.record.ref.population].append(policy_key(stored.record.ref))
         with translated(self.path):
             played = [([policy_key(ref) for ref in match.seats], match.statistics) for match in counted]
@@ -432,10 +435,12 @@ class Reader:
                 sizes = self._sizes(self.info())
                 if known is None or not self.grew_from(known[0]):
                     known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
-                batch = read_batch(self._connection, after=known[0].matches, last=now.matches, players=len(sizes))
+                batch, after = None, known[0].matches
+                if now.matches > after:
+                    batch = read_batch(self._connection, after=after, last=now.matches, players=len(sizes))
                 cells = self._payoff_cells(known[0].payoffs)
             log = known[1]
-            if len(batch) or cells or log.sizes != sizes:
+            if batch or cells or log.sizes != sizes:
                 log = log.extended(sizes, batch, cells)
             self.memory.payoffs = now, log
             return log

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.curve_recorder import FIXED
 from ludus.core.errors import RunError
+from ludus.core.recorders import FIXED
 from ludus.core.types import (
     AdaptiveMixture,
     Curve,

@@ -23,7 +23,7 @@ from ludus.metagame.solvers.normal_form import opponent_distribution
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.storage.base import GenerationRecord
-from ludus.storage.policy_files import PolicyFiles
+from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import find_run, is_entry
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ludus.core.errors import SolverError
 from ludus.core.parts import missing
 from ludus.core.user_code import wrong_distribution
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.base import MetaSolution, MetaSolver
 from ludus.metagame.solvers.normal_form import deviation_gains, symmetrize
 

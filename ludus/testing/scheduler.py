@@ -28,8 +28,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs, View
 from ludus.schedulers.base import Scheduler
 
 __all__ = ["require_tasks"]

@@ -16,7 +16,7 @@ from ludus.core.process_settings import standard_settings
 from ludus.evaluation.evaluate import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
 from ludus.evaluation.run_ratings import cell_variance, half_width
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.nash import Nash
 from ludus.storage.stored_run import open_run

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import EnvSpec, Match
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import Moments, merge, merge_statistics
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.confidence import student
 from ludus.tournament.meetings import Pairing
 from ludus.tournament.tournament_store import PlayedChunk

@@ -33,8 +33,7 @@ from ludus.metagame.population.ratings.base import Rater
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
-from ludus.rollout.host import PolicyMessage
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts, PolicyMessage
 from ludus.rollout.manager import RolloutManager
 from ludus.rollout.rollouts import Rollouts
 from ludus.runtime.base import Runtime

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.core.curve_recorder import FIXED
+from ludus.core.recorders import FIXED
 from ludus.core.types import Curve
 
 FEW_UPDATES = 5
@@ -52,7 +52,7 @@ class Diagnosis(NamedTuple):
 class TrainingRecord:
     """What is stored of a training task, over or in progress.
 
-    task, policy: ids. counters: `ludus.core.curve_recorder.PROGRESS` by name. curve: how it went. truncated: episodes that barriers have
+    task, policy: ids. counters: `ludus.core.recorders.PROGRESS` by name. curve: how it went. truncated: episodes that barriers have
     ended. num_envs: environments it was played in. over: the task has ended. warm: the name of the policy that it started from; "" for
     fresh weights, and for a learner that goes on. entropy: nats of uniform play; None where actions are continuous. goes_on: its learner
     is that of an earlier task, or of later ones. limited: so few updates are what was asked for.

@@ -19,7 +19,7 @@ from ludus.algorithms.common.device_policy import DevicePolicy, SupportsOnDevice
 from ludus.backend.device import Placement
 from ludus.core.errors import ConfigError, PolicyError, TrainingError
 from ludus.core.machine import out_of_memory
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import EnvSpec, PolicyRef, TrainingTask
 from ludus.envs.base import VectorEnv
 from ludus.envs.device_vector import DeviceVectorEnv, OffersDevice

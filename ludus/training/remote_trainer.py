@@ -26,7 +26,7 @@ from torch import distributed
 from ludus.backend.ranks import SINGLE_RANK, RankGroup, rank_slice
 from ludus.core.errors import PartDied, RunError
 from ludus.core.machine import deterministic_algorithms
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import Array, PolicySpec, State, Weights
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer

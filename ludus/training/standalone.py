@@ -40,8 +40,8 @@ from ludus.core.types import (
     State,
     Weights,
 )
-from ludus.envs.base import closed_on_error
 from ludus.envs.config import Environment
+from ludus.envs.families import closed_on_error
 from ludus.envs.spaces import Choices
 from ludus.policies.base import Policy, Teams, team_size_of
 from ludus.policies.file import load_policy, save_policy
@@ -51,7 +51,7 @@ from ludus.replay.episode_server import EpisodeServer
 from ludus.replay.prefetcher import ToDevice
 from ludus.replay.recorded_spaces import check_spaces
 from ludus.replay.trajectories import Trajectories, join, select
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.training.trainer import Trainer, TrainerSpec
 
 _TASK: Final = "by-hand"

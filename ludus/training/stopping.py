@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 import numpy as np
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
-from ludus.core import curve_recorder
+from ludus.core import recorders
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, ScenarioError, UnknownName
 from ludus.core.parts import build_from_class, require, resolve_name
@@ -494,7 +494,7 @@ class AllOf(_Setting):
 # Which stoppers could ever fire where they stand: one that cannot would let a response go on for ever (invariant
 # 10).
 
-RESPONSE = frozenset(curve_recorder.PROGRESS) | {"seconds", "scores", "win_rates"}
+RESPONSE = frozenset(recorders.PROGRESS) | {"seconds", "scores", "win_rates"}
 """The fields of `Progress` that grow during a training task."""
 RUN = frozenset({"seconds", "generations", "gains"})
 """Those that grow during every run; counters too if its algorithm learns, nash_conv too where exploitability is computed."""
@@ -533,7 +533,7 @@ def check_stop(stopper: Stopper | None, *, learns: bool, exploitability: bool) -
         learns: Whether the algorithm learns.
         exploitability: Whether exploitability is computed.
     """
-    grows = RUN | (set(curve_recorder.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
+    grows = RUN | (set(recorders.PROGRESS) if learns else set()) | ({"nash_conv"} if exploitability else set())
     if stopper is not None and (field := missing_measures(stopper, grows)):
         raise ScenarioError(
             f"stop: the stopper waits for {field}, which this run does not have, so it could never fire. Leave it out."

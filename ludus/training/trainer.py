@@ -24,15 +24,14 @@ from ludus.backend.device import HasPlacement, Placement, describe_device, place
 from ludus.core.arrays import read_only
 from ludus.core.errors import Deadlock, ScenarioError, TrainingError, join_or
 from ludus.core.machine import out_of_memory
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import Metrics, PolicySpec, State, Weights
 from ludus.core.user_code import qualified_name, short_repr
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import ItemColumns, Sample, Sizes, TableSpec
 from ludus.replay.blocks import Block
-from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.hand_over import HandOver
+from ludus.replay.episode_server import EpisodeServer, HandOver
 from ludus.replay.prefetcher import Prefetcher, ToDevice, detached_copy
 from ludus.replay.selectors import SelectorChoice
 from ludus.replay.table import num_rows, rows_of

@@ -10,7 +10,7 @@ import torch
 
 from ludus.algorithms.common.base import LearnerContext, VersionAware
 from ludus.algorithms.common.conditioned import ConditionedLearner
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.on_policy.config import A2C
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.types import SegmentEnd

@@ -10,8 +10,8 @@ import torch
 from off_policy_tools import boxed
 
 from ludus.algorithms.common.base import REPLAY, LearnerContext
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.common.replay_learner import initial_priorities
-from ludus.algorithms.common.schedule import Schedule
 from ludus.algorithms.ddpg.config import DDPG, ApeXDDPG
 from ludus.algorithms.dqn.config import DQN, ApeX
 from ludus.algorithms.nfsp.config import NFSP

@@ -18,8 +18,7 @@ from ludus.algorithms.on_policy.learner import OnPolicyLearner
 from ludus.algorithms.ppo.config import PPO
 from ludus.backend import device
 from ludus.backend.device import UpdateCost, floats_to_host, parse_device, resolve_placement
-from ludus.backend.network import FlatModule
-from ludus.backend.optimizer import ModuleAdam
+from ludus.backend.network import FlatModule, ModuleAdam
 from ludus.core.errors import ConfigError
 from ludus.core.parts import resolve_name
 from ludus.core.types import CPU, DeviceChoice

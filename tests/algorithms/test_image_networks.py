@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from ludus.algorithms.common.images import needs_images
+from ludus.algorithms.common.space_checks import needs_images
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.ppo.config import PPO

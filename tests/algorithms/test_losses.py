@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.algorithms.common import losses
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.dqn.kernels import next_values, q_loss
 from ludus.algorithms.on_policy.kernels import clipped_value_loss, compress, squared_value_loss
 from ludus.algorithms.ppo.kernels import policy_losses

@@ -13,7 +13,7 @@ from ludus.algorithms.nfsp.config import NFSP
 from ludus.algorithms.ppo.config import PPO
 from ludus.algorithms.sac.config import SACDiscrete
 from ludus.backend.device import gpu_count
-from ludus.backend.optimizer import ModuleAdam
+from ludus.backend.network import ModuleAdam
 from ludus.core.errors import TrainingError
 from ludus.core.types import DeviceChoice
 from ludus.policies.registry import build_policy

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from ludus.backend.mlp import Layout, Workspace
-from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
-from ludus.backend.optimizer import Adam
+from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -186,7 +186,7 @@ def test_numbers_are_read_once_in_a_round(cls, boxed, tensors, monkeypatch):
     batch = batch_of(learner, env)
     learner._inserted = learner.config.start_decisions + 3
     monkeypatch.setattr(
-        "ludus.backend.optimizer.scalars_to_host", lambda given: reads.append(1) or scalars_to_host(given)
+        "ludus.backend.network.scalars_to_host", lambda given: reads.append(1) or scalars_to_host(given)
     )
     due = learner.batches()
     told = [learner.update(batch) for _ in due]

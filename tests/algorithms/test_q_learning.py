@@ -6,7 +6,7 @@ import pytest
 from test_learning import train as respond
 from test_learning import value
 
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.dqn.config import DQN, IQN, QRDQN, MunchausenDQN, Rainbow
 from ludus.algorithms.r2d2.config import R2D2
 from ludus.envs.tree.game_tree import compile_tree

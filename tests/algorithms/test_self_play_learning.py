@@ -3,7 +3,7 @@
 import pytest
 
 import ludus
-from ludus.runs.scenario_kinds import SelfPlay
+from ludus.runs.scenario import SelfPlay
 
 pytestmark = pytest.mark.slow
 LEDUC, KUHN = "openspiel/leduc_poker", "openspiel/kuhn_poker"

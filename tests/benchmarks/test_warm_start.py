@@ -14,8 +14,8 @@ from benchmarks.warm_start import BEGIN, END, SEEDS, cell_path, decide, load, ma
 from benchmarks.warm_start_run import GAMES, STARTS, judge, scenario
 from ludus.core.config import to_yaml
 from ludus.runs.runner import run
+from ludus.runs.scenario import PSRO
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runs.scenario_kinds import PSRO
 
 Cells = dict[tuple[str, str], dict[int, Repetition]]
 

@@ -156,7 +156,7 @@ def test_a_clone_of_both_populations_starts_both_where_critics_are_central(tenso
 def test_the_network_is_that_of_the_population() -> None:
     """Players 0 and 1 share one, and their critic sees which of them it judges."""
     from ludus.algorithms.ppo.config import MAPPO
-    from ludus.runs.scenario_kinds import PSRO
+    from ludus.runs.scenario import PSRO
 
     seen, state = Box(-1, 1, (2,), np.float32), Box(-1, 1, (5,), np.float32)
     agents = tuple(AgentSpec(str(player), player, seen, Discrete(3)) for player in range(3))

@@ -15,7 +15,7 @@ from ludus.cli.main import main
 from ludus.cli.run_command import print_next_commands, show_result
 from ludus.core.types import PolicySpec
 from ludus.metagame.population.base import PolicyRecord
-from ludus.runs.result import Result, read_result
+from ludus.runs.runner import Result, read_result
 from ludus.storage.base import GenerationRecord, RunSummary
 from ludus.storage.store import Store
 

@@ -13,7 +13,7 @@ import ludus
 from ludus.apps.hub.zoo import _returns
 from ludus.cli.main import main
 from ludus.cli.zoo import _result
-from ludus.core.curve_recorder import EMPTY
+from ludus.core.recorders import EMPTY
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.file import save_policy
 from ludus.policies.specs import mlp_spec

@@ -19,8 +19,8 @@ from ludus.core import config
 from ludus.core.config import from_yaml, override, to_yaml
 from ludus.core.errors import ConfigError
 from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.runs.scenario import PSRO
 from ludus.runs.scenario_files import list_presets, load_scenario, parse_scenario
-from ludus.runs.scenario_kinds import PSRO
 from ludus.schedulers.responses import RESPONSES
 from ludus.training.stopping import STOPPERS
 

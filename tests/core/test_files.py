@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.core.files import redact_paths, replace_file
+from ludus.core.machine import redact_paths, replace_file
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -23,7 +23,7 @@ from ludus.core.parts import build_part, resolve_name
         ("ludus.learners.options:ReplayOptions", "ludus.algorithms.common.config:ReplayOptions"),
         ("ludus.solvers.nash:Nash", "ludus.metagame.solvers.nash:Nash"),
         ("ludus.population.ratings.elo:OnlineElo", "ludus.metagame.population.ratings.online_elo:OnlineElo"),
-        ("ludus.driver.scenario_kinds:PSRO", "ludus.runs.scenario_kinds:PSRO"),
+        ("ludus.driver.scenario_kinds:PSRO", "ludus.runs.scenario:PSRO"),
         ("ludus.policies.football:FootballScript", "ludus.contrib.football.bots:FootballScript"),
         ("ludus.envs.adapters.vmas:VMASVectorEnv", "ludus.contrib.envs.vmas:VMASVectorEnv"),
         ("ludus.learners.matrices:A", "ludus.algorithms.matrices:A"),

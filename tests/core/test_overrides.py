@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from ludus.algorithms.common.schedule import Schedule
+from ludus.algorithms.common.config import Schedule
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.algorithms.on_policy.config import A2C
 from ludus.algorithms.ppo.config import PPO

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from ludus.contrib.algorithms.mpo.config import MPO
-from ludus.core import plugins
+from ludus.core import parts
 from ludus.core.errors import ConfigError, UnknownName
-from ludus.core.parts import build_part, load_entry_point, registered_name, resolve_name
-from ludus.core.plugins import Registry, source_of
+from ludus.core.parts import Registry, build_part, load_entry_point, registered_name, resolve_name, source_of
 from ludus.policies.bots import BotSpec
 
 OWN = {"ppo": "ludus.algorithms.ppo.config:PPO"}
@@ -44,7 +43,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: str) -> None:
         raise AssertionError("metadata was read")
 
-    monkeypatch.setattr(plugins, "entry_points", refuse)
+    monkeypatch.setattr(parts, "entry_points", refuse)
 
 
 def test_installed_entry_points_are_those_of_the_source() -> None:
@@ -80,7 +79,7 @@ def test_import_error_of_a_plugin_names_its_distribution(
 ) -> None:
     (tmp_path / "falls.py").write_text("raise RuntimeError('no licence')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    install("plugin", absent="absent_module:Class", falls="falls:Class", misspelt="ludus.core.plugins:Registri")
+    install("plugin", absent="absent_module:Class", falls="falls:Class", misspelt="ludus.core.parts:Registri")
     table = algorithms()
     whose = "of the distribution plugin 1.2"
     with pytest.raises(
@@ -89,9 +88,7 @@ def test_import_error_of_a_plugin_names_its_distribution(
         resolve_name("algorithm", "absent", table)
     with pytest.raises(ConfigError, match=rf"algorithm 'falls' {whose}: importing 'falls' raised RuntimeError: no lic"):
         resolve_name("algorithm", "falls", table)
-    with pytest.raises(
-        ConfigError, match=rf"'misspelt' {whose}: module 'ludus.core.plugins' has no 'Registri'; did you"
-    ):
+    with pytest.raises(ConfigError, match=rf"'misspelt' {whose}: module 'ludus.core.parts' has no 'Registri'; did you"):
         load_entry_point("algorithm", table.added["misspelt"])
 
 
@@ -149,11 +146,9 @@ def test_bots_of_a_distribution_are_taken_for_ones_own(
 def test_an_object_that_is_no_family_names_its_distribution(install: Callable[..., None]) -> None:
     from ludus.envs.families import FAMILIES
 
-    install("plugin", group="ludus.envs", theirs="ludus.core.plugins:Registry")
+    install("plugin", group="ludus.envs", theirs="ludus.core.parts:Registry")
     table = Registry(FAMILIES.what, FAMILIES.group, FAMILIES.own, FAMILIES.value)
-    with pytest.raises(
-        ConfigError, match=r"'theirs' of the distribution plugin 1.2: ludus.core.plugins:Registry is no"
-    ):
+    with pytest.raises(ConfigError, match=r"'theirs' of the distribution plugin 1.2: ludus.core.parts:Registry is no"):
         _ = table["theirs"]
 
 
@@ -164,8 +159,8 @@ def test_a_tree_that_is_not_installed_says_so(
     """Without metadata, or with those of before there were entry points."""
     if metadata is not None:
         install(metadata)
-    monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
-    monkeypatch.setattr(plugins, "DISTRIBUTION", metadata or "absent")
-    monkeypatch.setattr("ludus.core.parts.missing_contrib", plugins.missing_contrib.__wrapped__)
+    monkeypatch.setattr(parts, "entry_points", lambda **_: ())
+    monkeypatch.setattr(parts, "DISTRIBUTION", metadata or "absent")
+    monkeypatch.setattr("ludus.core.parts.missing_contrib", parts.missing_contrib.__wrapped__)
     with pytest.raises(UnknownName, match=r"'happo'.* ludus.contrib is not registered .* `make install`"):
         resolve_name("algorithm", "happo", algorithms())

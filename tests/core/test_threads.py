@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import Metrics
 from ludus.runs.assembly import _learning
 from ludus.runs.runner import resume, run

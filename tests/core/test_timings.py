@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 
 
 def test_a_stretch_is_told_once_and_takes_nothing_from_a_generation() -> None:

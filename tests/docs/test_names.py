@@ -21,7 +21,7 @@ from ludus.cli.check_env import ELSEWHERE
 from ludus.core import errors
 from ludus.core.packages import EXTRAS
 from ludus.core.parts import resolve_name
-from ludus.core.timings import PARTS
+from ludus.core.recorders import PARTS
 from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
 from ludus.envs.wrappers.registry import WRAPPERS
@@ -32,8 +32,7 @@ from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS
 from ludus.rollout.opponent_rules import RULES
-from ludus.runs.scenario import Checkpoints, Evaluation
-from ludus.runs.scenario_kinds import SCENARIOS
+from ludus.runs.scenario import SCENARIOS, Checkpoints, Evaluation
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.runtime.inprocess import RUNTIMES
 from ludus.schedulers.league import LEAGUE_RULES

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.learning_tasks import TASKS
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.metagame.solvers.registry import META_SOLVERS
-from ludus.runs.scenario_kinds import SCENARIOS
+from ludus.runs.scenario import SCENARIOS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "concepts" / "other-systems.md"

@@ -26,9 +26,9 @@ from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.cli.main import COMMANDS
 from ludus.core import errors
 from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.runs.scenario import SCENARIOS
 from ludus.runs.scenario_defaults import complete as resolved
 from ludus.runs.scenario_files import list_presets
-from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.storage.database import TABLES
 from ludus.training.stopping import STOPPERS
 

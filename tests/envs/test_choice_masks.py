@@ -22,10 +22,10 @@ from ludus.envs import wrappers as w
 from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.adapters.native import native_env
 from ludus.envs.adapters.pettingzoo_vector import zoo_vector
-from ludus.envs.adapters.single import one_agent, single_env
+from ludus.envs.adapters.single import single_env
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import make_env
-from ludus.envs.spaces import Choices
+from ludus.envs.spaces import Choices, one_agent
 from ludus.evaluation.policies import incompatibility
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec

@@ -11,8 +11,8 @@ from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
+from ludus.envs.adapters.gymnasium import quiet
 from ludus.envs.adapters.native import AsyncNativeVectorEnv
-from ludus.envs.adapters.single import quiet
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env

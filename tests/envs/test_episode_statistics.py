@@ -19,7 +19,7 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.player_groups import group_players
 from ludus.envs.wrappers.rewards import clip_reward, scale_reward, time_limit
 from ludus.rollout.base import EpisodeResults, RolloutRequest
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.testing.env import check_env
 from ludus.testing.fakes import COINS, CoinGame, FixedPolicy, coins
 

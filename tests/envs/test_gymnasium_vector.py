@@ -16,8 +16,8 @@ from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.core.types import Timestep
 from ludus.envs.adapters.native import AsyncNativeVectorEnv, Native, batch_writer, joint_seed, native_env
-from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
+from ludus.envs.spaces import one_agent
 from ludus.testing.env import check_env
 
 NEXT, SAME, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED

@@ -20,7 +20,7 @@ from ludus.metagame.solvers.normal_form import nash_conv, symmetrize
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 
 SIZE, PORTION = 8, 25
 

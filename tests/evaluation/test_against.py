@@ -14,7 +14,7 @@ from ludus.cli.main import main
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.evaluation.population_exploitability import stored_plans
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.storage.stored_run import StoredRun
 from ludus.tournament import cross_play as against
 from ludus.tournament.cross_play import population_performance

@@ -22,7 +22,7 @@ from ludus.metagame.population.match_log import win_rate
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import tabular_spec
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.storage.reader import Reader

@@ -11,7 +11,7 @@ import ludus
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, DataError
 from ludus.evaluation import run_ratings
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.storage.reader import Reader
 
 

@@ -50,7 +50,7 @@ class Disk:
         return maybe
 
     def write_file(self, path: Path, content: bytes, *, durable: bool = True) -> None:
-        """As `ludus.core.files.write_file`, but that what fails leaves half of the content."""
+        """As `ludus.core.machine.write_file`, but that what fails leaves half of the content."""
         try:
             self.operation(f"write {tools.kind_of(path, self.run_dir)}")
         except OSError:
@@ -90,7 +90,7 @@ def disk(run_dir: Path, fails: Callable[[int], bool]) -> Iterator[Disk]:
         )  # how often a status is written does not depend on how fast a run is
         for name in NAMES:
             patch.setattr(os, name, made.wrapped(getattr(os, name)))
-        for module in ("ludus.core.files", "ludus.storage.checkpoint", "ludus.policies.file"):
+        for module in ("ludus.core.machine", "ludus.storage.checkpoint", "ludus.policies.file"):
             patch.setattr(f"{module}.write_file", made.write_file, raising=False)
         patch.setattr(Store, "commit", made.commit(Store.commit))
         yield made

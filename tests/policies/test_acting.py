@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.backend.mlp import Layout, forward
-from ludus.backend.perceptron import Perceptron, Perceptrons, by_policy, tanh
+from ludus.backend.mlp import Layout, Perceptron, Perceptrons, by_policy, forward, tanh
 from ludus.core.errors import PolicyError
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.backend import perceptron
-from ludus.backend.mlp import Layout
-from ludus.backend.perceptron import Perceptron, Perceptrons
+from ludus.backend import mlp
+from ludus.backend.mlp import Layout, Perceptron, Perceptrons
 
 
 @pytest.mark.parametrize("unpacked", [0, 10**6])
 @pytest.mark.parametrize("rows", [1, 2, 8, 9])
 def test_rows_stacked_or_alone_give_the_same(unpacked: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perceptron, "_UNPACKED", unpacked)
+    monkeypatch.setattr(mlp, "_UNPACKED", unpacked)
     rng = np.random.default_rng(0)
     layout = Layout((5, 64, 3))
     networks = [Perceptron(layout, rng.standard_normal(layout.size).astype(np.float32)) for _ in range(3)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import DataError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 
 
 def view(sizes, population, **changes):

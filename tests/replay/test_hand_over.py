@@ -9,8 +9,7 @@ import pytest
 
 from ludus.core.errors import DataError, Deadlock, TableClosed
 from ludus.replay.base import TableSpec
-from ludus.replay.episode_server import EpisodeServer
-from ludus.replay.hand_over import HandOver
+from ludus.replay.episode_server import EpisodeServer, HandOver
 from ludus.replay.kinds import build_table
 from ludus.replay.waiting import WaitingTable
 

@@ -12,10 +12,9 @@ from weights_heavy import MEGABYTE, Short, heavy
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.replay.trajectories import join
-from ludus.rollout.base import RolloutRequest
+from ludus.rollout.base import RolloutRequest, split_envs
 from ludus.rollout.host import HostSpec, PolicyMessage, RolloutHost
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import split_envs
 from ludus.runtime.inprocess import InProcess
 
 MAKE = partial(make_env, f"{Short.__module__}:Short")

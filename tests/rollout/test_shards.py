@@ -20,9 +20,8 @@ from ludus.policies.actor_critic import initial_weights
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import mlp_spec
 from ludus.replay.trajectories import Trajectories, join
-from ludus.rollout.base import RecentCache, Rollout, RolloutRequest
+from ludus.rollout.base import RecentCache, Rollout, RolloutRequest, Shard, check_shares, split_envs, whole
 from ludus.rollout.manager import RolloutManager
-from ludus.rollout.shards import Shard, check_shares, split_envs, whole
 from ludus.runtime.inprocess import Answer, InProcess
 
 ME, YOU, OTHER = PolicyRef(0, "me", 1), PolicyRef(1, "you"), PolicyRef(1, "other")

@@ -24,8 +24,8 @@ from ludus.policies.file import save_policy
 from ludus.policies.specs import tabular_spec
 from ludus.runs.control import StopRequest
 from ludus.runs.runner import resume, run
+from ludus.runs.scenario import PSRO
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runs.scenario_kinds import PSRO
 from ludus.storage import checkpoint
 from ludus.storage.base import NullObserver
 from ludus.storage.store import Store

@@ -14,8 +14,8 @@ from pettingzoo import ParallelEnv
 import ludus
 from ludus.algorithms.common.registry import Algorithms
 from ludus.core.errors import ConfigError, ScenarioError
+from ludus.runs.scenario import League, SelfPlay
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runs.scenario_kinds import League, SelfPlay
 from ludus.storage.reader import Reader
 
 KUHN = {"id": "openspiel/kuhn_poker", "num_envs": 8}

@@ -12,8 +12,7 @@ import run_tools as tools
 import ludus
 from ludus.core.config import as_stored
 from ludus.runs.scenario_files import parse_scenario
-from ludus.training.tasks import Barriers
-from ludus.training.training import Training
+from ludus.training.training import Barriers, Training
 
 LEARNS = {"batch": 4, "updates_per_decision": 0.2, "rollout_unit": "decisions"}
 TEN = {"id": "gymnasium/Taxi-v4", "num_envs": 2, "options": {"max_episode_steps": 10}}

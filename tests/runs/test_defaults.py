@@ -13,8 +13,8 @@ from pettingzoo import ParallelEnv
 import ludus
 from benchmarks.spellings_run import settings, spellings
 from ludus.algorithms.common.defaults import complete_algorithm
-from ludus.algorithms.common.images import is_image
 from ludus.algorithms.common.registry import ALGORITHMS, check_fits
+from ludus.algorithms.common.space_checks import is_image
 from ludus.algorithms.nfsp.config import NFSP
 from ludus.core.config import to_yaml
 from ludus.core.parts import resolve_name

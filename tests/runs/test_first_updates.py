@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus.core.errors import ScenarioError
 from ludus.envs.registry import make_env
-from ludus.runs.scenario_kinds import SelfPlay
+from ludus.runs.scenario import SelfPlay
 from ludus.storage.reader import Reader
 
 KUHN = "openspiel/kuhn_poker"

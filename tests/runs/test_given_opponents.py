@@ -21,8 +21,8 @@ from ludus.policies.file import load_policy, save_policy
 from ludus.policies.specs import gru_spec
 from ludus.runs.assembly import read_opponents
 from ludus.runs.runner import resume
+from ludus.runs.scenario import FixedOpponents
 from ludus.runs.scenario_files import load_scenario, with_files
-from ludus.runs.scenario_kinds import FixedOpponents
 from ludus.storage.stored_run import StoredRun
 
 BLOTTO = "openspiel/blotto(coins=3,fields=2)"

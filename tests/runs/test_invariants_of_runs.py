@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.core.curve_recorder import joined
 from ludus.core.errors import RunError
+from ludus.core.recorders import joined
 from ludus.core.types import ActionRequests, MetaSolution, PolicyOutput, PolicyRef
 from ludus.envs.registry import make_env
 from ludus.evaluation.evaluate import evaluate_run
@@ -23,8 +23,8 @@ from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker
 from ludus.runs.runner import resume, run
+from ludus.runs.scenario import PSRO
 from ludus.runs.scenario_files import parse_scenario
-from ludus.runs.scenario_kinds import PSRO
 from ludus.storage.reader import Reader
 from ludus.training.stopping import STOPPERS
 

@@ -12,15 +12,15 @@ import pytest
 import run_tools as tools
 
 from ludus.algorithms.common.base import CollectConfig, LearnerContext
-from ludus.algorithms.common.schedule import Budget
+from ludus.algorithms.common.config import Budget
 from ludus.core.config import as_stored, to_yaml
 from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.core.parts import resolve_name, with_options
 from ludus.core.types import PolicyRef, TrainingTask
 from ludus.runs.runner import resume, run
+from ludus.runs.scenario import PSRO, SCENARIOS
 from ludus.runs.scenario_check import check_vector
 from ludus.runs.scenario_files import load_scenario, parse_scenario
-from ludus.runs.scenario_kinds import PSRO, SCENARIOS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
 from ludus.training.trainer import LearnResult, Trainer

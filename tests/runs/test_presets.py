@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.runs.result import Result
-from ludus.runs.runner import run
+from ludus.runs.runner import Result, run
 from ludus.runs.scenario_files import list_presets, load_scenario
 
 OFF_POLICY = ("response.decisions=300", "evaluation.episodes=2", "algorithm.hidden=[16]", "algorithm.batch=32")

@@ -20,7 +20,7 @@ import ludus
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.cli.main import main
 from ludus.policies.base import Policy
-from ludus.runs.scenario_kinds import SCENARIOS
+from ludus.runs.scenario import SCENARIOS
 from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 from ludus.testing.fakes import TEAM, ScriptedEnv

@@ -16,7 +16,7 @@ from ludus.core.errors import ConfigError, LudusError, PolicyError, ScenarioErro
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.policies.categorical import CategoricalPolicy
 from ludus.runs.runner import resume
-from ludus.runs.scenario_kinds import SCENARIOS, FixedOpponents
+from ludus.runs.scenario import SCENARIOS, FixedOpponents
 
 KUHN = "openspiel/kuhn_poker"
 HERE = {"bots": {"processes": 0}}

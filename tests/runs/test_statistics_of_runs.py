@@ -19,8 +19,7 @@ from ludus.core.types import Match
 from ludus.evaluation.evaluate import evaluate_run
 from ludus.evaluation.run_ratings import rate_run
 from ludus.metagame.population.match_log import same_match, statistics_by_policy, statistics_of
-from ludus.runs.result import Result
-from ludus.runs.runner import resume, run
+from ludus.runs.runner import Result, resume, run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
 from ludus.storage.records import policy_key

@@ -12,8 +12,7 @@ from ludus.algorithms.exact.oracle import ExactBestResponse
 from ludus.algorithms.ppo.config import PPO
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import AdaptiveMixture, Diversity, Mixture, PolicyRef, TrainingTask
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs, View
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash
 from ludus.rollout.opponents import AdaptiveOpponents

@@ -20,8 +20,7 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.metagame.population.base import View
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs, View
 from ludus.metagame.solvers.correlated import Correlated
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash

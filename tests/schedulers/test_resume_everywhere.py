@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus.core.types import MetaSolution
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,

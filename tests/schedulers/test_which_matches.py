@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.nash import Nash
 from ludus.schedulers.anytime import AnytimePSROOptions, AnytimePSROScheduler
 from ludus.schedulers.league import LeagueOptions, LeagueScheduler
-from ludus.schedulers.payoff_tasks import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.pipeline import PipelinePSROOptions, PipelinePSROScheduler
+from ludus.schedulers.planning import AdaptiveSelection, AllMissing, MatchSelection
 from ludus.schedulers.psro import PSROOptions, PSROScheduler
 from ludus.schedulers.self_play import SelfPlayOptions, SelfPlayScheduler
 from ludus.testing.scheduler import check_scheduler

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import SolverError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.pfsp import pfsp
 from ludus.schedulers.win_rates import Member, WinRates, pairing, without_monotonic_suffix
 

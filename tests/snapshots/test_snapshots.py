@@ -39,9 +39,8 @@ from ludus.replay.kinds import TABLES
 from ludus.replay.processing import PROCESSING
 from ludus.replay.selectors import SELECTORS
 from ludus.rollout.opponent_rules import RULES
-from ludus.runs.scenario import Scenario
+from ludus.runs.scenario import SCENARIOS, Scenario
 from ludus.runs.scenario_files import list_presets, read_scenario
-from ludus.runs.scenario_kinds import SCENARIOS
 from ludus.runtime.inprocess import RUNTIMES
 from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import Moments, merge
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.normal_form import seat_orders
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import ConfigError
 from ludus.core.types import MetaSolution
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import Moments
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.confidence import nash_conv_bounds, payoff_bounds
 from ludus.metagame.solvers.fixed import Uniform
 from ludus.metagame.solvers.match_selection import (

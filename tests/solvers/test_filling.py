@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.match_selection import RIDGE, first_cells, impute_missing
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.confidence import indistinct
 
 

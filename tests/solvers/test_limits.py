@@ -7,7 +7,7 @@ import pytest
 
 from ludus.core.errors import SolverError
 from ludus.core.machine import free_memory
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import alpha_rank, correlated, limits, max_entropy_nash
 from ludus.metagame.solvers.alpha_rank import AlphaRank
 from ludus.metagame.solvers.base import MetaSolver

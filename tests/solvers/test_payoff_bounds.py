@@ -6,8 +6,8 @@ from blocks import BlockTable
 
 from ludus.core.errors import DataError, SolverError
 from ludus.core.types import MetaSolution
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import moments
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.metagame.solvers.confidence import mean_bounds, nash_conv_bounds, payoff_bounds
 from ludus.metagame.solvers.normal_form import deviation_gains
 from ludus.tournament.cross_play import population_performance

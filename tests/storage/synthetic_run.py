@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ludus.core import curve_recorder
+from ludus.core import recorders
 from ludus.core.types import Curve, Match, Mixture, PolicyRef, PolicySpec, TrainingTask
 from ludus.metagame.population.base import Lineage, PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
@@ -73,7 +73,7 @@ def training(population: int, generation: int) -> TrainingTask:
 
 def curve(iterations: int) -> Curve:
     """Each iteration a second, 100 steps, 50 decisions and two episodes, of returns k and k + 2."""
-    recorder = curve_recorder.CurveRecorder()
+    recorder = recorders.CurveRecorder()
     for k in range(1, iterations + 1):
         counts = {
             "iterations": k,

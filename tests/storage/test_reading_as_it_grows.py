@@ -20,8 +20,8 @@ from ludus.core.types import (
     TrainingResult,
     TrainingTask,
 )
-from ludus.storage.payoff_log import read_batch
 from ludus.storage.reader import Memory, Reader
+from ludus.storage.records import read_batch
 from ludus.storage.store import Store
 
 

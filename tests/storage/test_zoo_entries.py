@@ -258,7 +258,7 @@ def test_a_file_that_names_code_is_not_opened(tmp_path: Path) -> None:
     [
         {"id": "subprocess:Popen", "options": {"args": ["touch", "called"]}},
         {"id": "os:system"},
-        {"id": "ludus.core.files:write_file", "options": {"path": "called", "content": "1"}},
+        {"id": "ludus.core.machine:write_file", "options": {"path": "called", "content": "1"}},
         {"id": GAME, "wrappers": [{"kind": "timeit:timeit", "setup": "1"}]},
         {"id": "pettingzoo/mpe", "options": {"teams": "os:system"}},
     ],

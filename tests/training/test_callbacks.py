@@ -15,8 +15,7 @@ from ludus.cli.main import main
 from ludus.core.errors import CallbackError, ConfigError
 from ludus.core.types import Metrics
 from ludus.runs.control import StopRequest
-from ludus.runs.result import Result
-from ludus.runs.runner import resume, run
+from ludus.runs.runner import Result, resume, run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.base import NullObserver

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ludus.core.curve_recorder import points
+from ludus.core.recorders import points
 from ludus.core.types import Curve
 from ludus.training.diagnosis import TrainingRecord, diagnose, largest_entropy
 

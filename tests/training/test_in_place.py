@@ -23,7 +23,7 @@ from ludus.algorithms.ppo.config import MAPPO, PPO
 from ludus.backend.device import Placement
 from ludus.contrib.algorithms.mpo.config import VMPO
 from ludus.core.errors import ConfigError, TrainingError
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.core.types import DeviceChoice, Mixture, OpponentFactor, PolicyRef, PolicySpec, SegmentEnd, TrainingTask
 from ludus.envs.device_vector import DeviceSlots, DeviceTimestep
 from ludus.envs.registry import make_env

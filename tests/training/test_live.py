@@ -29,8 +29,7 @@ from ludus.envs.registry import make_env
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.training.stopping import parse_stopper
-from ludus.training.tasks import Barriers, train
-from ludus.training.training import Training, TrainingParts
+from ludus.training.training import Barriers, Training, TrainingParts, train
 
 SMALL = PPO(batch=12, hidden=(4,), epochs=1)
 DECISIONS = TabularQ(batch=20, batch_unit="decisions")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import PartDied, RunError
-from ludus.core.timings import Timings
+from ludus.core.recorders import Timings
 from ludus.training.remote_trainer import RankSpec, RemoteTrainer, TrainerHost, Trainers
 from ludus.training.trainer import LearnResult
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.core.types import Mixture, OpponentFactor, PolicyRef, TrainingTask
-from ludus.training.tasks import Barriers, train
+from ludus.training.training import Barriers, train
 
 
 class Fake:

@@ -20,7 +20,7 @@ from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
 from ludus.rollout.async_limits import AsyncLimits
 from ludus.rollout.base import Rollout
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.rollout.manager import RolloutManager
 from ludus.runtime.inprocess import InProcess
 from ludus.training.stopping import parse_stopper

@@ -8,10 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.config import ReplayOptions
-from ludus.algorithms.common.images import needs_images
-from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of, reward_scale
+from ludus.algorithms.common.config import ReplayOptions, Schedule, Scheduled
+from ludus.algorithms.common.space_checks import byte_scale, discrete, needs_images, one_space, players_of, reward_scale
 from ludus.core.config import is_stored, refuse_unread
 from ludus.core.errors import ConfigError, ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec

@@ -181,7 +181,7 @@ class Learner(Protocol):
     """Weights, optimizer and schedules of one policy. Deterministic given its context, start weights and batches.
 
     A learner whose only batch in each round is everything that its only queue holds may say so by an attribute
-    `empties_tables = True`: items are then handed over to it without a table (`ludus.replay.hand_over`).
+    `empties_tables = True`: items are then handed over to it without a table (`ludus.replay.episode_server`).
     """
 
     spec: PolicySpec

@@ -3,7 +3,7 @@ for any on-policy learner.
 
     algorithm, conditions --Conditioned--> an algorithm whose network sees the condition after each observation
 
-Requests play the rows in turn (`ludus.training.rollout_requests`); the experience is learned from once all rows have
+Requests play the rows in turn (`ludus.training.collecting`); the experience is learned from once all rows have
 come, so that an update is about all of them and none is forgotten for another.
 """
 

@@ -7,7 +7,7 @@ for one role. A user's values stay, as do the defaults of a custom class.
 
 γ is 1 only where the rules end every episode; elsewhere it is 0.99, the value of the environment's family
 (`Family.discount`), or less where the algorithm's own default is. Images (bytes,
-`ludus.algorithms.common.images.is_image`) get convolutions.
+`ludus.algorithms.common.space_checks.is_image`) get convolutions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from ludus.algorithms.common.base import Algorithm
-from ludus.algorithms.common.images import is_image
 from ludus.algorithms.common.registry import ALGORITHMS
-from ludus.algorithms.common.space_checks import players_of
+from ludus.algorithms.common.space_checks import is_image, players_of
 from ludus.core.config import Config
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.types import EnvSpec

@@ -12,8 +12,7 @@ from ludus.algorithms.common.base import Algorithm, ComputedOracle
 from ludus.algorithms.common.config import check_learned_reward, check_processing
 from ludus.algorithms.common.space_checks import UnsupportedSpace, players_of
 from ludus.core.errors import ConfigError, ScenarioError, join_or, nearest
-from ludus.core.parts import registered_name, require, resolve_name
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry, registered_name, require, resolve_name
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.metagame.population.base import seats_of
 

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import REPLAY, CollectConfig, LearnerContext
-from ludus.algorithms.common.config import BEST, TAKEN
+from ludus.algorithms.common.config import BEST, TAKEN, Budget, Schedule
 from ludus.algorithms.common.returns import gather_next, n_step
-from ludus.algorithms.common.schedule import Budget, Schedule
 from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.rewards.base import LearnedReward, LearnedRewardOptions
 from ludus.backend.device import Placement, to_numpy
 from ludus.backend.mlp import Layout, Workspace
-from ludus.backend.network import FlatModule, views
-from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, views
 from ludus.backend.ranks import GradientSum, RankGroup, broadcast_from_rank0
 from ludus.core.errors import DataError, TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State

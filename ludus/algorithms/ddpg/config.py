@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.config import BEST, NO_PRIORITIES, TAKEN, InitialPriority
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import BEST, NO_PRIORITIES, TAKEN, InitialPriority, Schedule, Scheduled
 from ludus.algorithms.off_policy.config import BoxOffPolicy, box_policy
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import actor_values_spec

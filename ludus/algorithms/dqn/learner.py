@@ -33,8 +33,7 @@ from ludus.algorithms.dqn.losses import (
 )
 from ludus.backend.device import LazyRows, Placement, UpdateCost, gather_rows, resolve_placement, to_device, to_numpy
 from ludus.backend.mlp import Layout, as_rows
-from ludus.backend.network import multiplications
-from ludus.backend.optimizer import GuardedAdam, OptimizerStepResult, finite
+from ludus.backend.network import GuardedAdam, OptimizerStepResult, finite, multiplications
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State, Weights

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.config import CollectOptions
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import CollectOptions, Schedule, Scheduled
 from ludus.algorithms.common.space_checks import discrete, players_of
 from ludus.algorithms.on_policy.config import CAPACITY, rollouts_table
 from ludus.core.config import refuse_unread

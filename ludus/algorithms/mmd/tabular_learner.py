@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
+from ludus.algorithms.common.config import Budget
 from ludus.algorithms.common.returns import learned_columns, not_finite
-from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.mmd.kernels import log_policy, log_uniform
 from ludus.algorithms.mmd.magnet import regularized_rewards

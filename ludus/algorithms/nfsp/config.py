@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ludus.algorithms.common.base import RESERVOIR, AlgorithmInfo, CollectConfig, Learner, LearnerContext, Warmup
-from ludus.algorithms.common.config import check_learned_reward
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled, check_learned_reward
 from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of
 from ludus.algorithms.dqn.config import DQN
 from ludus.core.config import Config

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ludus.algorithms.common.base import RESERVOIR, LearnerContext, Priorities, updated_priorities, updates_of
+from ludus.algorithms.common.config import Budget
 from ludus.algorithms.common.information_states import InformationStates, visited_states
 from ludus.algorithms.common.losses import log_prob
-from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.nfsp.kernels import imitation_loss
 from ludus.backend.device import (
     Placement,
@@ -27,8 +27,7 @@ from ludus.backend.device import (
     to_numpy,
 )
 from ludus.backend.mlp import Workspace
-from ludus.backend.network import FlatModule, multiplications
-from ludus.backend.optimizer import GuardedAdam, ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, GuardedAdam, ModuleAdam, NonFiniteGuard, multiplications
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import Metrics, State, Weights

@@ -9,10 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import CollectConfig
-from ludus.algorithms.common.config import ReplayOptions
-from ludus.algorithms.common.images import needs_images
-from ludus.algorithms.common.schedule import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import box, byte_scale, one_space, players_of
+from ludus.algorithms.common.config import ReplayOptions, Schedule, Scheduled
+from ludus.algorithms.common.space_checks import box, byte_scale, needs_images, one_space, players_of
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import Body, action_config, actor_critic_spec, body_config
 from ludus.replay.base import ItemUnit, Sizes, TableSpec

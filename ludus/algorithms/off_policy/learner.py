@@ -36,8 +36,8 @@ from ludus.policies.actor_critic import (
     make_network,
     uniform_network,
 )
+from ludus.policies.base import validate_weights
 from ludus.policies.bodies import ACTIVATIONS, own_stream
-from ludus.policies.checks import validate_weights
 from ludus.policies.heads import Bounds, head_of
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.table import resident

@@ -19,8 +19,7 @@ from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import ActionBatch, Model, OnPolicyConfig, StepStats, fresh_seed, state_table
 from ludus.backend.device import UpdateCost, resolve_placement
 from ludus.backend.mlp import Layout
-from ludus.backend.network import FlatModule, learning, multiplications
-from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, learning, multiplications
 from ludus.backend.ranks import GradientSum, broadcast_from_rank0
 from ludus.core.errors import LudusError, PolicyError, ScenarioError
 from ludus.core.types import Array, State, Weights

@@ -27,8 +27,7 @@ from ludus.algorithms.common.information_states import unique_ids
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.model import Model, state_table
 from ludus.backend.device import Placement, UpdateCost, multiplications, resolve_placement
-from ludus.backend.network import ForwardBackwardBuffers, TrainedNetwork
-from ludus.backend.optimizer import Adam
+from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork
 from ludus.backend.ranks import RankGroup, broadcast_from_rank0
 from ludus.core.arrays import inner, kernel
 from ludus.core.types import Array, PolicySpec, State, Weights

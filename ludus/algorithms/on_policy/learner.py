@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.algorithms.common.base import ROLLOUTS, LearnerContext
+from ludus.algorithms.common.config import Budget
 from ludus.algorithms.common.losses import approximate_kl, distribution_of, value_loss
 from ludus.algorithms.common.returns import normalize_advantages, not_finite, vtrace_targets
-from ludus.algorithms.common.schedule import Budget
 from ludus.algorithms.common.statistics import DiscountedReturns, RunningMoments
 from ludus.algorithms.on_policy.autograd_model import TorchModel
 from ludus.algorithms.on_policy.batch import Batch
@@ -50,7 +50,7 @@ from ludus.policies.actor_critic import (
     make_network,
     shapes_of,
 )
-from ludus.policies.checks import validate_weights
+from ludus.policies.base import validate_weights
 from ludus.replay.base import ItemColumns, Sample
 from ludus.replay.blocks import Block, BlockRows
 from ludus.replay.trajectories import Trajectories

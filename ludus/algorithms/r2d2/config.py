@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.dqn.config import QLearning
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import QHeadSpec, action_values_spec

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ludus.algorithms.common.images import needs_images
-from ludus.algorithms.common.space_checks import one_space
+from ludus.algorithms.common.space_checks import needs_images, one_space
 from ludus.core.config import Config
 from ludus.core.errors import ScenarioError
 from ludus.core.types import Array, EnvSpec, Metrics, State

@@ -9,8 +9,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from ludus.algorithms.rewards.base import LearnedRewardOptions
 from ludus.core.errors import ConfigError
-from ludus.core.parts import build_part, dump_part
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry, build_part, dump_part
 from ludus.core.user_code import qualified_name
 
 _OWN: Mapping[str, str] = {}  # those that there are lie in `ludus.contrib`

@@ -17,8 +17,7 @@ from ludus.algorithms.off_policy.learner import BoxLearner, DiscreteLearner, Off
 from ludus.algorithms.sac.kernels import policy_losses, soft_values, squash, squash_gradient
 from ludus.backend.device import to_device, to_numpy
 from ludus.backend.mlp import as_rows
-from ludus.backend.network import FlatModule
-from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard
 from ludus.core.errors import TrainingError
 from ludus.core.types import Array, Metrics, State, Weights
 from ludus.policies.heads import Squashed, head_of

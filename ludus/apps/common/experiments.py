@@ -16,7 +16,7 @@ from typing import Any
 
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import LudusError, RunError, nearest
-from ludus.core.files import replace_file
+from ludus.core.machine import replace_file
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, SWEEP

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from ludus.apps.episodes.breakpoints import Breakpoint, Known, StepScope, parse_breakpoint
 from ludus.apps.episodes.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, episode_key, save
 from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
-from ludus.core.files import replace_file
+from ludus.core.machine import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
 from ludus.envs.spaces import Choices
 from ludus.replay.parquet import space_from_json, space_to_json
-from ludus.rollout.shards import whole
+from ludus.rollout.base import whole
 
 _PACKED = 1 << 14  # bytes of observations in a step from which they are compressed
 LINES = ".jsonl"

@@ -38,12 +38,11 @@ from ludus.metagame.population.base import populations_of, seats_of
 from ludus.policies.base import JointPolicy, Policy, SupportsValues, team_size_of, teams_for
 from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
-from ludus.rollout.base import Rollout, RolloutRequest
+from ludus.rollout.base import Rollout, RolloutRequest, whole
 from ludus.rollout.bot_process import bot_players
 from ludus.rollout.inference.groups import decode
 from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.opponent_sampling import OpponentSampler, mixture_refs
-from ludus.rollout.shards import whole
+from ludus.rollout.opponents import OpponentSampler, mixture_refs
 from ludus.rollout.worker import RolloutWorker
 from ludus.storage.stored_run import StoredRun, open_run
 

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
-from ludus.core.files import check_place
+from ludus.core.machine import check_place
 from ludus.core.packages import require
 from ludus.core.parts import resolve_name
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
-from ludus.envs.base import VectorEnv, closed_on_error
+from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
-from ludus.envs.families import FAMILIES, adapter
+from ludus.envs.families import FAMILIES, adapter, closed_on_error
 from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META, NamedPlayers
@@ -35,7 +35,7 @@ from ludus.policies.bots import BotSettings
 from ludus.rollout.base import RolloutRequest
 from ludus.rollout.bot_process import bot_players
 from ludus.rollout.inference.local import LocalBank
-from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.opponents import mixture_refs
 from ludus.rollout.worker import RolloutWorker
 from ludus.storage.stored_run import StoredRun, open_run
 

@@ -16,7 +16,7 @@ import numpy as np
 from ludus.apps.episodes.recording import strategies_of
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, ScenarioError
-from ludus.core.files import check_place
+from ludus.core.machine import check_place
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import EnvSpec, Mixture, OpponentFactor, PolicyRef
 from ludus.envs.base import VectorEnv
@@ -24,8 +24,8 @@ from ludus.evaluation.evaluate import Tell
 from ludus.policies.base import Policy
 from ludus.replay.parquet import TrajectoryFile, TrajectoryOrigin, check_pyarrow
 from ludus.rollout.base import RolloutRequest
-from ludus.rollout.local import LocalRollouts
-from ludus.rollout.opponent_sampling import mixture_refs
+from ludus.rollout.host import LocalRollouts
+from ludus.rollout.opponents import mixture_refs
 from ludus.storage.stored_run import open_run
 
 MOST_ENVS = 256  # that are stepped together where nobody says how many

@@ -35,15 +35,14 @@ from ludus.apps.experiments.experiment import (
 )
 from ludus.apps.ui.run_metrics import MEASURES, Measure, final_value, intermediate_values, read_group
 from ludus.core.config import Config, from_yaml, override, to_yaml
-from ludus.core.curve_recorder import COUNTERS
 from ludus.core.errors import ConfigError, LudusError, RunError, join_or, nearest, one_line
-from ludus.core.files import replace_file
+from ludus.core.machine import replace_file
 from ludus.core.packages import require
+from ludus.core.recorders import COUNTERS
 from ludus.core.types import EnvSpec
 from ludus.runs.control import StopRequest
-from ludus.runs.scenario import Evaluation, Scenario
+from ludus.runs.scenario import Evaluation, FixedOpponents, Scenario
 from ludus.runs.scenario_files import load_scenario, parse_scenario, with_files
-from ludus.runs.scenario_kinds import FixedOpponents
 from ludus.schedulers.config import ScheduleOptions
 from ludus.storage.run_dirs import STUDY, SWEEP
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 import ludus
 from ludus.apps.hub.zoo_files import check_name, check_zoo, find_entry, read_content, write_entry
 from ludus.core.config import from_yaml, to_yaml
-from ludus.core.curve_recorder import last
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
+from ludus.core.recorders import last
 from ludus.core.types import Curve, EnvSpec, Match, MetaSolution, NamedStatistics, PolicyRef
 from ludus.core.user_code import code_in
 from ludus.envs.config import Environment
@@ -42,9 +42,8 @@ from ludus.evaluation.policies import (
     policy_probabilities,
 )
 from ludus.evaluation.run_ratings import rate_run
-from ludus.metagame.population.base import Lineage, PolicyRecord, populations_of, seats_in
+from ludus.metagame.population.base import Lineage, Payoffs, PolicyRecord, populations_of, seats_in
 from ludus.metagame.population.match_log import merge_statistics
-from ludus.metagame.population.payoffs import Payoffs
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy
 from ludus.policies.file import load_policy

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ludus.core.errors import ConfigError, LudusError, PolicyError, RunError, nearest
-from ludus.core.files import sync, write_file
+from ludus.core.machine import sync, write_file
 from ludus.core.user_code import code_in
 from ludus.policies.file import spec_in
 from ludus.storage.database import FILE

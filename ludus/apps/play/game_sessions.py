@@ -28,8 +28,8 @@ from ludus.apps.play.hints import Advisor
 from ludus.apps.play.run_game import PERSON, RunGame, check_name
 from ludus.apps.play.views import View, takes_whole
 from ludus.core.errors import ConfigError, LudusError, PlayError, TooManySessionsError, WrongTurnError
-from ludus.core.files import redact_paths
 from ludus.core.jsonable import to_builtins
+from ludus.core.machine import redact_paths
 from ludus.policies.bots import what_raised
 
 MAX_SESSIONS = 50

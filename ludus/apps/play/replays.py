@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ludus.apps.episodes.schemas import Replay
 from ludus.apps.episodes.validation import checked
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.files import replace_file
 from ludus.core.jsonable import to_json
+from ludus.core.machine import replace_file
 
 if TYPE_CHECKING:
     from ludus.apps.play.run_game import RunGame

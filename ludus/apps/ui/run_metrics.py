@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ludus.apps.common.experiments import read_experiment
 from ludus.core.config import from_yaml
-from ludus.core.curve_recorder import joined
 from ludus.core.errors import LudusError, RunError
+from ludus.core.recorders import joined
 from ludus.core.types import Curve
 from ludus.storage.base import GenerationRecord, RunInfo
 from ludus.storage.database import FILE

@@ -21,8 +21,8 @@ from ludus.envs.adapters.native import (
     NativeVectorEnv,
     Seeds,
 )
-from ludus.envs.adapters.single import one_agent
 from ludus.envs.base import VectorEnv
+from ludus.envs.spaces import one_agent
 
 _OURS = ("self", "game", "num_envs", "batch_size", "num_threads", "autoreset_mode")
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import Array
 from ludus.envs.adapters.agent_seats import check_limit
-from ludus.envs.adapters.single import one_agent
 from ludus.envs.adapters.step_checks import call_renderer
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonVectorEnv, SingleAgentVectorEnv
+from ludus.envs.spaces import one_agent
 
 __all__ = ["make", "names"]
 

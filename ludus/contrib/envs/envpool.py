@@ -19,6 +19,7 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.types import AgentSpec, Array, Determinism, EnvSpec, Timestep
 from ludus.envs.adapters import native
 from ludus.envs.adapters.agent_seats import Sides, seat_agents, split_options
+from ludus.envs.adapters.gymnasium import quiet
 from ludus.envs.adapters.native import (
     AsyncNativeVectorEnv,
     Native,
@@ -26,11 +27,10 @@ from ludus.envs.adapters.native import (
     Seeds,
     batch_writer,
 )
-from ludus.envs.adapters.single import one_agent, quiet
 from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_vector import check_actions
-from ludus.envs.spaces import MASK, observation_space
+from ludus.envs.spaces import MASK, observation_space, one_agent
 
 # --------------------------------------------------------------------------------------------------------------------
 # EnvPool's environments of several agents, all of them stepped together: those whose players move in turn (its board and

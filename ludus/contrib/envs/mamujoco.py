@@ -18,8 +18,8 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_l
 from ludus.core.packages import missing_package
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.agent_seats import AgentName, Teams, group_agents, split_options
+from ludus.envs.adapters.gymnasium import quiet
 from ludus.envs.adapters.pettingzoo_vector import render_options, zoo_vector
-from ludus.envs.adapters.single import quiet
 from ludus.envs.base import VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
 from ludus.envs.python_vector import PythonVectorEnv

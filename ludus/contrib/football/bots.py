@@ -13,7 +13,7 @@ from ludus.contrib.football.sights import views
 from ludus.contrib.football.view import Action
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
-from ludus.policies.checks import check_mode
+from ludus.policies.base import check_mode
 
 __all__ = ["FootballBuiltIn", "FootballScript"]
 

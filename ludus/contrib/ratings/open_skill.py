@@ -12,7 +12,7 @@ import numpy as np
 from ludus.core.errors import ConfigError, DataError, nearest
 from ludus.core.packages import require
 from ludus.core.types import Match
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table
 from ludus.metagame.population.ratings.bradley_terry import Z95
 from ludus.metagame.population.ratings.win_counts import connected_groups, group_notes

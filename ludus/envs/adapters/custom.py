@@ -17,8 +17,8 @@ from ludus.core.errors import ConfigError, EnvError
 from ludus.core.parts import resolve_name
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.agent_seats import Sides, split_options
-from ludus.envs.base import VectorEnv, closed_on_error
-from ludus.envs.families import UserEnvObject
+from ludus.envs.base import VectorEnv
+from ludus.envs.families import UserEnvObject, closed_on_error
 from ludus.envs.python_vector import release
 from ludus.envs.wrappers.base import Wrapper
 

@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,7 +19,7 @@ from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.core.packages import is_known, missing_package
 from ludus.core.parts import module_hint
 from ludus.envs.adapters.native import native_env
-from ludus.envs.adapters.single import quiet, single_env
+from ludus.envs.adapters.single import single_env
 from ludus.envs.base import VectorEnv
 
 ONLY_THERE = (
@@ -179,3 +181,13 @@ def needed_package(name: str) -> str:
 def _needed_package(entry: Registered) -> str:
     group = re.match(r"gymnasium\.envs\.(\w+)", str(entry.entry_point))
     return _NEEDS.get(group[1], "") if group else ""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silences what Gymnasium says about bounds of Boxes and about ids that are not the newest version (they were asked for), and what
+    Box2D's bindings say when they are imported, which ends the process where warnings are errors."""
+    with warnings.catch_warnings():
+        for message in (".*(out of date|latest versioned|precision lowered).*", "builtin type .* has no __module__"):
+            warnings.filterwarnings("ignore", message=message)
+        yield

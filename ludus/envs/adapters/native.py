@@ -17,12 +17,11 @@ from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError
 from ludus.core.process_settings import enter, leave, users_code
 from ludus.core.types import Array, Determinism, EnvSpec, Timestep
-from ludus.envs.adapters.single import one_agent
 from ludus.envs.adapters.step_checks import call_renderer
 from ludus.envs.base import NoSnapshotMixin, VectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED, Publisher
 from ludus.envs.python_vector import check_actions, fits
-from ludus.envs.spaces import MASK, Choices, MaskedObservation, action_start, observation_space, truths
+from ludus.envs.spaces import MASK, Choices, MaskedObservation, action_start, observation_space, one_agent, truths
 
 # --------------------------------------------------------------------------------------------------------------------
 # The compiled parts of vectors that step all of their environments themselves, with one agent each.

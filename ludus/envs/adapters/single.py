@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import Space
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core.errors import EnvError
-from ludus.core.types import AgentSpec, Determinism, EnvSpec
 from ludus.envs.adapters.agent_seats import EpisodeStatistics, check_statistics
 from ludus.envs.adapters.step_checks import RESET, STEP, TRUTHS, call_renderer, check_answer, check_flags, check_mapping
 from ludus.envs.base import VectorEnv
@@ -26,38 +22,13 @@ from ludus.envs.spaces import (
     Choices,
     MaskedObservation,
     action_form,
-    action_space,
     action_start,
-    from_zero,
     observation_space,
+    one_agent,
 )
 
 _METHOD = "action_masks"  # the method that tells legal actions in environments made for sb3-contrib
 _UNEXPECTED = "gave an action mask, and none after its first reset; give masks from the beginning"
-
-
-def one_agent(
-    id: str,
-    observation: Space[Any],
-    action: Space[Any],
-    *,
-    determinism: Determinism = "environment",
-    max_decisions: int | None = None,
-    statistics: Sequence[str] = (),
-) -> EnvSpec:
-    """Return the spec of one player with one agent; spaces are those that policies see (see `ludus.envs.spaces`). Raises EnvError for
-    spaces that they cannot play."""
-    box, _ = observation_space(observation, what=id)
-    agent = AgentSpec("agent", 0, box, from_zero(action_space(action, what=id)))
-    return EnvSpec(
-        id=id,
-        agents=(agent,),
-        utility_range=((float("-inf"), float("inf")),),
-        symmetry=((0,),),
-        max_decisions=max_decisions,
-        determinism=determinism,
-        statistics=check_statistics(statistics) if statistics else (),
-    )
 
 
 def single_env(
@@ -92,7 +63,8 @@ def single_env(
     limit = limit if isinstance(limit, int) and limit > 0 else None  # a class of one's own may call anything its spec
     beside = MaskedObservation.of(first.observation_space, first.action_space, what=id)
     observation = first.observation_space if beside is None else beside.space
-    spec = one_agent(id, observation, first.action_space, max_decisions=limit, statistics=statistics)
+    names = check_statistics(statistics)
+    spec = one_agent(id, observation, first.action_space, max_decisions=limit, statistics=names)
     masked = beside is not None or (not isinstance(first.action_space, Box) and _gives_masks(first, id))
     probes = [first]  # made already: the vector's first
 
@@ -234,13 +206,3 @@ class Single:
 
     def close(self) -> None:
         self._env.close()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silences what Gymnasium says about bounds of Boxes and about ids that are not the newest version (they were asked for), and what
-    Box2D's bindings say when they are imported, which ends the process where warnings are errors."""
-    with warnings.catch_warnings():
-        for message in (".*(out of date|latest versioned|precision lowered).*", "builtin type .* has no __module__"):
-            warnings.filterwarnings("ignore", message=message)
-        yield

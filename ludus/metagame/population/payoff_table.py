@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match, State
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import (
     Moments,
     as_block,
@@ -37,7 +38,6 @@ from ludus.metagame.population.match_log import (
     same_match,
     unpack_matches,
 )
-from ludus.metagame.population.payoffs import Payoffs
 
 # --------------------------------------------------------------------------------------------------------------------
 # Rectangular blocks of profiles: a box is the cells start … stop - 1 on every player's axis.

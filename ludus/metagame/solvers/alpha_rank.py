@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import check_watcher, require_memory

@@ -13,7 +13,7 @@ from scipy.special import betaln, expit, logit, stdtrit, xlogy
 from ludus.core.errors import DataError
 from ludus.core.ties import TIE
 from ludus.core.types import MetaSolution
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.normal_form import expected_payoffs
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ludus.core.errors import ConfigError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 

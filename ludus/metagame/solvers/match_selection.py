@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.core import seeding
 from ludus.core.errors import ConfigError
 from ludus.core.types import MetaSolution, State
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.confidence import MIN_UNITS, nash_conv_bounds, payoff_bounds, self_play_known

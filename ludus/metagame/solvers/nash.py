@@ -12,7 +12,7 @@ from scipy.linalg.blas import dger, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import check_watcher

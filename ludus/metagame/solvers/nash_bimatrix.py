@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.limits import USEFUL, check_watcher, note_of

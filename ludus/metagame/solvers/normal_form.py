@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.types import MetaSolution
-from ludus.metagame.population.base import seats_of
+from ludus.metagame.population.base import Payoffs, Places, seats_of
 from ludus.metagame.population.match_log import SUM_TOLERANCE
-from ludus.metagame.population.payoffs import Payoffs, Places
 
 Marginals = tuple[NDArray[np.float64], ...]
 

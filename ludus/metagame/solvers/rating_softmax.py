@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ludus.core.errors import ConfigError, SolverError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.bradley_terry import Likelihood, maximize
 from ludus.metagame.population.ratings.win_counts import PairCounts
 from ludus.metagame.solvers import normal_form

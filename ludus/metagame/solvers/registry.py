@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from ludus.core.errors import SolverError
-from ludus.core.plugins import Registry
+from ludus.core.parts import Registry
 from ludus.core.types import MetaSolution
 from ludus.core.user_code import qualified_name, short_repr, wrong_distribution
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 
 META_SOLVERS: Final = Registry(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.core.arrays import inner, kernel
 from ludus.core.errors import ConfigError
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
 from ludus.metagame.solvers.base import MetaSolution
 from ludus.metagame.solvers.dynamics import SUMS, contract, own_axis_last, padded_uniform

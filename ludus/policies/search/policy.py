@@ -14,9 +14,8 @@ from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.envs.rules import Rules, build_rules
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
-from ludus.policies.base import Values
+from ludus.policies.base import Values, check_mode, entry
 from ludus.policies.categorical import answers, draw
-from ludus.policies.checks import check_mode, entry
 from ludus.policies.search.search import Expanded, Model, RootNoise, SearchAnswer, SearchSettings, search
 from ludus.policies.specs import SEARCH_POLICY, SEARCH_VALUE, part_of, spec_of
 

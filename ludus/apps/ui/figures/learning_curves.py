@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
-from ludus.core import curve_recorder
-from ludus.core.timings import PARTS
+from ludus.core import recorders
+from ludus.core.recorders import PARTS
 from ludus.core.types import Curve
 from ludus.reporting.curves import is_shown_metric, learner_name
 from ludus.storage.reader import Reader
@@ -73,7 +73,7 @@ def joined_curves(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
         points = max(1, _READ // len(by_learner[name]))
         parts = [reader.curve(task.id, points=points) for task in by_learner[name]]
         if joined := [part for part in parts if part is not None]:
-            learners[name] = _learner(name, by_learner[name], curve_recorder.joined(joined))
+            learners[name] = _learner(name, by_learner[name], recorders.joined(joined))
     with_curve = len(learners) if len(by_learner) <= MAX_LEARNERS else len(by_learner)
     return Learning([learners[name] for name in sorted(learners)], with_curve)
 
@@ -93,13 +93,13 @@ def _in_flight(tasks: Sequence[StoredTask]) -> bool:
 
 
 def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
-    curve = curve_recorder.thinned(curve, MAX_LEARNED)
+    curve = recorders.thinned(curve, MAX_LEARNED)
     steps, seconds = np.diff(curve["env_steps"], prepend=0), np.diff(curve.seconds, prepend=0)
     with np.errstate(all="ignore"):
         speed = np.where(seconds > 0, steps / seconds, np.nan)
-    names = curve.columns[len(curve_recorder.FIXED) :]
+    names = curve.columns[len(recorders.FIXED) :]
     series = {name: curve[name] for name in names if is_shown_metric(name)}
-    series |= {name: curve[name] for name in names if name.startswith(curve_recorder.STATISTICS)}
+    series |= {name: curve[name] for name in names if name.startswith(recorders.STATISTICS)}
     series |= {"episode_length": curve["length"], "steps_per_second": speed, **{name: curve[name] for name in names}}
     return Learner(
         learner=name,
@@ -107,7 +107,7 @@ def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
         in_flight=_in_flight(tasks),
         over={name: all_finite(curve[name]) for name in ("decisions", "episodes", "updates", "seconds")},
         mean=all_finite(curve["mean"]),
-        spread=all_finite(curve_recorder.spread(curve)),
+        spread=all_finite(recorders.spread(curve)),
         metrics={name.replace("_", " "): all_finite(values) for name, values in series.items()},
     )
 

@@ -15,9 +15,8 @@ from ludus.core.errors import RunError
 from ludus.metagame.analysis.clusters import Clusters, cluster_rows
 from ludus.metagame.solvers.confidence import MIN_UNITS, mean_bounds
 from ludus.storage.base import RunInfo
-from ludus.storage.payoff_log import PayoffLog
 from ludus.storage.reader import Reader
-from ludus.storage.records import StoredPolicy, policy_key
+from ludus.storage.records import PayoffLog, StoredPolicy, policy_key
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from ludus.core.errors import (
     TooManySessionsError,
     WrongTurnError,
 )
-from ludus.core.files import redact_paths
 from ludus.core.jsonable import to_json
+from ludus.core.machine import redact_paths
 from ludus.storage.run_dirs import RUNS
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ludus.algorithms.common.losses import Distribution
 from ludus.backend.device import Placement, UpdateCost, resolve_placement, scalars_to_host
-from ludus.backend.network import FlatModule, learning, multiplications
-from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, learning, multiplications
 from ludus.contrib.algorithms.bc.demonstrations import Demonstrations, Index, demonstrations, split
 from ludus.contrib.algorithms.bc.models import CloneModel, model_of
 from ludus.core import seeding

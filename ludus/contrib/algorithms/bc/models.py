@@ -17,7 +17,7 @@ from ludus.backend.network import prepare_learning
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.actor_critic import Packing, arrays_of, load_arrays, make_network, shapes_of
-from ludus.policies.checks import integer, validate_weights
+from ludus.policies.base import integer, validate_weights
 from ludus.policies.heads import MultiCategorical
 from ludus.policies.torch_module import make_networks, networks_of
 

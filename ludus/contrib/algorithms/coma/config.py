@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import discrete, players_of
 from ludus.algorithms.common.team_specs import check_state, check_team
 from ludus.algorithms.on_policy.config import PolicyGradient

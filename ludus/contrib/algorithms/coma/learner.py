@@ -27,7 +27,7 @@ from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstima
 from ludus.algorithms.on_policy.learner import ActorCriticModel, OnPolicyLearner
 from ludus.algorithms.on_policy.multi_agent import critic_states
 from ludus.backend.device import to_device, to_numpy
-from ludus.backend.optimizer import NonFiniteGuard
+from ludus.backend.network import NonFiniteGuard
 from ludus.contrib.algorithms.joint_steps import left_at
 from ludus.core import seeding
 from ludus.core.errors import TrainingError

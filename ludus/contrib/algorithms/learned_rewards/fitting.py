@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.backend.device import Placement
-from ludus.backend.network import FlatModule, learning
-from ludus.backend.optimizer import ModuleAdam, NonFiniteGuard
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, learning
 from ludus.core import seeding
 from ludus.core.errors import TrainingError
 from ludus.core.types import State

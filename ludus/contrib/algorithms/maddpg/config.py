@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from pydantic import Field
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import UnsupportedSpace, discrete, one_space, players_of
 from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
 from ludus.algorithms.off_policy.config import OffPolicy, box_policy

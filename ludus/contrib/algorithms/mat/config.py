@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import action_of, byte_scale, one_space, players_of
 from ludus.algorithms.common.team_specs import check_team, team_size
 from ludus.algorithms.on_policy.config import Gradient

@@ -26,10 +26,9 @@ from ludus.backend.device import Placement, multiplications, to_device, to_numpy
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.actor_critic import Normalizer, ReturnScale, load_arrays, shapes_of
-from ludus.policies.base import Teams, Values
+from ludus.policies.base import Teams, Values, check_mode, choice, entry, integer, one_spec, validate_weights
 from ludus.policies.bodies import own_stream
 from ludus.policies.categorical import full_mask, masked_softmax, one_hot_best
-from ludus.policies.checks import check_mode, choice, entry, integer, one_spec, validate_weights
 from ludus.policies.heads import Bounds, Categorical, Head, MultiCategorical, head_of
 
 DECODERS = ("autoregressive", "decentralised")

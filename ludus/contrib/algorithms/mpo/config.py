@@ -10,7 +10,7 @@ from gymnasium.spaces import Discrete
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import discrete, one_space, players_of
 from ludus.algorithms.off_policy.config import OffPolicy, box_policy, seeing_policy
 from ludus.algorithms.on_policy.config import PolicyGradient

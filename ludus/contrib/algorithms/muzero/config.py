@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.alphazero.config import SearchOptions
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import byte_scale, discrete, one_space, players_of, reward_scale
 from ludus.core.errors import ScenarioError
 from ludus.core.types import ActionRequests, EnvSpec, PolicySpec

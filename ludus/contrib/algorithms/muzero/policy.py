@@ -14,9 +14,9 @@ from ludus.backend.device import to_device, to_numpy
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.action_values import rescale, unscale
 from ludus.policies.actor_critic import load_arrays, shapes_of
+from ludus.policies.base import check_mode, entry, integer, integers, validate_weights
 from ludus.policies.bodies import orthogonal, own_stream
 from ludus.policies.categorical import masked_softmax, one_hot_best, sample
-from ludus.policies.checks import check_mode, entry, integer, integers, validate_weights
 from ludus.policies.search.policy import Searches
 from ludus.policies.search.search import Expanded
 

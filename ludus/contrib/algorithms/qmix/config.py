@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.common.space_checks import players_of
 from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
 from ludus.algorithms.dqn.config import QLearning

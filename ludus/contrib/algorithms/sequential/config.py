@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ludus.algorithms.common.base import AlgorithmInfo
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import Schedule, Scheduled
 from ludus.algorithms.on_policy.config import PolicyGradient
 from ludus.algorithms.ppo.config import MAPPO
 

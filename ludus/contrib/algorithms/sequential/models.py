@@ -14,7 +14,7 @@ from ludus.algorithms.common.losses import value_loss
 from ludus.algorithms.on_policy.batch import Batch
 from ludus.algorithms.on_policy.config import PolicyGradient
 from ludus.algorithms.on_policy.learner import ActorCriticModel
-from ludus.backend.optimizer import ModuleAdam
+from ludus.backend.network import ModuleAdam
 from ludus.contrib.algorithms.sequential.trust_region import Measured, TrustRegion, TrustStep, natural_step
 from ludus.core.types import State, Weights
 

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ludus.algorithms.common.base import TRANSITIONS, AlgorithmInfo, CollectConfig
-from ludus.algorithms.common.config import CollectOptions
-from ludus.algorithms.common.schedule import Schedule, Scheduled
+from ludus.algorithms.common.config import CollectOptions, Schedule, Scheduled
 from ludus.algorithms.common.space_checks import UnsupportedSpace
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import tabular_spec

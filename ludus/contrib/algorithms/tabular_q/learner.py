@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ludus.algorithms.common.base import TRANSITIONS, LearnerContext
+from ludus.algorithms.common.config import Budget
 from ludus.algorithms.common.returns import gather_next, n_step
-from ludus.algorithms.common.schedule import Budget
 from ludus.core.arrays import kernel
 from ludus.core.errors import ScenarioError, TrainingError
 from ludus.core.types import Metrics, State, Weights

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import is_whole_number
-from ludus.metagame.population.payoffs import Payoffs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from ludus.core.errors import ConfigError, DataError
 from ludus.core.types import Match
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table, require_two_players
 from ludus.metagame.population.ratings.win_counts import PairCounts, count_pairs, pairwise_results
 

@@ -13,7 +13,7 @@ from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError
 from ludus.core.types import Match
-from ludus.metagame.population.payoffs import Payoffs
+from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import RatingTable, population_sizes, rating_table, require_two_players
 from ludus.metagame.population.ratings.win_counts import connected_groups, group_notes, pairwise_results
 
