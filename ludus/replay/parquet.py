@@ -266,8 +266,8 @@ class TrajectoryFile:
             str(temporary_path(self.path)),
             self._schema,
             compression="zstd",
-            use_dictionary=["policy"],  # of floats it would take all NaN for the same
-            write_statistics=False,
+            use_dictionary=["policy"],  # floats rarely repeat
+            write_statistics=False,  # a filter by them loses rows of NaN
             write_page_checksum=True,
         )
 
