@@ -35,6 +35,7 @@ from ludus.storage.live_files import LiveOrder, Status
 # Stopping a run from outside: the first Ctrl-C asks, the second one does not.
 
 _STOPPING = "stopping cleanly; once more stops at once"
+_PATIENCE = 1.0  # seconds: what takes longer to stop is said
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -44,13 +45,17 @@ class StopRequest:
 
     Attributes:
         status: Exit status of a process that is stopped by it.
+        within: Seconds that a run which a signal stops may take for it; then its process ends as by a kill. None: any time.
+        doing: Returns what the run does, in a few words.
     """
 
-    __slots__ = ("_reason", "status")
+    __slots__ = ("_reason", "doing", "status", "within")
 
     def __init__(self) -> None:
         self._reason: str | None = None
         self.status = 0
+        self.within: float | None = None
+        self.doing: Callable[[], str] = str
 
     @property
     def requested(self) -> bool:
@@ -73,7 +78,8 @@ def stop_on_signals(
 ) -> Iterator[StopRequest]:
     """While this is open, the first SIGINT, SIGTERM or SIGHUP (the terminal was closed) asks `stop` for a clean stop; the second ends the
     process at once with 128 + its number (130 for SIGINT). A SIGHUP that was ignored (nohup) stays so. Outside the main thread no handlers
-    can be set, and none are.
+    can be set, and none are. What takes longer to end than `stop.within` is named, and ends as by a kill: a run continues from its last
+    barrier after that, too.
 
     The status of a clean stop is 0 if the user was there (SIGINT), and otherwise 128 + the signal's number: schedulers go by it, and 0
     would tell them that the run is complete.
@@ -85,7 +91,7 @@ def stop_on_signals(
         yield request
         return
 
-    came = False
+    say, over, came = tell or _say, threading.Event(), False
 
     def handle(number: int, _: FrameType | None) -> None:
         nonlocal came
@@ -96,12 +102,30 @@ def stop_on_signals(
             request.request("stopped by Ctrl-C")
         else:
             request.request(f"stopped by {signal.Signals(number).name}", status=128 + number)
-        (tell or _say)(_STOPPING)
+        say(_STOPPING)
+        threading.Thread(target=_end_in_time, args=(request, number, say, over), daemon=True).start()
 
     # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.
     numbers = [n for n in _STOPS if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
     with signals_handled(handle, numbers):
-        yield request
+        try:
+            yield request
+        finally:
+            over.set()
+
+
+def _end_in_time(request: StopRequest, number: int, say: Callable[[str], None], over: threading.Event) -> None:
+    """Say what a stop waits for, and end the process where that takes longer than it may."""
+    if over.wait(_PATIENCE) or request.within is None or over.wait(min(_PATIENCE, request.within)):
+        return
+    what = request.doing() or "what it computes"
+    say(f"waiting for {what}, {request.within:g} seconds at most; once more stops at once")
+    if not over.wait(max(0.0, request.within - 2 * _PATIENCE)):
+        _say(
+            f"error: stopped as by a kill, since {what} took longer than runtime.stop_within={request.within:g} seconds. What was "
+            "committed is kept; `ludus resume` continues from there."
+        )
+        _exit_at_once(number)
 
 
 def _say(text: str) -> None:
@@ -154,6 +178,9 @@ class Control(NullObserver):
         self._status = Status(self._order.session, socket.gethostname(), os.getpid(), __version__, now, now)
         self._tasks = ActiveTasks()
         self._seen = b""  # the newest order, as it lay there
+        self.doing = ""
+        """What the driver computes itself, in a few words."""
+        stop.doing = lambda: self.doing or self._status.doing
         self._parts: Callable[[], Sequence[PartState]] = tuple
         self._since = self._changed = clock()  # the end of the last check; the last order
         self._played = 0.0  # at the last check

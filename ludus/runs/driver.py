@@ -254,8 +254,10 @@ class Driver:
                 if reason := self._over():
                     return reason
                 begun = time.perf_counter()
+                self.control.doing = "the meta-solver"
                 with self.parts.profile.part("meta-solver"):
                     tasks = self._next_tasks()
+                self.control.doing = ""
                 self._solving = time.perf_counter() - begun
                 if not tasks:
                     return self._conclusion()

@@ -236,6 +236,7 @@ def run(
     at = folder.absolute()  # whatever becomes of the working directory while the run goes on
     files = PolicyFiles(at)
     stop, observer = request or StopRequest(), observer or NullObserver()
+    stop.within = scenario.runtime.stop_within
     if scenario.env.unnamed:
         warnings.warn(_UNNAMED.format(id=scenario.env.id, run=str(folder)), RunWarning, stacklevel=2)
     with (
@@ -306,6 +307,7 @@ def resume(
                 _require_open(scenario, stored.state, behind=behind)
         stored.tidy()
     stop, observer = stop or StopRequest(), observer or NullObserver()
+    stop.within = scenario.runtime.stop_within
     with (
         closed_on_error(vector),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),

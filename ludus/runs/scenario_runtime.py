@@ -74,6 +74,8 @@ class RuntimeChoice(Config):
         cpus: CPUs that each worker asks for; processes ignore them.
         gpus: GPUs that each worker asks for; processes get whole ones.
         resources: What else a worker asks for, by name: memory in bytes, or a cluster's own.
+        stop_within: Seconds that a run which a signal stops (Ctrl-C, SIGTERM, SIGHUP) waits for what it computes; then its process ends as
+            by a kill, and nothing recorded is lost (null: any time).
         start_timeout: Seconds that a part may wait for its process.
         inference: Where policies are evaluated, local or server.
         tasks: Training tasks in progress at a time, over the same workers; by default 1 in one process, otherwise 4.
@@ -114,6 +116,7 @@ class RuntimeChoice(Config):
     resources: Annotated[dict[str, Annotated[float, Field(ge=0)]], AfterValidator(_others)] = Field(
         default_factory=dict
     )
+    stop_within: float | None = Field(20.0, gt=0, le=LONGEST)
     start_timeout: float | None = Field(None, gt=0, le=LONGEST)
     inference: Annotated[Inference, BeforeValidator(_inference)] = Inference()
     tasks: int | None = Field(None, ge=1)

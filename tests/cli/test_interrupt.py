@@ -24,7 +24,8 @@ with stop_on_signals() as stop:
     while not stop.requested:
         time.sleep(0.01)
     print(stop.reason, flush=True)
-    if sys.argv[1] == "stubborn":
+    stop.within, stop.doing = (2.5, lambda: "the meta-solver") if sys.argv[1] == "slow" else (None, str)
+    if sys.argv[1] in ("stubborn", "slow"):
         time.sleep(60)
 print("clean", stop.status, flush=True)
 """
@@ -81,6 +82,19 @@ def test_second_signal_exits_at_once() -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
+
+
+def test_a_stop_that_takes_too_long_is_explained_and_ends_as_by_a_kill() -> None:
+    process = _start("slow")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (143, "stopped by SIGTERM\n")
+    _, first, _, second, _, error = err.split("\n")[:6]
+    assert first == "stopping cleanly; once more stops at once"
+    assert second == "waiting for the meta-solver, 2.5 seconds at most; once more stops at once"
+    assert error.startswith(
+        "error: stopped as by a kill, since the meta-solver took longer than runtime.stop_within=2.5 seconds."
+    )
 
 
 @pytest.fixture(params=["ignored", "default", "python"])
