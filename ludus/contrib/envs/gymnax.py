@@ -19,11 +19,14 @@ from ludus.contrib.envs.functional.game import (
     to_gymnasium_space,
     unbounded_box,
 )
-from ludus.core.errors import ConfigError, UnknownName, nearest
+from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]
+
+_FETCHED = ("MNISTBandit-bsuite",)  # which loads its pictures from the network when it is made
+_ENDLESS = 2**31 - 1
 
 
 class GymnaxEnv:
@@ -33,7 +36,10 @@ class GymnaxEnv:
         self.id, self.masked, self.state = id, False, None
         self._env, self._params = env, params
         self._tells = hasattr(env, "is_truncated")  # from gymnax 1.0 on
-        observation, _ = jax.eval_shape(self._reset, KEY)
+        self._endless = params.replace(max_steps_in_episode=_ENDLESS)
+        observation, state = jax.eval_shape(self._reset, KEY)
+        # MinAtar's states remember that a step was the last one: the limit must not be among its reasons.
+        self._step_params = self._endless if hasattr(state, "terminal") and not self._tells else params
         action = to_gymnasium_space(env.action_space(params), what=f"the agent of {id}")
         self.spaces = {"agent_0": (unbounded_box(jax.eval_shape(flat, observation)), action)}
 
@@ -44,14 +50,15 @@ class GymnaxEnv:
 
     def step(self, state: Value, actions: tuple[Value, ...], key: Value) -> tuple[Value, AgentViews, StepOutcome]:
         """Step as `FunctionalEnv.step` describes."""
-        observation, state, reward, done, _ = self._env.step_env(key, state, actions[0], self._params)
+        observation, state, reward, done, _ = self._env.step_env(key, state, actions[0], self._step_params)
         if self._tells:
             truncated = self._env.is_truncated(state, self._params)
             terminated = done
-        else:  # which counts the time that an episode may take among its ends
+        else:  # which counts the limit among an episode's ends
             late = state.time >= self._params.max_steps_in_episode
-            truncated = done & late & ~self._env.is_terminal(state.replace(time=0), self._params)
+            truncated = late & ~self._env.is_terminal(state, self._endless)
             terminated = done & ~truncated
+            truncated &= done | (self._step_params is self._endless)
         earned = StepOutcome(
             jnp.asarray(reward).reshape(1), terminated.astype(bool), (truncated & ~terminated).astype(bool)
         )
@@ -85,15 +92,21 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     Raises:
         UnknownName: There is no such id.
         ConfigError: An option is not taken.
+        EnvError: What the environment loads from the network is not there.
     """
-    known = names()
-    if name not in known:
-        raise UnknownName("environment of gymnax", name, known)
+    if name not in _registered():
+        raise UnknownName("environment of gymnax", name, names())
 
     def make_one(arguments: Mapping[str, Any]) -> GymnaxEnv:
         import gymnax
 
-        _, params = gymnax.make(name)
+        try:
+            _, params = gymnax.make(name)
+        except OSError as error:
+            raise EnvError(
+                f"gymnax/{name} loads its pictures from the network when it is made, which failed: {error}. Make it once where "
+                "there is a network, or play another bandit, such as gymnax/BernoulliBandit-misc."
+            ) from error
         parameter_names = [field.name for field in fields(params)]
         parameter_values = {key: value for key, value in arguments.items() if key in parameter_names}
         for key, value in parameter_values.items():
@@ -121,7 +134,11 @@ def _sides(env: Any) -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    """Return the ids that gymnax registers, sorted."""
+    """Return the ids that gymnax registers, sorted, except those that load data from the network."""
+    return sorted(_registered() - {*_FETCHED})
+
+
+def _registered() -> set[str]:
     import gymnax
 
-    return sorted(gymnax.registered_envs)
+    return set(gymnax.registered_envs)
