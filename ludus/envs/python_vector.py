@@ -38,6 +38,7 @@ __all__ = [
 
 _COMPILED = "?bBhHiIlLqQfd"  # the types of observations and masks that kernels take
 _NOT_NUMBERS = "an observation that is not finite; expected numbers"
+ONE_NUMBER = "expected one finite number: with several objectives, wrap the environment so that it weighs them"
 _NO_ACTION = "a mask without a legal action; expected at least one"
 
 _OF_ACTIONS = ("action_names", "action_meanings", "get_action_meanings")
@@ -130,7 +131,8 @@ class RowWriter:
     def check_reward(self, agent: int, value: Any) -> None:
         """Raise ContractViolation for what is no finite number."""
         if not _is_number(value):
-            raise self._violation(agent, f"the reward {value}; expected a finite number")
+            expected = ONE_NUMBER if np.size(value) > 1 else "expected a finite number"
+            raise self._violation(agent, f"the reward {value}; {expected}")
 
     def _put_due(self, i: int, slot: int, observation: Any, mask: Any) -> None:
         """Write what agent `i` must act on; after a violation, the former observation is still there."""

@@ -85,6 +85,8 @@ class Pair(gymnasium.Env[Any, Any]):
         return (SEEN, SEEN) if self.fault == "old reset" else ((SEEN, SEEN), {})
 
     def step(self, action: Any) -> Any:
+        if not isinstance(action, tuple):
+            raise TypeError(f"{action!r} is no tuple, and the samples of a Tuple are")
         self.t += 1
         rewards: Any = [1.0, 2.0]
         end: Any = self.t == 4
@@ -98,6 +100,8 @@ class Pair(gymnasium.Env[Any, Any]):
                     rewards = {0: 1.0, 1: 2.0}
                 case "no rewards":
                     rewards = [None, None]
+                case "vectors":
+                    rewards = np.zeros((2, 2))
                 case "one ends":
                     end = [True, False]
                 case "three":
@@ -167,6 +171,8 @@ class Crowd(Shift):
                 terminated = False
             case "no reward":
                 rewards = dict.fromkeys(rewards, None)
+            case "vectors":
+                rewards = dict.fromkeys(rewards, np.array([0.0, 1.0]))
             case "unpaid":
                 rewards = {}
             case "text end":
@@ -192,6 +198,8 @@ class Line(Relay):
             match self.fault:
                 case "no reward":
                     self.rewards = dict.fromkeys(self.rewards, None)  # type: ignore[arg-type]
+                case "vectors":
+                    self.rewards = dict.fromkeys(self.rewards, np.zeros(2))  # type: ignore[arg-type]
                 case "unpaid":
                     self.rewards = {}
                 case "text end":

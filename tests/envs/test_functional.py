@@ -15,6 +15,7 @@ import torch
 from jax_games import Relay, check_on_a_device, relay
 
 from ludus.contrib.envs.functional.factory import functional_vector
+from ludus.contrib.envs.functional.game import agent_rewards
 from ludus.core.errors import EnvError
 from ludus.core.seeding import keys
 from ludus.envs.device_vector import OffersDevice
@@ -150,3 +151,12 @@ def test_nothing_else_loads_jax() -> None:
     )
     said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_a_reward_is_one_number_for_each_agent_or_for_all() -> None:
+    assert agent_rewards(np.float64(2), 3, what="toy").tolist() == [2, 2, 2]
+    assert agent_rewards(np.array([[1.0], [2.0]]), 2, what="toy").tolist() == [1, 2]
+    with pytest.raises(
+        EnvError, match=r"toy rewards 1 agents with numbers of shape \(2,\); expected one finite number"
+    ):
+        agent_rewards(np.zeros(2), 1, what="toy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,6 @@ def test_as_gymnax_plays_it() -> None:
     assert (12, False) in ends
 
 
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Breakout", "SpaceInvaders", pytest.param("Freeway", marks=pytest.mark.long)])
 def test_limit_of_minatar_truncates(name: str) -> None:
@@ -83,7 +83,7 @@ def test_limit_of_minatar_truncates(name: str) -> None:
 @pytest.mark.slow
 def test_game_that_is_over_in_the_last_permitted_step_is_terminated() -> None:
     """A ball that nobody hits is lost in the same step, limit or not."""
-    options: list[dict[str, int]] = [{}]
+    options: list[dict[str, Any]] = [{}]
     ends: list[tuple[int, bool]] = []
     for extra in (0, 1):
         env = make_env("gymnax/Breakout-MinAtar", num_envs=1, **options[-1])

@@ -33,6 +33,7 @@ def play(env: VectorEnv, steps: int = 4) -> Any:
 
 STEP = "returned 4 values from step; expected the tuple"
 NUMBER = "expected a finite number"
+ONE_NUMBER = "expected one finite number: with several objectives, wrap the environment so that it weighs them"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ NUMBER = "expected a finite number"
     [
         ("Alone", "old step", f"{STEP} (observation, reward, terminated, truncated, info)"),
         ("Alone", "no reward", f"gave agent 'agent' the reward None; {NUMBER}"),
-        ("Alone", "rewards", f"gave agent 'agent' the reward [1. 1.]; {NUMBER}"),
+        ("Alone", "rewards", f"gave agent 'agent' the reward [1. 1.]; {ONE_NUMBER}"),
         ("Alone", "text", f"gave agent 'agent' the reward 1; {NUMBER}"),
         ("Alone", "listed end", "returned terminated=[False] from step; expected true or false"),
         ("Alone", "nan", f"gave agent 'agent' the reward nan; {NUMBER}"),
@@ -55,6 +56,9 @@ NUMBER = "expected a finite number"
         ("Pair", "one reward", "gave the rewards 1.0 to 2 agents; expected a list with one for each"),
         ("Pair", "named rewards", "gave the rewards {0: 1.0, 1: 2.0} to 2 agents"),
         ("Pair", "no rewards", f"gave agent 'agent_0' the reward None; {NUMBER}"),
+        ("Pair", "vectors", f"gave agent 'agent_0' the reward array([0., 0.]); {ONE_NUMBER}"),
+        ("Crowd", "vectors", f"gave agent 'worker_0' the reward array([0., 1.]); {ONE_NUMBER}"),
+        ("Line", "vectors", f"gave agent 'scout_0' the reward array([0., 0.]); {ONE_NUMBER}"),
         ("Pair", "one ends", "returned terminated=[True, False] from step; expected one end for all agents"),
         ("Pair", "three", "returned 3 values from step; expected the tuple"),
         ("Crowd", "old step", f"{STEP} (observations, rewards, terminations, truncations, infos)"),

@@ -166,12 +166,31 @@ REFUSED: list[Refusal] = [
     ("rps_v2", {"num_actions": 4}, EnvError, "must be an odd number"),
     ("rps_v2", {"state": True}, EnvError, "has no state"),
     ("rps_v2", {"zero_sum": "yes"}, ConfigError, "expected true or false"),
+    ("multiwalker_v9", {"state": True, "terminate_on_fall": False}, ConfigError, "Give remove_on_fall=false, or leave"),
+    ("pong_v3", {"noop_max": -1}, ConfigError, "noop_max=-1 was given for pettingzoo/pong_v3; expected a whole number"),
+    ("pong_v3", {"repeat_action_probability": 1}, ConfigError, "repeat_action_probability=1 was given .* 0 to below 1"),
+    ("rps_v2", {"noop_max": 3}, ConfigError, "no option 'noop_max'"),
     ("rps_v2", {"determinism": "some"}, ConfigError, "allowed: environment, vector, none"),
 ]
 
 
 def test_pettingzoo_rejects_invalid_ids_and_options() -> None:
     check_refusals(lambda name, **options: make_env(f"pettingzoo/{name}", num_envs=1, **options), REFUSED)
+
+
+def walk(env: Any) -> None:
+    """Random steps to the end, each with a look at the state."""
+    env.reset(seed=3)
+    rng = np.random.default_rng(3)
+    while env.agents:
+        env.step({agent: rng.uniform(-1, 1, 4).astype(np.float32) for agent in env.agents})
+        env.state()
+
+
+def test_multiwalker_cannot_tell_its_state_without_the_walkers_that_fell() -> None:
+    """Why Ludus refuses it. If this fails, PettingZoo has changed, and the refusal may go."""
+    with pytest.raises(AttributeError, match="has no attribute 'position'"):
+        walk(pettingzoo_make("parallel", "sisl/multiwalker-v9", terminate_on_fall=False))
 
 
 def needs(name: str) -> str | None:
@@ -235,3 +254,27 @@ def test_slow_pettingzoo_environments_satisfy_vector_env_contract(name: str) -> 
     if name == "pistonball_v6":
         options["n_pistons"] = 5
     check_env(lambda n: make_env(id, num_envs=n, **options), num_envs=2, steps=20, team="split", early_rewards=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [{}, {"noop_max": 30}, {"repeat_action_probability": 0.25}, {"noop_max": 30, "api": "aec"}]
+)
+def test_atari_has_chance_only_if_it_is_asked_for(options: dict[str, Any]) -> None:
+    """PettingZoo's own has none: if the first case fails, it has changed, and its page is no longer true. No-ops do not count as steps."""
+    if refused("pong_v3"):
+        return
+    env = make_env("pettingzoo/pong_v3", num_envs=1, obs_type="ram", max_cycles=30, **options)
+    frames: list[list[bytes]] = []
+    for seed in (1, 1, 2):
+        timestep, seen = env.reset(keys(seed, "atari", count=1), episodes=1), []
+        while not len(timestep.finished.environment):
+            seen += [due.observation.tobytes() for due in timestep.due if len(due.slot)]
+            timestep = env.step(tuple(np.full(len(due.slot), len(seen) // 14) for due in timestep.due))
+        frames.append(seen)
+    env.close()
+    one, again, other = frames
+    assert len(one) == 60
+    assert one == again
+    assert (one == other) == (not options)
+    assert (one[0] == other[0]) == ("noop_max" not in options)

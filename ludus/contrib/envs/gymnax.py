@@ -15,6 +15,7 @@ from ludus.contrib.envs.functional.game import (
     AgentViews,
     StepOutcome,
     Value,
+    agent_rewards,
     flat,
     to_gymnasium_space,
     unbounded_box,
@@ -60,7 +61,7 @@ class GymnaxEnv:
             terminated = done & ~truncated
             truncated &= done | (self._step_params is self._endless)
         earned = StepOutcome(
-            jnp.asarray(reward).reshape(1), terminated.astype(bool), (truncated & ~terminated).astype(bool)
+            agent_rewards(reward, 1, what=self.id), terminated.astype(bool), (truncated & ~terminated).astype(bool)
         )
         return state, _views(observation), earned
 

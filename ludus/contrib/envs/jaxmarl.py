@@ -21,6 +21,7 @@ from ludus.contrib.envs.functional.game import (
     AgentViews,
     StepOutcome,
     Value,
+    agent_rewards,
     flat,
     to_gymnasium_space,
     unbounded_box,
@@ -73,7 +74,7 @@ class JaxmarlEnv:
         agent_actions = dict(zip(self._agents, actions, strict=True))
         observations, state, rewards, dones, info = self._env.step_env(key, state, agent_actions)
         done = jnp.asarray(dones["__all__"]).astype(bool).reshape(())
-        reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32).reshape(()) for agent in self._agents])
+        reward = jnp.concatenate([agent_rewards(rewards[agent], 1, what=self.id) for agent in self._agents])
         if self._shaped:
             on_the_way = [jnp.asarray(info[_SHAPED][agent], jnp.float32).reshape(()) for agent in self._agents]
             reward += self._shaped * jnp.stack(on_the_way)

@@ -14,7 +14,15 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from ludus.contrib.envs.functional.factory import functional_vector
-from ludus.contrib.envs.functional.game import KEY, AgentViews, StepOutcome, Value, flat, unbounded_box
+from ludus.contrib.envs.functional.game import (
+    KEY,
+    AgentViews,
+    StepOutcome,
+    Value,
+    agent_rewards,
+    flat,
+    unbounded_box,
+)
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
 from ludus.envs.base import VectorEnv
 
@@ -73,7 +81,7 @@ class JumanjiEnv:
             count = getattr(state, "step_count", getattr(timestep.observation, "step_count", 0))
             late = count >= self._limit
         truncated = over & (late | (timestep.discount != 0).any())
-        reward = jnp.broadcast_to(timestep.reward, (self._agents,)).astype(jnp.float32)
+        reward = agent_rewards(timestep.reward, self._agents, what=self.id)
         return state, self._views(timestep.observation), StepOutcome(reward, over & ~truncated, truncated)
 
     def final(self, state: Value, views: AgentViews) -> tuple[Value, ...]:

@@ -43,7 +43,12 @@ def make(
     sides, rest = split_options(options)
     entry = f"mpe2.{name}:{'env' if api == 'aec' else 'parallel_env'}"
     return zoo_vector(
-        env_creator(id, entry, {**render_options(render), **rest}), num_envs, id=id, sides=sides, restarts=restarts
+        env_creator(id, entry, {**render_options(render), **rest}),
+        num_envs,
+        id=id,
+        sides=sides,
+        restarts=restarts,
+        correct=_terminate_late_success,
     )
 
 
@@ -53,3 +58,10 @@ def names() -> list[str]:
     places = package.submodule_search_locations if package is not None else None
     files = [path.stem for place in places or () for path in Path(place).glob("*.py")]
     return sorted(name for name in files if re.fullmatch(r"\w+_v\d+", name))
+
+
+def _terminate_late_success(env: Any) -> None:
+    """Set agents terminated, not truncated, if they succeed in the last permitted step: MPE2 looks at the limit of steps first."""
+    if True in env.truncations.values() and env.scenario.is_terminal(env.world):
+        env.terminations = dict.fromkeys(env.agents, True)
+        env.truncations = dict.fromkeys(env.agents, False)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.contrib.envs import zoo_atari
 from ludus.core.errors import ConfigError, UnknownName
 from ludus.envs.adapters.agent_seats import split_options
 from ludus.envs.adapters.pettingzoo_vector import Api, check_api, env_creator, render_options, zoo_vector
@@ -66,7 +67,8 @@ def make(
         agent_order: As in `zoo_vector`.
         own_stones_first: Of Go: true shows the stones of the player who is due in the first of each two planes, as the package's page has
             it; false (the default) shows the planes as pettingzoo 1.27.0 has them, every second pair exchanged.
-        options: Those of `Sides` say who plays whom; the others go to the environment.
+        options: Those of `Sides` say who plays whom; Atari's noop_max and repeat_action_probability are those of
+            `ludus.contrib.envs.zoo_atari`; the others go to the environment.
 
     Returns:
         The vector.
@@ -80,10 +82,16 @@ def make(
     spec_id = _find(name)
     spec = _find_spec(spec_id, api)
     sides, rest = split_options(options, defaults=_known_sides(spec_id, options))
-    needed = _roms() if spec.namespace == "atari" else _NEEDED.get(f"{spec.namespace}/{spec.name}", {})
+    atari = spec.namespace == "atari"
+    needed = _roms() if atari else _NEEDED.get(f"{spec.namespace}/{spec.name}", {})
     limit = {} if spec.max_cycles is None else {"max_cycles": spec.max_cycles}
     id = f"pettingzoo/{name}"
+    noise, rest = zoo_atari.split_noise(id, rest) if atari else (None, rest)
+    if sides.state and spec.name == "multiwalker":
+        _refuse_state_of_removed_walkers(id, rest)
     creator = env_creator(id, spec.entry_point, {**spec.kwargs, **limit, **needed, **render_options(render), **rest})
+    if noise is not None:
+        creator = partial(zoo_atari.make_with_noise, creator, noise)
     return zoo_vector(
         _with_observations(creator, _observation_change(spec_id, own_stones_first)),
         num_envs,
@@ -93,6 +101,7 @@ def make(
         agent_order=agent_order,
         prepare=_own_board if spec_id.startswith("classic/go-") else None,
         forget=_forget_zombies if spec_id.startswith("butterfly/knights_archers_zombies-") else None,
+        correct=_CORRECTIONS.get(f"{spec.namespace}/{spec.name}"),
     )
 
 
@@ -214,3 +223,35 @@ def _forget_zombies(env: Any) -> None:
     """Reset when the next zombie comes and which are about to be removed: the environment's own reset does not."""
     env.zombie_spawn_interval.reset()
     env.kill_list.clear()
+
+
+def _refuse_state_of_removed_walkers(id: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError where walkers that fell are removed while others walk on: multiwalker's state reads those, too."""
+    if not options.get("terminate_on_fall", True) and options.get("remove_on_fall", True):
+        raise ConfigError(
+            f"state=true and terminate_on_fall=false were given for {id}; a walker that fell is then removed, and multiwalker cannot tell "
+            "the state without it. Give remove_on_fall=false, or leave out state; the wrapper joint_state makes one of what all agents see."
+        )
+
+
+def _truncate_walkers(env: Any) -> None:
+    """Set walkers truncated, not terminated, that the limit of steps stopped: multiwalker calls that an end."""
+    walkers = env.env
+    if walkers.frames < walkers.max_cycles:
+        return
+    for agent in env.agents:
+        if env.terminations[agent] and not walkers.last_dones[env.possible_agents.index(agent)]:
+            env.terminations[agent], env.truncations[agent] = False, True
+
+
+def _terminate_late_capture(env: Any) -> None:
+    """Set pursuers terminated, not truncated, that catch the last evader in the last permitted step: pursuit looks at the limit first."""
+    if True in env.truncations.values() and env.env.is_terminal:
+        env.terminations = dict.fromkeys(env.agents, True)
+        env.truncations = dict.fromkeys(env.agents, False)
+
+
+_CORRECTIONS: Mapping[str, Callable[[Any], None]] = {
+    "sisl/multiwalker": _truncate_walkers,
+    "sisl/pursuit": _terminate_late_capture,
+}

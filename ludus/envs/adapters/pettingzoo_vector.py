@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.core.packages import missing_package
 from ludus.envs.adapters.agent_seats import AgentSeat, AgentSeats, EpisodeStatistics, Sides, seat_agents
-from ludus.envs.adapters.step_checks import RESET_ALL, STEP_ALL, check_ends, check_mappings, check_rewards
+from ludus.envs.adapters.step_checks import (
+    RESET_ALL,
+    STEP_ALL,
+    check_ends,
+    check_mappings,
+    check_rewards,
+    nonzero_rewards,
+)
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space
@@ -39,6 +46,7 @@ class AecEnv:
         with_state: Whether `env.state()` is read.
         prepare: Called with the environment before each reset and step.
         forget: Called before each reset, where the environment keeps something that it should not.
+        correct: Called after each action, where the environment's flags of ends are not what happened.
         statistics: Takes the agents' statistics.
     """
 
@@ -50,6 +58,7 @@ class AecEnv:
         with_state: bool = False,
         prepare: Callable[[Any], None] | None = None,
         forget: Callable[[Any], None] | None = None,
+        correct: Callable[[Any], None] | None = None,
         statistics: EpisodeStatistics | None = None,
     ) -> None:
         self._env = self.single = env
@@ -58,6 +67,7 @@ class AecEnv:
         self._statistics = statistics
         self._prepare = prepare
         self._forget = forget
+        self._correct = correct
         self._present: list[Any] = []  # the agents after the last step
         self._reported_dead: set[Any] = set()  # of these, the dead whose end has been told
         self._last_reward: tuple[Any, Any] | None = None  # an agent, and what `last` told it
@@ -89,6 +99,8 @@ class AecEnv:
         result = EnvStepResult()
         self._act(actions, result)
         env = self._env
+        if self._correct is not None:
+            self._correct(env)
         check_ends(env.terminations, env.truncations)
         if True in env.terminations.values() or True in env.truncations.values():
             self._close_dead(result)
@@ -130,9 +142,7 @@ class AecEnv:
             self._audit(actor)
         env.step(seat.act(actions[seat.index]))
         check_rewards(env.rewards, (actor,))
-        for agent, reward in env.rewards.items():
-            if reward != 0:
-                result.reward.append((seats[agent].index, reward))
+        result.reward += nonzero_rewards(env.rewards, seats)
 
     def _list_due(self, result: EnvStepResult) -> None:
         """List those who act next."""
@@ -146,7 +156,7 @@ class AecEnv:
             reward = self._env.last(observe=False)[1]
         except TypeError:  # one that was not made of PettingZoo's class
             reward = self._env.last()[1]
-        if reward:
+        if np.any(reward):
             self._last_reward = agent, reward
 
     def _end_audit(self, result: EnvStepResult) -> None:
@@ -210,7 +220,7 @@ class CycleEnv(AecEnv):
     are due simultaneously, as in PettingZoo's own conversion, but each is observed once only."""
 
     def _act(self, actions: Sequence[Any], result: EnvStepResult) -> None:
-        env, seats, earned = self._env, self._seats, result.reward
+        env, seats = self._env, self._seats
         for agent in list(env.agents):
             if agent != env.agent_selection:
                 raise ContractViolation(
@@ -222,9 +232,7 @@ class CycleEnv(AecEnv):
                 self._audit(agent)
             env.step(seat.act(actions[seat.index]))
             check_rewards(env.rewards, (agent,))
-            for other, reward in env.rewards.items():
-                if reward != 0:
-                    earned.append((seats[other].index, reward))
+            result.reward += nonzero_rewards(env.rewards, seats)
 
     def _list_due(self, result: EnvStepResult) -> None:
         for agent in self._env.agents:
@@ -324,9 +332,7 @@ class ParallelEnv:
         seats, result = self._seats, EnvStepResult()
         check_rewards(rewards, self._present)
         check_ends(terminations, truncations)
-        for agent, reward in rewards.items():
-            if reward != 0:  # None, say, is no reward and becomes a flaw
-                result.reward.append((seats[agent].index, reward))
+        result.reward = nonzero_rewards(rewards, seats)
         alive = list(self._env.agents)
         if True in terminations.values() or True in truncations.values() or alive != self._present:
             alive = self._close_dead(result, alive, observations, terminations, truncations, infos)
@@ -394,6 +400,7 @@ def zoo_vector(
     agent_order: Sequence[str] | None = None,
     prepare: Callable[[Any], None] | None = None,
     forget: Callable[[Any], None] | None = None,
+    correct: Callable[[Any], None] | None = None,
     vector: Callable[..., PythonVectorEnv] = PythonVectorEnv,
 ) -> PythonVectorEnv:
     """Make a vector of PettingZoo environments with the AEC or the parallel interface.
@@ -408,7 +415,7 @@ def zoo_vector(
         restarts: As in `PythonVectorEnv`.
         agent_order: Names of all agents, in the order in which they are listed; None: as possible_agents has them, which may be another in
             another process.
-        prepare: As in `AecEnv`; forget likewise.
+        prepare: As in `AecEnv`; forget and correct likewise.
         vector: What is made, with the arguments of `PythonVectorEnv`.
 
     Returns:
@@ -442,9 +449,8 @@ def zoo_vector(
         if not hasattr(env, "agent_selection") and not hasattr(env, "observe"):
             return ParallelEnv(env, AgentSeats(seats), with_state=sides.state, statistics=statistics)
         kind = CycleEnv if cycle else AecEnv
-        return kind(
-            env, AgentSeats(seats), with_state=sides.state, prepare=prepare, forget=forget, statistics=statistics
-        )
+        hooks = {"prepare": prepare, "forget": forget, "correct": correct}
+        return kind(env, AgentSeats(seats), with_state=sides.state, statistics=statistics, **hooks)
 
     return vector(new_env, num_envs, spec=spec, masked=masked, restarts_allowed=restarts, probes=probes)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.core.errors import EnvError, LudusError
 from ludus.core.packages import missing_package
-from ludus.envs.python_vector import ContractViolation
+from ludus.envs.python_vector import ONE_NUMBER, ContractViolation
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -50,6 +50,16 @@ def check_rewards(rewards: Mapping[Any, Any], acted: Iterable[Any]) -> None:
             raise ContractViolation(
                 f"gave no reward for the agent {agent!r}, which acted; expected one for each agent that did, 0 too"
             )
+
+
+def nonzero_rewards(rewards: Mapping[Any, Any], seats: Any) -> list[tuple[int, Any]]:
+    """Return (index, reward) of the seats that earned something; None, say, is no reward and becomes a flaw. Raises ContractViolation for
+    a reward of several numbers."""
+    try:
+        return [(seats[agent].index, reward) for agent, reward in rewards.items() if reward != 0]
+    except ValueError:  # several numbers are not 0 or not
+        agent, reward = next(pair for pair in rewards.items() if np.size(pair[1]) != 1)
+        raise ContractViolation(f"gave agent {seats[agent].name!r} the reward {_short(reward)}; {ONE_NUMBER}") from None
 
 
 def check_flags(terminated: Any, truncated: Any) -> None:

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.envs.adapters.agent_seats import AgentSeat, Sides, seat_agents
 from ludus.envs.adapters.pettingzoo_vector import close
-from ludus.envs.adapters.step_checks import RESET, STEP, call_renderer, check_answer, check_mapping, one_flag
+from ludus.envs.adapters.step_checks import (
+    RESET,
+    STEP,
+    call_renderer,
+    check_answer,
+    check_mapping,
+    nonzero_rewards,
+    one_flag,
+)
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 
@@ -102,7 +110,7 @@ class TupleEnv:
     def step(self, actions: Sequence[Any]) -> EnvStepResult:
         """Step as `PythonEnv.step` describes."""
         team = self._team
-        answer = self._env.step([seat.act(actions[seat.index]) for seat in team])
+        answer = self._env.step(tuple([seat.act(actions[seat.index]) for seat in team]))
         try:
             observations, rewards, terminated, truncated, _ = answer
             count = -1 if isinstance(rewards, dict) else len(rewards)
@@ -113,14 +121,14 @@ class TupleEnv:
             raise ContractViolation(
                 f"gave the rewards {rewards!r} to {len(team)} agents; expected a list with one for each"
             )
-        nonzero_rewards = [(seat.index, reward) for seat, reward in zip(team, rewards, strict=True) if reward != 0]
+        paid = nonzero_rewards(dict(enumerate(rewards)), team)
         if terminated.__class__ is not bool or truncated.__class__ is not bool:
             terminated, truncated = one_flag(terminated, "terminated"), one_flag(truncated, "truncated")
         if not (terminated or truncated):
-            return EnvStepResult(due=self._rows(observations), reward=nonzero_rewards)
+            return EnvStepResult(due=self._rows(observations), reward=paid)
         out_of_time = not truncated and self._out_of_time is not None and self._out_of_time(self._env)
         how = TRUNCATED if truncated or out_of_time else TERMINATED
-        result = EnvStepResult(reward=nonzero_rewards, over=how)
+        result = EnvStepResult(reward=paid, over=how)
         for seat, observation in self._pairs(observations):
             close(result, seat, observation, None, how)
         return result

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import EnvError
 from ludus.envs.adapters.agent_seats import AgentName, Sides, seat_agents
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
+from ludus.envs.python_vector import ONE_NUMBER
 from ludus.envs.spaces import Choices
 
 # Before JAX looks for devices: a GPU is shared with torch, so most of its memory is not reserved in advance.
@@ -129,6 +130,14 @@ def flat(tree: Value) -> Value:
     if len(leaves) == 1:
         return fit(leaves[0])
     return jnp.concatenate([jnp.asarray(leaf).astype(jnp.float32).reshape(-1) for leaf in leaves])
+
+
+def agent_rewards(reward: Value, agents: int, *, what: str) -> Value:
+    """Return float32[agents]: a reward of each, or one of all. Raises EnvError for rewards of several numbers."""
+    values = jnp.asarray(reward).astype(jnp.float32).reshape(-1)
+    if values.size not in (1, agents):
+        raise EnvError(f"{what} rewards {agents} agents with numbers of shape {jnp.shape(reward)}; {ONE_NUMBER}.")
+    return jnp.broadcast_to(values, (agents,))
 
 
 def unbounded_box(observation: Any) -> spaces.Box:
