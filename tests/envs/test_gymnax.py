@@ -82,7 +82,7 @@ def test_limit_of_minatar_truncates(name: str) -> None:
 
 @pytest.mark.slow
 def test_game_that_is_over_in_the_last_permitted_step_is_terminated() -> None:
-    """A ball that nobody hits is lost in the same step, limit or not."""
+    """A ball that the paddle does not hit is lost in the same step, limit or not."""
     options: list[dict[str, Any]] = [{}]
     ends: list[tuple[int, bool]] = []
     for extra in (0, 1):

@@ -41,7 +41,7 @@ def test_mpe2_calls_success_in_the_last_step_a_truncation() -> None:
         if env.aec_env.unwrapped.scenario.is_terminal(env.aec_env.unwrapped.world):
             break
     else:
-        pytest.fail("nobody was caught in the first step of 200 episodes")
+        pytest.fail("no one was caught in the first step of 200 episodes")
     assert (set(terminated.values()), set(truncated.values())) == ({False}, {True})
 
 
@@ -66,5 +66,5 @@ def test_pursuit_calls_the_last_capture_in_the_last_step_a_truncation() -> None:
         if env.aec_env.unwrapped.env.is_terminal:
             break
     else:
-        pytest.fail("nobody was caught in the first step of 100 episodes")
+        pytest.fail("no one was caught in the first step of 100 episodes")
     assert (set(terminated.values()), set(truncated.values())) == ({False}, {True})

@@ -15,7 +15,7 @@ class Noise(NamedTuple):
     """What makes matches of deterministic policies differ.
 
     Attributes:
-        noop_max: An episode begins with 1 to this many frames in which nobody does anything (Mnih et al. 2015); 0: none.
+        noop_max: An episode begins with 1 to this many frames without an action (Mnih et al. 2015); 0: none.
         repeat_action_probability: Of each frame and agent, that its last action is played once more (Machado et al. 2018).
     """
 
@@ -24,7 +24,7 @@ class Noise(NamedTuple):
 
 
 def split_noise(id: str, options: Mapping[str, Any]) -> tuple[Noise | None, dict[str, Any]]:
-    """Return (what is ours among an id's options, None without any; the rest). Raises ConfigError for values that are none."""
+    """Return (what is ours of an id, None without any; the rest). Raises ConfigError for values that are none."""
     values = {key: value for key, value in options.items() if key in Noise._fields}
     rest = {key: value for key, value in options.items() if key not in values}
     noise = Noise(**values)
