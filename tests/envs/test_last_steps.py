@@ -10,6 +10,8 @@ from last_steps import check_last_step, first_end
 from mpe2 import simple_tag_v3
 from pettingzoo import make as pettingzoo_make
 
+from ludus.envs.adapters.single import quiet
+
 PURSUIT: dict[str, Any] = {
     "x_size": 7, "y_size": 7, "n_evaders": 1, "n_pursuers": 8, "n_catch": 1, "surround": False, "freeze_evaders": True,
 }  # fmt: skip
@@ -47,7 +49,8 @@ def test_mpe2_calls_success_in_the_last_step_a_truncation() -> None:
 
 def test_multiwalker_calls_its_limit_a_termination() -> None:
     """Why Ludus looks itself, and what it makes of it."""
-    env: Any = pettingzoo_make("parallel", "sisl/multiwalker-v9", max_cycles=3)
+    with quiet():  # Box2D's bindings warn
+        env: Any = pettingzoo_make("parallel", "sisl/multiwalker-v9", max_cycles=3)
     env.reset(seed=0)
     nothing = np.zeros(4, np.float32)
     ends = [env.step(dict.fromkeys(env.agents, nothing))[2:4] for _ in range(3)]
