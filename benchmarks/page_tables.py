@@ -256,7 +256,7 @@ COMMANDS = {
     "training_speed": "updates per second, against peers and the bare loop",
     "tree_rollouts": "rollouts on compiled trees",
     "ui": "the page with ten and with 100 viewers, and a league of 1,000 policies",
-    "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#which-start-measured))",
+    "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#warm-starts))",
 }
 """Each benchmark in words."""
 

@@ -9,7 +9,7 @@ whose meta-strategies mean different things.
 One run per cell (game, method, seed), on one core; its result is a file of its own, benchmarks/results/psro_family/GAME/METHOD-SEED.json,
 and cells that have one are not run again: the command can be stopped and goes on. The table shows means over the seeds with 95%
 intervals (Student's t). `--quick` runs a twentieth of the budget of Kuhn and Leduc poker with one seed and writes nothing. `--findings`
-prints what the cells say of the authors' findings, `--page` writes it into the page, `--plot` draws the curves; none of them runs a cell.
+prints the tables, `--page` writes them into the page, `--plot` draws the curves; none of them runs a cell.
 
 What is announced, and so measured as "exploitability": PSRO and its kin, the meta-strategies of the solver (JPSRO: the marginals of the
 joint one); anytime, self-play and efficient PSRO, the mean of the distributions that the rule has moved through during the last task;
@@ -99,8 +99,8 @@ def _report(folder: Path, *, page: Path | None, plot: Path | None) -> int:
         for (game, method), some in cells.of.items()
         if some
     }
-    measured = "\n".join([report(cells), "", "```", *_judged(found), "```"])
-    print(measured)
+    measured = report(cells)
+    print("\n".join([measured, "", *_judged(found)]))
     if page:
         page.write_text(inserted(page.read_text(encoding="utf-8"), measured), encoding="utf-8")
     if plot:

@@ -125,8 +125,8 @@ def decide(cells: Cells) -> str | None:
     best = min(STARTS, key=lambda start: score(cells, start))
     if best == "random":
         return best
-    beside = ratio(cells, best, GAMES)
-    return best if beside is not None and beside[2] < 1 else "random"
+    relative = ratio(cells, best, GAMES)
+    return best if relative is not None and relative[2] < 1 else "random"
 
 
 def score(cells: Cells, start: str) -> float:
@@ -166,39 +166,20 @@ def _complete(cells: Cells) -> list[int]:
 
 
 def table(cells: Cells) -> str:
-    """Markdown: a row for each game and start, with means over the seeds, and one for each start over all games."""
-    lines = [
-        "| game | start | exploitability | relative to `random` | of the best mixture | minus that of `random` | CPU seconds | seeds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for (game, start), some in cells.items():
-        if some:
-            columns = [f"{game}{', played' * (not GAMES[game].computed)}", f"`{start}`"]
-            columns += [_means(some, "exploitability"), _beside(cells, start, (game,))]
-            columns += [_means(some, "population exploitability"), _less(cells, game, start)]
-            columns.append(f"{mean(cell.figures['cpu seconds'] for cell in some.values()):.0f}")
-            lines.append(f"| {' | '.join([*columns, str(len(some))])} |")
-    if seeds := _complete(cells):
-        for start in STARTS:
-            beside = _beside(cells, start, GAMES)
-            lines.append(f"| all | `{start}` | {score(cells, start):.3f} | {beside} | | | | {len(seeds)} |")
+    """Markdown: a row for each game with means over the seeds, and one relative to `random` over all games."""
+    lines = [f"| game | {' | '.join(f'`{start}`' for start in STARTS)} |", "| --- |" + " --- |" * len(STARTS)]
+    for game in GAMES:
+        columns = [
+            interval([cell.figures["exploitability"] for cell in cells[game, start].values()]) for start in STARTS
+        ]
+        lines.append(f"| {game}{', played' * (not GAMES[game].computed)} | {' | '.join(columns)} |")
+    lines.append(f"| all, relative to `random` | {' | '.join(_relative(cells, start) for start in STARTS)} |")
     return "\n".join(lines)
 
 
-def _means(some: Mapping[int, Repetition], figure: str) -> str:
-    return interval([cell.figures[figure] for cell in some.values()])
-
-
-def _beside(cells: Cells, start: str, games: Collection[str]) -> str:
-    values = None if start == "random" else ratio(cells, start, games)
+def _relative(cells: Cells, start: str) -> str:
+    values = None if start == "random" else ratio(cells, start, GAMES)
     return "" if values is None else "{:.2f} ({:.2f} to {:.2f})".format(*values)
-
-
-def _less(cells: Cells, game: str, start: str) -> str:
-    name = "population exploitability"
-    differences = [own.figures[name] - other.figures[name] for ((own, other),) in _pairs(cells, start, (game,))]
-    values = None if start == "random" else mean_interval(differences)
-    return "" if values is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*values)
 
 
 def _report(cells: Cells, *, page: Path | None = None) -> int:

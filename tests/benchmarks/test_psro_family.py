@@ -203,7 +203,7 @@ def test_tables() -> None:
     assert means_table(some).splitlines() == [
         "| method | kuhn | leduc |",
         "| --- | --- | --- |",
-        "| `psro` | 0.010 ± 0.127 / 0.100 ± 0.000 (2 seeds) | 0.300 / 0.100 (1 seed) |",
+        "| `psro` | 0.010 / 0.100 (2 seeds) | 0.300 / 0.100 (1 seed) |",
     ]
     assert inserted(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\n\nnew\n\n{END}\nb"
     with pytest.raises(ValueError, match="no part between"):
@@ -255,5 +255,5 @@ def test_command_writes_page_and_picture(tmp_path: Path, capsys: pytest.CaptureF
     arguments = ["--results", str(tmp_path), "--findings", "--page", str(page), "--plot", str(picture)]
     assert psro_family.main(arguments) == 0
     assert "| `psro` | 0.250 / 0.100 (1 seed) |" in page.read_text()
-    assert page.read_text().split(BEGIN)[1].split(END)[0].strip() == capsys.readouterr().out.strip()
+    assert capsys.readouterr().out.startswith(page.read_text().split(BEGIN)[1].split(END)[0].strip())
     assert picture.read_text().startswith("<svg")
