@@ -71,9 +71,10 @@ class TensorBoardWriter(NullObserver):
         self.scalars(GENERATIONS, record.number, values)
 
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        now = self._clock()
+        now, key = self._clock(), learner_key(task)
         _, begun = self._begun.setdefault(task.id, (self.decisions, now))
-        if now >= max(begun, self._last_written.get(learner_key(task), begun)) + _EVERY:
+        resumed = self._started and key not in self._paths and (self._folder / key).is_dir()  # its later steps are purged
+        if resumed or now >= max(begun, self._last_written.get(key, begun)) + _EVERY:
             self._learning(task, curve(), now)
 
     def task_done(self, result: TaskResult) -> None:
