@@ -9,6 +9,7 @@ import numpy as np
 import pyspiel
 import pytest
 from open_spiel.python.algorithms import exploitability
+from open_spiel.python.algorithms.elo import compute_ratings_from_matrices
 from open_spiel.python.policy import TabularPolicy
 
 IMPERFECT_RECALL = """EFG 2 R "imp" { "P1" "P2" } ""
@@ -94,6 +95,20 @@ def test_replicator_dynamics_move_with_the_scale_of_payoffs():
         row, _ = projected_replicator_dynamics(games, prd_iterations=300, prd_dt=1e-2, prd_gamma=1e-8)
         moved.append(np.abs(row - 1 / 3).max())
     assert moved[0] > 100 * moved[1]
+
+
+def test_elo_adds_its_smoothing_as_wins_to_each_side_and_puts_the_least_rating_at_zero():
+    """The rating `elo` of Ludus has a prior of draws with an average player instead, has mean 0, and reports groups that no match
+    connects: here they are on one scale without a word."""
+    wins = np.array([[0, 3], [0, 0]])
+    for smoothing in (0.01, 0.5):
+        ratings = compute_ratings_from_matrices(wins, smoothing_factor=smoothing)
+        np.testing.assert_allclose(ratings, [400 * np.log10((3 + smoothing) / smoothing), 0.0], atol=1e-3)
+    apart = np.kron(np.eye(2, dtype=int), [[0, 3], [1, 0]])
+    ratings = compute_ratings_from_matrices(apart)
+    np.testing.assert_allclose(ratings[:2], ratings[2:], atol=1e-6)
+    with pytest.raises(TypeError):
+        compute_ratings_from_matrices(wins / 2)
 
 
 @pytest.mark.slow
