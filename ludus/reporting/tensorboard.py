@@ -73,9 +73,9 @@ class TensorBoardWriter(NullObserver):
     def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
         now, key = self._clock(), learner_key(task)
         _, begun = self._begun.setdefault(task.id, (self.decisions, now))
-        resumed = self._started and key not in self._paths and (self._folder / key).is_dir()  # its later steps are purged
+        resumed = self._started and key not in self._paths and (self._folder / key).is_dir()
         if resumed or now >= max(begun, self._last_written.get(key, begun)) + _EVERY:
-            self._learning(task, curve(), now)
+            self._learning(task, curve(), now)  # a resumed one at once: what is there of later steps is purged
 
     def task_done(self, result: TaskResult) -> None:
         if not isinstance(result, TrainingResult) or not result.curve or result.task.id not in self._begun:
