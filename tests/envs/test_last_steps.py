@@ -10,7 +10,7 @@ from last_steps import check_last_step, first_end
 from mpe2 import simple_tag_v3
 from pettingzoo import make as pettingzoo_make
 
-from ludus.envs.adapters.single import quiet
+from ludus.envs.adapters.gymnasium import quiet
 
 PURSUIT: dict[str, Any] = {
     "x_size": 7, "y_size": 7, "n_evaders": 1, "n_pursuers": 8, "n_catch": 1, "surround": False, "freeze_evaders": True,

@@ -14,7 +14,7 @@ from zoo_replay import all_at_once, one_by_one, play, returns_of
 
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
-from ludus.envs.adapters.single import quiet
+from ludus.envs.adapters.gymnasium import quiet
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing import ledger
 from ludus.testing.env import check_env
