@@ -10,7 +10,7 @@ import pytest
 from installed import require
 
 from ludus.core.errors import ConfigError
-from ludus.envs.registry import make_env
+from ludus.envs.registry import make_env, package_faults
 
 require("pettingzoo")
 
@@ -68,6 +68,13 @@ def test_hanabi_shows_the_last_position() -> None:
     for player in range(2):
         assert timestep.ended[player].observation[0].tolist() == position.game_state.observation_tensor(player)
         assert (position.observations[f"player_{player}"] != timestep.ended[player].observation[0]).any(), "mended"
+
+
+def test_a_run_of_atari_is_warned_that_nothing_is_random() -> None:
+    (text,) = package_faults("pettingzoo/pong_v3", {})
+    assert "noop_max=30" in text
+    assert package_faults("pettingzoo/pong_v3", {"noop_max": 30}) == []
+    assert package_faults("pettingzoo/chess_v6", {}) == []
 
 
 # ---------------------------------------------------------------------------------------------- what is passed through

@@ -111,6 +111,16 @@ def names() -> list[str]:
     return sorted(spec_id.rpartition("/")[2].replace("-v", "_v") for spec_id in _registries())
 
 
+def faults(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return what PettingZoo lacks in an environment and results would hide: chance in Atari, unless an option adds some."""
+    if not _find(name).startswith("atari/") or any(options.get(key) for key in zoo_atari.Noise._fields):
+        return []
+    return [
+        f"pettingzoo/{name}: nothing is random (pettingzoo 1.27.0): deterministic policies play one match in each episode, and an interval "
+        "over episodes says nothing about them. env.options.noop_max=30 or env.options.repeat_action_probability=0.25 adds chance."
+    ]
+
+
 def _registries() -> dict[str, Any]:
     """Return whatever is registered: id -> specification, parallel ones where there are."""
     from pettingzoo import aec_registry, parallel_registry
