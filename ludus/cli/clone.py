@@ -13,6 +13,7 @@ from ludus.cli.command import (
     Command,
     add_device,
     add_scenario,
+    check_new,
     positive_number,
     runtime_overrides,
     scenario_of,
@@ -158,8 +159,7 @@ def _check_target(options: argparse.Namespace) -> None:
     if path.suffix != ".safetensors":
         raise ConfigError(f"--out {str(path)!r} was given; a name that ends in .safetensors is needed.")
     check_place(path)
-    if path.exists() and not options.overwrite:
-        raise ConfigError(f"--out {str(path)!r} is there already; --overwrite replaces it.")
+    check_new("--out", path, options)
 
 
 class _Progress(ProgressLine):

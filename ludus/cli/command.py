@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,3 +235,27 @@ def changes_of(options: argparse.Namespace) -> list[str]:
     """Return what the arguments of `add_scenario` change, as `key=value`."""
     chosen = [] if options.algorithm is None else [f"algorithm={options.algorithm}"]
     return [*chosen, *options.overrides]
+
+
+def run_and_policies(
+    text: str, named: Sequence[str], option: str = "--policies", *, who: str = "who plays"
+) -> tuple[Path, list[str]]:
+    """Return a run's directory, and the policies that RUN@WHAT or an option names; [] where nothing does. Raises ConfigError for both."""
+    from ludus.evaluation.policies import split_name
+    from ludus.storage.run_dirs import find_run
+
+    run_dir, what = split_name(text, find_run)
+    if what and named:
+        raise ConfigError(f"{text!r} and {option} were given, and both say {who}. Leave one out.")
+    return run_dir, list(named) or ([what] if what else [])
+
+
+def check_new(option: str, path: Path, options: argparse.Namespace) -> None:
+    """Raise ConfigError for a file that is there, without --overwrite."""
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"{option} {str(path)!r} is there already; --overwrite replaces it.")
+
+
+def without_window() -> None:
+    """For pygame: images are wanted, no window."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

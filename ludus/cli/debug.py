@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import shlex
 import signal
 import sys
@@ -18,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.cli.command import Command, positive_number, whole_number
+from ludus.cli.command import Command, positive_number, run_and_policies, whole_number, without_window
 from ludus.cli.output import aligned, stream, table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
 from ludus.core.machine import signals_handled
-from ludus.storage.run_dirs import find_run
 
 if TYPE_CHECKING:
     from ludus.apps.episodes.debugger import Decision, EpisodeDebugger, Step
@@ -66,7 +64,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
+    without_window()
     with _opened(options) as debugger:
         session = Session(debugger, overwrite=options.overwrite)
         if options.script is not None:
@@ -90,7 +88,6 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 def _opened(options: argparse.Namespace) -> EpisodeDebugger:
     from ludus.apps.episodes.debugger import LINES, RecordedEpisode
     from ludus.apps.episodes.played_episode import MOST_STEPS, debug_run
-    from ludus.evaluation.policies import split_name
 
     if options.run.endswith(LINES):
         if options.policies or options.seed or options.episode > 1 or options.steps:
@@ -98,12 +95,10 @@ def _opened(options: argparse.Namespace) -> EpisodeDebugger:
                 f"{options.run!r} is an episode that was played; --policies, --seed, --episode and --steps are of no use."
             )
         return RecordedEpisode(Path(options.run))
-    run_dir, named = split_name(options.run, find_run)
-    if named and options.policies:
-        raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
+    run_dir, policies = run_and_policies(options.run, options.policies)
     return debug_run(
         run_dir,
-        policies=options.policies or ([named] if named else []),
+        policies=policies,
         episode=options.episode - 1,
         seed=options.seed,
         steps=options.steps or MOST_STEPS,

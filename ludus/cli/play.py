@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from ludus.cli.command import Command
+from ludus.cli.command import Command, run_and_policies, without_window
 from ludus.cli.output import stream, write
 from ludus.cli.ui import add_server, serve_until_ctrl_c, server_of, serving
 from ludus.core.errors import ConfigError, PlayError
 from ludus.core.packages import optional
-from ludus.storage.run_dirs import find_run, is_entry
+from ludus.storage.run_dirs import is_entry
 
 if TYPE_CHECKING:
     from ludus.apps.play.game_sessions import GameSession
@@ -52,19 +51,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
-    from ludus.evaluation.policies import META, split_name
+    without_window()
+    from ludus.evaluation.policies import META
 
-    run_dir, named = split_name(options.run, find_run)
-    if named and options.against:
-        raise ConfigError(
-            f"{options.run!r} and --against were given, and both say who plays against you. Leave one out."
-        )
+    run_dir, against = run_and_policies(options.run, options.against, "--against", who="who plays against you")
     if options.rated and options.hints:
         raise ConfigError("--rated and --hints were given; who is told what to do is not rated. Leave one out.")
     if options.rated and options.text:
         raise ConfigError("--rated and --text were given; only games on the page are kept and rated. Leave one out.")
-    against = options.against or [named or f"@{META}"]
+    against = against or [f"@{META}"]
     if options.watch_only:
         raise ConfigError(
             "--watch-only was given, with which nobody may play. Leave it out, or show the runs by `ludus ui --watch-only`."

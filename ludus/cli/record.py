@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.cli.command import Command, positive_number, whole_number
+from ludus.cli.command import Command, check_new, positive_number, run_and_policies, whole_number, without_window
 from ludus.cli.output import facts
 from ludus.cli.progress_line import EpisodesProgress, ProgressLine
 from ludus.core.errors import ConfigError, join_or
-from ludus.core.machine import check_place
-from ludus.storage.run_dirs import find_run, is_entry
+from ludus.core.machine import check_place, replace_file
+from ludus.storage.run_dirs import is_entry
 
 if TYPE_CHECKING:
     from ludus.apps.episodes.recording import Recording
@@ -104,14 +103,10 @@ def _execute(options: argparse.Namespace) -> int:
             )
     if options.keep or options.run.endswith(_LINES) or suffix in (_PAGE, _JSON):
         return _replay(options)
-    from ludus.evaluation.policies import split_name
-
-    run_dir, named = split_name(options.run, find_run)
+    run_dir, policies = run_and_policies(options.run, options.policies)
     if suffix in _FILMS and options.trajectories is None and options.episodes == 1 and _has_boards(run_dir):
         return _replay(options)
-    if named and options.policies:
-        raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
-    options.policies = options.policies or ([named] if named else [])
+    options.policies = policies
     if film and suffix in _FILMS and options.episodes != 1 and _has_boards(run_dir):
         raise ConfigError(
             f"a {suffix} of a board is of one episode, and --episodes {options.episodes} was given. Leave it out, or name a .txt file."
@@ -120,7 +115,7 @@ def _execute(options: argparse.Namespace) -> int:
 
 
 def _film(run_dir: Path, options: argparse.Namespace) -> int:
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # for pygame: images are wanted, no window
+    without_window()
     from ludus.apps.episodes.recording import check_kind, check_target, record_run, save
 
     fps = options.fps or _FPS
@@ -131,13 +126,13 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
 
     def check(text: bool) -> None:
         if into != run_dir and options.out is None:  # not into a folder of ours
-            _check_new("the recording", target(text), options)
+            check_new("the recording", target(text), options)
         check_target(target(text), fps=fps)
         check_kind(target(text), text=text)
 
     if options.out is not None:
         check_target(options.out, fps=fps)
-        _check_new("--out", options.out, options)
+        check_new("--out", options.out, options)
     recording = record_run(
         run_dir,
         policies=options.policies,
@@ -155,7 +150,10 @@ def _film(run_dir: Path, options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     """Return an episode that can be stepped through, as a page or JSON, and beside the run."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    from ludus.apps.ui.static_page import replay_file
+    from ludus.core.jsonable import to_json
+
+    without_window()
     path: Path | None = options.out
     if options.trajectories is not None or options.episodes > 1:
         raise ConfigError("a replay is of one episode, without --trajectories and --episodes. Leave these out.")
@@ -163,7 +161,7 @@ def _replay(options: argparse.Namespace) -> int:
         raise ConfigError(f"--fps is of films, whose names end in {join_or(_FILMS)}. Leave it out.")
     if path is not None:
         _check_replay(path, fps=options.fps or _FPS)
-        _check_new("the replay", path, options)
+        check_new("the replay", path, options)
     elif not options.keep:
         raise ConfigError(
             f"{options.run!r} was given alone; say where its replay is to go: FILE{_PAGE} or FILE{_JSON}."
@@ -171,11 +169,10 @@ def _replay(options: argparse.Namespace) -> int:
     replay, run_dir = _replay_of(options)
     pairs = [("players", " against ".join(seat.name for seat in replay.seats))]
     if path is not None:
-        _write_replay(replay, path, fps=options.fps)
+        replace_file(path, replay_file(to_json(replay), path.suffix.lower(), fps=options.fps))
         pairs.insert(0, ("file", str(path)))
     if options.keep and run_dir is not None:
         from ludus.apps.play.replays import FOLDER, save_replay
-        from ludus.core.jsonable import to_json
 
         pairs.insert(0, ("kept", str(run_dir / FOLDER / f"{save_replay(run_dir, to_json(replay))}.json")))
     pairs.append(("episode", f"{replay.steps} steps, returns {' '.join(f'{value:+.3g}' for value in replay.returns)}"))
@@ -212,15 +209,12 @@ def _replay_of(options: argparse.Namespace) -> tuple[Replay, Path | None]:
         return View(episode, episode.episode.policy).replay(seed=episode.episode.seed), None
     from ludus.apps.play.replays import play
     from ludus.apps.play.run_game import RunGame
-    from ludus.evaluation.policies import META, split_name
+    from ludus.evaluation.policies import META
 
-    run_dir, named = split_name(options.run, find_run)
-    if named and options.policies:
-        raise ConfigError(f"{options.run!r} and --policies were given, and both say who plays. Leave one out.")
+    run_dir, policies = run_and_policies(options.run, options.policies)
     if options.keep and is_entry(run_dir):
         raise ConfigError(f"{str(run_dir)!r} is an entry of a zoo, which stays as it was signed. Write a file instead.")
-    who = options.policies or [named or f"@{META}"]
-    return play(RunGame(run_dir), who, seed=options.seed, steps=options.steps or _STEPS), run_dir
+    return play(RunGame(run_dir), policies or [f"@{META}"], seed=options.seed, steps=options.steps or _STEPS), run_dir
 
 
 def _has_boards(run_dir: Path) -> bool:
@@ -230,32 +224,12 @@ def _has_boards(run_dir: Path) -> bool:
     return open_run(run_dir).env.id.startswith("openspiel/")
 
 
-def _write_replay(replay: Replay, path: Path, *, fps: int | None) -> None:
-    if path.suffix.lower() in _FILMS:
-        from ludus.apps.play.replays import film
-        from ludus.core.jsonable import to_builtins
-        from ludus.core.machine import replace_file
-
-        replace_file(path, film(to_builtins(replay), path.suffix.lower(), fps=fps))
-        return
-    if path.suffix.lower() == _JSON:
-        from ludus.apps.play.replays import write_json
-
-        write_json(replay, path)
-        return
-    from ludus.apps.play.replays import title_of
-    from ludus.apps.ui.static_page import Snapshot, write
-    from ludus.core.jsonable import to_builtins, to_json
-
-    write(path, Snapshot("replay", title_of(to_builtins(replay)), {"replay": to_json(replay)}))
-
-
 def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
     from ludus.apps.episodes.trajectory_export import check_file, record_run_trajectories
 
     path: Path = options.trajectories
     check_file(path)
-    _check_new("--trajectories", path, options)
+    check_new("--trajectories", path, options)
     with closing(EpisodesProgress()) as progress:
         written = record_run_trajectories(
             run_dir,
@@ -272,11 +246,6 @@ def _trajectories(run_dir: Path, options: argparse.Namespace) -> int:
         pairs.append((f"player {player}", f"{name}, {episodes:,} episode{'' if episodes == 1 else 's'}"))
     facts("Trajectories", pairs)
     return 0
-
-
-def _check_new(option: str, path: Path, options: argparse.Namespace) -> None:
-    if path.exists() and not options.overwrite:
-        raise ConfigError(f"{option} {str(path)!r} is there already; --overwrite replaces it.")
 
 
 class _Progress(ProgressLine):

@@ -21,7 +21,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.apps.episodes.breakpoints import Breakpoint, Known, StepScope, parse_breakpoint
-from ludus.apps.episodes.recording import MOST_PIXELS, SUFFIXES, Pictures, Recording, check_target, episode_key, save
+from ludus.apps.episodes.recording import SUFFIXES, Film, StoredArray, check_target, episode_key, save_film
 from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
 from ludus.core.machine import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
@@ -29,33 +29,11 @@ from ludus.envs.spaces import Choices
 from ludus.replay.parquet import space_from_json, space_to_json
 from ludus.rollout.base import whole
 
-_PACKED = 1 << 14  # bytes of observations in a step from which they are compressed
 LINES = ".jsonl"
 _OPENSPIEL = "openspiel/"
 
 # --------------------------------------------------------------------------------------------------------------------
 # What is kept of a step.
-
-
-class StoredArray:
-    """A copy of an array, compressed if it is large: images of thousands of steps would fill a machine's memory. size: in bytes."""
-
-    __slots__ = ("_array", "_like", "size")
-
-    def __init__(self, array: Array) -> None:
-        array = array.astype(np.float32) if array.dtype == np.float64 else array.copy()
-        self._like = (array.dtype, array.shape)
-        large = array.nbytes >= _PACKED
-        self._array: Array | bytes = zlib.compress(np.ascontiguousarray(array).data, 1) if large else array
-        self.size = len(self._array) if isinstance(self._array, bytes) else array.nbytes
-
-    @property
-    def array(self) -> Array:
-        """As it was; floats of double precision in single."""
-        if not isinstance(self._array, bytes):
-            return self._array
-        dtype, shape = self._like
-        return np.frombuffer(zlib.decompress(self._array), dtype).reshape(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,6 +167,32 @@ class _Scope:
     def legal(self) -> int:
         legal = self._debugger.legal(self._step.number, self.player)
         return 0 if legal is None else int(legal[self._row].sum())
+
+
+class OpenSpielWalk:
+    """An episode of an OpenSpiel game. states: the `pyspiel.State` before every step, and the last one."""
+
+    def __init__(self, game: str, seed: int) -> None:
+        """game: its id. seed: of the environment."""
+        from ludus.envs.openspiel.games import load_game
+        from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame
+
+        self._chance = ChanceStream(seed)
+        self.states = [OpenSpielGame(load_game(game)).new_state(self._chance)]
+        self._chance.play(self.states[0])
+
+    def step(self, actions: Sequence[Array], *, checked: bool = False) -> None:
+        """Make a step. actions: [P], of each player's agent that is due. checked: illegal ones raise what pyspiel raises."""
+        state = self.states[-1].clone()
+        moves = [int(action[0]) if len(action) else -1 for action in actions]
+        if state.is_simultaneous_node():
+            state.apply_actions(moves)
+        elif checked:
+            state.apply_action_with_legality_check(moves[state.current_player()])
+        else:
+            state.apply_action(moves[state.current_player()])
+        self._chance.play(state)
+        self.states.append(state)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -412,17 +416,11 @@ class EpisodeDebugger(ABC):
         if lines:
             replace_file(path, "".join(f"{json.dumps(line)}\n" for line in _lines(self)).encode())
             return
-        frames, texts = Pictures(), list[str]()
+        film = Film()
         for number in range(len(self.episode.steps) + 1):
-            picture = self.picture(number)
-            if isinstance(picture, str):
-                texts.append(f"step {number}\n{picture.rstrip()}\n")
-            else:
-                frames.append(picture)
-                if frames.pixels >= MOST_PIXELS:
-                    break
-        none = np.empty((0, self.episode.spec.num_players))
-        save(Recording(frames, "\n".join(texts), none, np.empty(0, np.int32)), path, fps=fps)
+            if not film.full:
+                film.take(self.picture(number), f"step {number}")
+        save_film(film.frames, "\n".join(film.texts), path, fps=fps)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -608,23 +606,11 @@ class RecordedEpisode(EpisodeDebugger):
 
 def _states_again(episode: Episode) -> list[Any]:
     """Return the states of an OpenSpiel game before each step, and behind the last one. Raises whatever moves that do not fit raise."""
-    from ludus.envs.openspiel.games import load_game
-    from ludus.envs.openspiel.states import ChanceStream, OpenSpielGame
-
-    chance = ChanceStream(int(whole(1).keys(episode_key(episode.seed, episode.number), "environment")[0]))
-    state = OpenSpielGame(load_game(episode.spec.id)).new_state(chance)
-    chance.play(state)
-    states = [state]
+    key = episode_key(episode.seed, episode.number)
+    walk = OpenSpielWalk(episode.spec.id, int(whole(1).keys(key, "environment")[0]))
     for step in episode.steps:
-        state = state.clone()
-        moves = [int(rows.action[0]) if len(rows) else -1 for rows in step.due]
-        if state.is_simultaneous_node():
-            state.apply_actions(moves)
-        else:
-            state.apply_action_with_legality_check(moves[state.current_player()])
-        chance.play(state)
-        states.append(state)
-    return states
+        walk.step([rows.action for rows in step.due], checked=True)
+    return walk.states
 
 
 def _episode(head: Mapping[str, Any]) -> Episode:

@@ -17,11 +17,11 @@ from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.team_specs import state_features, state_width
-from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, Step, StoredArray
+from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, OpenSpielWalk, Step
 from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.recording import (
-    MOST_PIXELS,
-    Pictures,
+    Film,
+    StoredArray,
     episode_key,
     one_environment,
     picture_of,
@@ -163,33 +163,18 @@ class _StepRecorder(Wrapper):
 class _OpenSpielStates(Wrapper):
     """Around an OpenSpiel game, compiled or not: the `pyspiel.State` before every step, and the last one."""
 
-    def __init__(self, env: VectorEnv) -> None:
-        from ludus.envs.openspiel.games import load_game
-        from ludus.envs.openspiel.states import OpenSpielGame
-
-        super().__init__(env, env.spec)
-        self._game = OpenSpielGame(load_game(env.spec.id))
-        self.states: list[Any] = []
-
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """See `VectorEnv.reset`."""
-        from ludus.envs.openspiel.states import ChanceStream
-
-        self._luck = ChanceStream(int(seeds[0]))
-        state = self._game.new_state(self._luck)
-        self._luck.play(state)
-        self.states = [state]
+        self._walk = OpenSpielWalk(self.spec.id, int(seeds[0]))
         return super().reset(seeds, episodes=episodes)
 
+    @property
+    def states(self) -> list[Any]:
+        """Return those of `OpenSpielWalk`."""
+        return self._walk.states
+
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
-        state = self.states[-1].clone()
-        moves = [int(choice[0]) if len(choice) else -1 for choice in actions]
-        if state.is_simultaneous_node():
-            state.apply_actions(moves)
-        else:
-            state.apply_action(moves[state.current_player()])
-        self._luck.play(state)
-        self.states.append(state)
+        self._walk.step(actions)
         return actions
 
 
@@ -244,7 +229,7 @@ def _same(now: Array, stored: Array) -> bool:
     return np.array_equal(now.astype(stored.dtype), stored, equal_nan=stored.dtype.kind == "f")
 
 
-class _Film:
+class _FilmAsPlayed:
     """Pictures of an environment that does not repeat its episodes, drawn as they are played."""
 
     def __init__(self, env: VectorEnv) -> None:
@@ -253,31 +238,25 @@ class _Film:
 
     def forget(self) -> None:
         """Another episode is going to be played."""
-        self._images, self._texts, self._wrong = Pictures(), list[str](), ""
+        self._film, self._wrong = Film(), ""
 
     def take(self) -> None:
         """Keep what it shows now."""
         if self._wrong:
             return
-        if self._images.pixels >= MOST_PIXELS:
-            self._wrong = f"only the first {len(self._images)} pictures of an episode are kept"
+        if self._film.full:
+            self._wrong = f"only the first {len(self._film.frames)} pictures of an episode are kept"
             return
         try:
-            picture = picture_of(self._env)
+            self._film.take(picture_of(self._env))
         except EnvError as error:
             self._wrong = str(error)
-            return
-        if isinstance(picture, str):
-            self._texts.append(picture)
-        else:
-            self._images.append(picture)
 
     def show(self, number: int) -> NDArray[np.uint8] | str:
         """Return the state before a step. Raises EnvError if it was not kept."""
-        if number < len(self._texts):
-            return self._texts[number]
-        if number < len(self._images):
-            return self._images[number]
+        pictures: Sequence[NDArray[np.uint8] | str] = self._film.texts or self._film.frames
+        if number < len(pictures):
+            return pictures[number]
         raise EnvError(self._wrong or f"step {number} was not shown.")
 
 
@@ -418,9 +397,9 @@ class PlayedEpisode(EpisodeDebugger):
         if not repeats and shown is not None:
             env.close()
             env = shown()
-        self._filmed = None if repeats else _Film(env)
+        self._filmed = None if repeats else _FilmAsPlayed(env)
         try:
-            self._states = _OpenSpielStates(env) if env.spec.id.startswith(_OPENSPIEL) else None
+            self._states = _OpenSpielStates(env, env.spec) if env.spec.id.startswith(_OPENSPIEL) else None
             self._inner = env
             played = wrap(self._states or env, wrappers)
             if played.num_envs != 1:

@@ -40,27 +40,45 @@ from ludus.rollout.worker import RolloutWorker
 from ludus.storage.stored_run import StoredRun, open_run
 
 # --------------------------------------------------------------------------------------------------------------------
-# Images kept small: an hour of film as plain arrays would fill a machine's memory.
+# Arrays kept small: images of thousands of steps, as plain arrays, would fill a machine's memory.
 
-_LEVEL = 1  # the quickest
+_PACKED = 1 << 14  # bytes from which an array is compressed
+
+
+class StoredArray:
+    """A copy of an array, compressed if it is large. size: in bytes."""
+
+    __slots__ = ("_array", "_like", "size")
+
+    def __init__(self, array: Array) -> None:
+        array = array.astype(np.float32) if array.dtype == np.float64 else array.copy()
+        self._like = (array.dtype, array.shape)
+        large = array.nbytes >= _PACKED
+        self._array: Array | bytes = zlib.compress(np.ascontiguousarray(array).data, 1) if large else array
+        self.size = len(self._array) if isinstance(self._array, bytes) else array.nbytes
+
+    @property
+    def array(self) -> Array:
+        """As it was; floats of double precision in single."""
+        if not isinstance(self._array, bytes):
+            return self._array
+        dtype, shape = self._like
+        return np.frombuffer(zlib.decompress(self._array), dtype).reshape(shape)
 
 
 class Pictures(Sequence[NDArray[np.uint8]]):
-    """Images uint8[height, width, 3] in order, compressed; each is a fresh array when it is asked for."""
+    """Images uint8[height, width, 3] in order; each is a fresh array when it is asked for."""
 
     def __init__(self) -> None:
-        self.shapes: list[tuple[int, int]] = []
         self.pixels = 0
-        self._packed: list[bytes] = []
+        self._stored: list[StoredArray] = []
 
     def append(self, image: NDArray[np.uint8]) -> None:
-        height, width, _ = image.shape
-        self.shapes.append((height, width))
-        self.pixels += height * width
-        self._packed.append(zlib.compress(np.ascontiguousarray(image).data, _LEVEL))
+        self.pixels += image.shape[0] * image.shape[1]
+        self._stored.append(StoredArray(image))
 
     def __len__(self) -> int:
-        return len(self._packed)
+        return len(self._stored)
 
     @overload
     def __getitem__(self, k: int) -> NDArray[np.uint8]: ...
@@ -69,11 +87,32 @@ class Pictures(Sequence[NDArray[np.uint8]]):
     def __getitem__(self, k: int | slice) -> NDArray[np.uint8] | list[NDArray[np.uint8]]:
         if isinstance(k, slice):
             return [self[i] for i in range(*k.indices(len(self)))]
-        return np.frombuffer(bytearray(zlib.decompress(self._packed[k])), np.uint8).reshape(*self.shapes[k], 3)
+        return self._stored[k].array.copy()
 
 
 MOST_STEPS = 1000
 MOST_PIXELS = 10**9  # of all images together; a GIF takes about a byte of memory for each while it is written
+
+
+class Film:
+    """What an environment shows, in order: images or texts."""
+
+    def __init__(self) -> None:
+        self.frames, self.texts = Pictures(), list[str]()
+
+    @property
+    def full(self) -> bool:
+        """Return whether the images are as many as may be kept."""
+        return self.frames.pixels >= MOST_PIXELS
+
+    def take(self, picture: NDArray[np.uint8] | str, heading: str = "") -> None:
+        """Keep an image, or a text below its heading."""
+        if isinstance(picture, str):
+            self.texts.append(f"{heading}\n{picture.rstrip()}\n" if heading else picture)
+        else:
+            self.frames.append(picture)
+
+
 _OPENSPIEL = "openspiel/"
 
 Tell = Callable[[int, int], None]
@@ -112,8 +151,7 @@ class RecordingVectorEnv(Wrapper):
         super().__init__(env, env.spec)
         if env.num_envs != 1:
             raise EnvError(f"{env.num_envs} environments were given to be recorded; one is needed.")
-        self.frames = Pictures()
-        self.texts: list[str] = []
+        self.film = Film()
         self.episode = 0
         self._replays = env.spec.id.startswith(_OPENSPIEL)
         self._seed = 0
@@ -130,14 +168,14 @@ class RecordingVectorEnv(Wrapper):
         if self._replays:
             from ludus.envs.openspiel.games import replay
 
-            self.texts.append(replay(self.spec.id, self._moves, seed=self._seed))
+            self.film.texts.append(replay(self.spec.id, self._moves, seed=self._seed))
         self.episode += 1
 
     def _before(self, actions: tuple[Array, ...]) -> tuple[Array, ...]:
         if self._length >= self._max_steps:
             raise _RecordingFull(f"cut after {self._max_steps} steps")
-        if self.frames.pixels >= MOST_PIXELS:
-            raise _RecordingFull(f"cut after {len(self.frames)} images, which are as many as one file is to have")
+        if self.film.full:
+            raise _RecordingFull(f"cut after {len(self.film.frames)} images, which are as many as one file is to have")
         self._length += 1
         if self._replays:
             several = sum(len(choice) > 0 for choice in actions) > 1
@@ -147,20 +185,13 @@ class RecordingVectorEnv(Wrapper):
 
     def _see(self, timestep: Timestep) -> Timestep:
         if not self._replays:
-            self._show()
+            self.film.take(picture_of(self), f"episode {self.episode}, step {self._length}")
         if self._on_kind is not None:
-            self._on_kind(not self.frames)
+            self._on_kind(not self.film.frames)
             self._on_kind = None
         if self._tell is not None:
             self._tell(self.episode, self._length)
         return timestep
-
-    def _show(self) -> None:
-        picture = picture_of(self)
-        if isinstance(picture, str):
-            self.texts.append(f"episode {self.episode}, step {self._length}\n{picture.rstrip()}\n")
-        else:
-            self.frames.append(picture)
 
 
 def picture_of(env: Wrapper) -> NDArray[np.uint8] | str:
@@ -240,8 +271,8 @@ def record(
         bots.close()
         played.close()
     return Recording(
-        filmed.frames,
-        "\n".join(filmed.texts),
+        filmed.film.frames,
+        "\n".join(filmed.film.texts),
         np.concatenate(returns) if returns else np.empty((0, played.spec.num_players)),
         np.concatenate(length) if length else np.empty(0, np.int32),
         cut,
@@ -284,15 +315,20 @@ def save(recording: Recording, path: Path, *, fps: int = 15) -> None:
         ConfigError: For what `check_target` rejects, for images in a text file, and for text in a film.
         OSError: If the file cannot be written.
     """
+    save_film(recording.frames, recording.text, path, fps=fps)
+
+
+def save_film(frames: Frames, text: str, path: Path, *, fps: int = 15) -> None:
+    """Write images, or text where there are none, as `save` does."""
     check_target(path, fps=fps)
     suffix = path.suffix.lower()
-    check_kind(path, text=not recording.frames)
+    check_kind(path, text=not frames)
     aside = path.with_name(f".{path.stem}.{os.getpid()}.part{suffix}")
     try:
         if suffix == ".txt":
-            aside.write_text(recording.text, encoding="utf-8")
+            aside.write_text(text, encoding="utf-8")
         else:
-            _WRITERS[suffix](_one_size(recording.frames), aside, fps)
+            _WRITERS[suffix](_one_size(frames), aside, fps)
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from ludus.apps.episodes.schemas import Replay
 from ludus.apps.episodes.validation import checked
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.jsonable import to_json
 from ludus.core.machine import replace_file
 
 if TYPE_CHECKING:
@@ -141,11 +140,11 @@ def play(game: RunGame, who: Sequence[str], *, seed: int | None = None, steps: i
 _PREFIX = "data:image/png;base64,"
 
 
-def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> bytes:
+def film(replay: Mapping[str, Any], suffix: str, fps: int | None = None) -> bytes:
     """Return a replay as .gif or .mp4. fps: positions a second; default: 15 of pictures, 1 of boards, which are drawn. Raises ConfigError
     for another suffix, and a missing package."""
     from ludus.apps.episodes.drawing import BoardDrawer
-    from ludus.apps.episodes.recording import Pictures, Recording, save
+    from ludus.apps.episodes.recording import Pictures, save_film
 
     frames, drawer = Pictures(), BoardDrawer()
     names = [str(seat["name"]) for seat in replay["seats"]]
@@ -158,11 +157,9 @@ def film(replay: Mapping[str, Any], suffix: str, *, fps: int | None = None) -> b
     if not frames:
         raise ConfigError("this replay has no pictures of which a film could be made. Save it as .html or .json.")
     is_board = replay["frames"][0]["board"]["kind"] != "frame"
-    returns = np.array([frame or 0.0 for frame in replay["frames"][-1]["returns"]], np.float64)[None]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"replay{suffix}"
-        recording = Recording(frames, "", returns, np.array([len(frames) - 1], np.int32))
-        save(recording, path, fps=fps or (_FPS_DRAWN if is_board else _FPS))
+        save_film(frames, "", path, fps=fps or (_FPS_DRAWN if is_board else _FPS))
         return path.read_bytes()
 
 
@@ -196,11 +193,6 @@ def _pixels(data: bytes) -> NDArray[np.uint8]:
     if lines[:, 0].any():
         raise ConfigError("a picture of this replay has filters. Play the game again.")
     return lines[:, 1:].reshape(height, width, 3).copy()
-
-
-def write_json(replay: Replay, path: Path) -> None:
-    """As a file, in the place of one of that name. Raises OSError."""
-    replace_file(path, to_json(replay))
 
 
 def title_of(replay: Mapping[str, Any]) -> str:

@@ -109,6 +109,19 @@ def write(target: Path, snapshot: Snapshot) -> Path:
     return target
 
 
+def replay_file(content: bytes, suffix: str, *, fps: int | None = None) -> bytes:
+    """Return a replay, which is JSON, as a file: .json, .html, which needs no server, .gif or .mp4. Raises as `film`."""
+    from ludus.apps.play.replays import film, title_of
+
+    if suffix == ".json":
+        return content
+    replay = json.loads(content)
+    if suffix == ".html":
+        page = render(Snapshot("replay", title_of(replay), {"replay": content}))
+        return page.encode(errors="replace")  # a folder's name need not be UTF-8
+    return film(replay, suffix, fps)
+
+
 def _data(snapshot: Snapshot) -> str:
     facts = {
         "kind": snapshot.kind,

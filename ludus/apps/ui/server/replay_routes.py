@@ -143,17 +143,14 @@ def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
 
 def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[bytes, str]:
     """Return its content and name."""
-    from ludus.apps.play.replays import film, safe_name, title_of
+    from ludus.apps.play.replays import safe_name
+    from ludus.apps.ui.static_page import replay_file
 
     content = _replay(room, run, id)
     replay = json.loads(content)
     name = safe_name(replay)
-    if kind == "json":
-        return content, name
-    if kind == "html":
-        from ludus.apps.ui.static_page import Snapshot, render
-
-        return render(Snapshot("replay", title_of(replay), {"replay": content})).encode(), name
+    if kind in ("json", "html"):
+        return replay_file(content, f".{kind}"), name
     if len(replay["frames"]) > _MOST_FILMED:
         raise HTTPException(
             422, f"a film of more than {_MOST_FILMED} positions takes long. Save the replay as .html or .json."
@@ -161,7 +158,7 @@ def _file(room: PlayRoom, run: KnownRun | None, id: str, kind: str) -> tuple[byt
     if not room.filming.acquire(blocking=False):  # or films would take all the threads in which people play
         raise HTTPException(429, "another film is being made. Wait a moment, then try again.")
     try:
-        return film(replay, f".{kind}"), name
+        return replay_file(content, f".{kind}"), name
     finally:
         room.filming.release()
 
