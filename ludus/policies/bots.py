@@ -260,11 +260,13 @@ class BotSettings(Config):
     Attributes:
         processes: Bot processes per worker, started if there are bots; 0: in the worker itself, where they cannot be
             stopped.
+        restarts: How often each of these processes is replaced when it dies; by default as `runtime.restarts` says.
         deadline: Seconds without an answer for a move after which a bot's process is killed; to be made it has 10 at
             least. (`runtime.deadline` is of a worker of the run, `env.deadline` of a step of an environment.)
     """
 
     processes: int = Field(1, ge=0)
+    restarts: int | None = Field(None, ge=0)
     deadline: float = Field(DEADLINE, gt=0, le=LONGEST)
 
 

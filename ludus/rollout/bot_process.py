@@ -14,8 +14,9 @@ import mmap
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,9 @@ from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised
 
 _NUMBER, _NUMBERS = 8, 3  # bytes of each, and how many
 _NOBODY = -1
+_BATCHES = 256  # of questions that are held before those of episodes that have ended are dropped
+_BYTES = 64 << 20  # of questions that are held for a process at most; with more it is not replaced
+_STATE = 1024  # bytes that a game's state counts for
 _LOOK = 0.2  # seconds between two looks at whether a bot takes too long
 MAKING = 10.0
 """Seconds that a bot has to be made, however short the deadline is: it may load a network that then plays quickly."""
@@ -213,12 +217,62 @@ class _Answers:
         return lambda method, *arguments: getattr(pool, method)(*arguments)
 
 
+class _OpenEpisodes:
+    """What the bots of one process were asked in the episodes that are open, so that those of another process can catch up."""
+
+    def __init__(self) -> None:
+        self._batches: list[BotRequests] = []
+        self._begun: dict[Hashable, int] = {}  # slot of a player -> number of the batch in which its episode began
+        self._first = 0  # number of the first batch that is held
+        self._compact_at = _BATCHES
+        self._bytes = 0
+
+    def add(self, batch: BotRequests) -> None:
+        """Record what was asked, and answered."""
+        number = self._first + len(self._batches)
+        for row in np.flatnonzero(batch.seed >= 0).tolist():
+            self._begun[batch.worker, batch.player, int(batch.slot[row])] = number
+        self._batches.append(batch)
+        self._bytes += batch.observation.nbytes + _STATE * len(batch.states)
+        if len(self._batches) >= self._compact_at:
+            self._batches = list(self._open())
+            self._first = number + 1 - len(self._batches)
+            self._begun = {key: self._first for key in self._begun}
+            self._bytes = sum(held.observation.nbytes + _STATE * len(held.states) for held in self._batches)
+            self._compact_at = max(_BATCHES, 2 * len(self._batches))
+
+    def batches(self) -> list[BotRequests] | None:
+        """Return what is to be asked again, oldest first; None where that is too much to hold."""
+        return None if self._bytes > _BYTES else list(self._open())
+
+    def _open(self) -> Iterator[BotRequests]:
+        for number, batch in enumerate(self._batches, start=self._first):
+            begun = [self._begun.get((batch.worker, batch.player, slot), number + 1) for slot in batch.slot.tolist()]
+            rows = np.flatnonzero(np.array(begun) <= number)
+            if len(rows):
+                yield batch.only(rows)
+
+
 class BotProcesses:
     """`BotPlayers` in `count` processes, which are started when bots are wanted; a slot's bot is in one of them, so that the bots of a
-    step think side by side. deadline: seconds that a bot may take for a move."""
+    step think side by side. A process that dies is replaced, and its bots are asked again what they were asked in the open episodes.
 
-    def __init__(self, count: int, *, deadline: float) -> None:
+    Attributes:
+        restarted: How many processes were replaced so far.
+    """
+
+    def __init__(self, count: int, *, deadline: float, restarts: int = 0) -> None:
+        """Start nothing yet.
+
+        Args:
+            count: Processes.
+            deadline: Seconds that a bot may take for a move.
+            restarts: How often each process is replaced.
+        """
         self._count, self._deadline = count, deadline
+        self._restarts, self._spent = restarts, [0] * count
+        self.restarted = 0
+        self._episodes = [_OpenEpisodes() for _ in range(count)]
         self._job = _Answers()
         self._bots: dict[str, BotSpec] = {}
         self._loaded: dict[str, LoadedBot] = {}  # in the processes that there are
@@ -231,7 +285,7 @@ class BotProcesses:
         if self._bots.keys() - self._loaded.keys():
             known = list(self._bots.values())  # in the same order in each process, which numbers them
             while len(self._processes) < self._count:
-                self._processes.append(BotProcess(self._job, longer="runtime.bots.deadline"))
+                self._processes.append(self._process())
             loaded, *_ = self._all([("load", known)] * self._count)
             self._loaded = dict(zip(self._bots, loaded, strict=True))
         return [self._loaded[bot.text] for bot in bots]
@@ -240,7 +294,11 @@ class BotProcesses:
         """See `BotPlayers.ask`. Raises PolicyError if a process ends, too."""
         at = questions.slot % self._count
         rows = [np.flatnonzero(at == k) for k in range(self._count)]
-        replies = self._all([("ask", questions.only(indices)) if len(indices) else None for indices in rows])
+        parts = [questions.only(indices) if len(indices) else None for indices in rows]
+        replies = self._all([None if part is None else ("ask", part) for part in parts])
+        for episodes, part in zip(self._episodes, parts, strict=True):
+            if self._restarts and part is not None:
+                episodes.add(part)
         answers: list[Any] = [None] * len(at)
         for indices, reply in zip(rows, replies, strict=True):
             for row, answer in zip(indices.tolist(), reply, strict=True):
@@ -256,21 +314,60 @@ class BotProcesses:
         for process in self._processes:
             process.close()
         self._processes, self._bots, self._loaded = [], {}, {}
+        self._episodes = [_OpenEpisodes() for _ in range(self._count)]
 
     def _all(self, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Return the answers of the processes to a call each, [] where there is none."""
-        pairs = list(zip(self._processes, calls, strict=True))
         try:
-            for process, call in pairs:
+            for k, call in enumerate(calls):
                 if call is not None:
-                    _send(process, call)
-            return [[] if call is None else process.wait(self._deadline) for process, call in pairs]
+                    self._alive(k, partial(_send, call=call))
+            return [[] if call is None else self._answer(k, call) for k, call in enumerate(calls)]
         except PartDied as died:
             self.close()
             raise PolicyError(str(died)) from died
         except BaseException:  # what the others answer would be taken for the answer to the next question
             self.close()
             raise
+
+    def _process(self) -> BotProcess:
+        return BotProcess(self._job, longer="runtime.bots.deadline")
+
+    def _answer(self, k: int, call: tuple[Any, ...]) -> Any:
+        """Return the answer to a call that was sent; it is sent again where the process is another one."""
+        process = self._processes[k]
+
+        def answer(now: BotProcess) -> Any:
+            if now is not process:
+                _send(now, call)
+            return now.wait(self._deadline)
+
+        return self._alive(k, answer)
+
+    def _alive(self, k: int, use: Callable[[BotProcess], Any]) -> Any:
+        """Return what `use` returns of process k, which is replaced where it has died. Raises PartDied once its restarts are used up."""
+        while True:
+            try:
+                return use(self._processes[k])
+            except PartDied as died:
+                self._replace(k, died)
+
+    def _replace(self, k: int, died: PartDied) -> None:
+        while True:
+            batches = self._episodes[k].batches()
+            if self._spent[k] >= self._restarts or batches is None:
+                raise died
+            self._spent[k] += 1
+            self.restarted += 1
+            self._processes[k].close()
+            try:
+                self._processes[k] = process = self._process()
+                for call in (("load", list(self._bots.values())), *(("ask", batch) for batch in batches)):
+                    _send(process, call)
+                    process.wait(self._deadline)
+                return
+            except PartDied as again:
+                died = again
 
 
 def _send(process: BotProcess, call: tuple[Any, ...]) -> None:
@@ -285,7 +382,9 @@ def _send(process: BotProcess, call: tuple[Any, ...]) -> None:
 
 def bot_players(settings: BotSettings) -> BotPlayers:
     """Return what the workers of a process ask."""
-    return BotProcesses(settings.processes, deadline=settings.deadline) if settings.processes else BotPool()
+    if not settings.processes:
+        return BotPool()
+    return BotProcesses(settings.processes, deadline=settings.deadline, restarts=settings.restarts or 0)
 
 
 # --------------------------------------------------------------------------------------------------------------------

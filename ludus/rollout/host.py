@@ -26,7 +26,7 @@ from ludus.rollout.base import PolicyBank, RecentCache, Rollout, RolloutRequest,
 from ludus.rollout.bot_players import BotPlayers
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
-from ludus.rollout.rollouts import ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
+from ludus.rollout.rollouts import BOT_FAULTS, ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
 from ludus.rollout.worker import EndlessWarning, RolloutWorker
 from ludus.runtime.base import Peer, Ref
 
@@ -77,6 +77,11 @@ class BotsOnDemand:
             self.players = bot_players(self._settings)
         return self.players
 
+    @property
+    def restarted(self) -> int:
+        """Processes of bots that were replaced so far."""
+        return getattr(self.players, "restarted", 0)
+
 
 class RolloutHost:
     """Plays requests, shard by shard. A policy is fetched when a request names it and it is not kept from an earlier one.
@@ -110,6 +115,16 @@ class RolloutHost:
         holds the policies, where the host does not. Raises what `RolloutWorker.play` raises; PartDied if the server died, TrainingError if
         a device has not enough memory to act there: then episodes that are open in the task slot are lost, as if the host had died
         itself."""
+        before = self._bots.restarted
+        played = self._played(task_slot, request, policies, server)
+        if restarts := self._bots.restarted - before:
+            first = replace(played[0], counters={**played[0].counters, "bot_restarts": restarts})
+            return [first, *played[1:]]
+        return played
+
+    def _played(
+        self, task_slot: int, request: RolloutRequest, policies: Sequence[tuple[PolicyRef, Any]], server: Peer | None
+    ) -> list[Rollout]:
         self._begun += 1
         self._playing = ()
         workers = self._workers(task_slot)
@@ -386,6 +401,8 @@ class LocalRollouts(Rollouts[LocalPending]):
         rollout = pending.answer[0] if len(pending.answer) == 1 else merge(pending.answer)
         if faults := rollout.counters.get("env_restarts"):
             self._tell(ENV_FAULTS.format(faults))
+        if faults := rollout.counters.get("bot_restarts"):
+            self._tell(BOT_FAULTS.format(faults))
         self.profile.rollout(pending.seconds, rollout.seconds, rollout.counters)
         return rollout
 

@@ -26,6 +26,10 @@ ENV_FAULTS = (
     "{} processes of environments died, raised or were stuck, and were made again; the episodes that they were in ended as truncated. "
     "`env.restarts` says how often that may be."
 )
+BOT_FAULTS = (
+    "{} processes of bots died, and were made again; their bots know the open episodes again. `runtime.restarts` says how often that "
+    "may be."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -113,10 +113,11 @@ def read_opponents(scenario: Scenario, spec: EnvSpec) -> ImportedPolicies | None
 def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **options: Any) -> Rollouts[Any]:
     """Return rollouts in this process, or on hosts of a runtime, which ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
+    bots = choice.bots.model_copy(update={"restarts": choice.restarts}) if choice.bots.restarts is None else choice.bots
     if runtime is None:
-        return LocalRollouts(make_env, bots=choice.bots, device=choice.acting, **options)
+        return LocalRollouts(make_env, bots=bots, device=choice.acting, **options)
     options |= {"resources": choice.worker_resources, "restarts": choice.restarts, "deadline": choice.deadline}
-    return RolloutManager(runtime, make_env, bots=choice.bots, device=choice.acting, **options)
+    return RolloutManager(runtime, make_env, bots=bots, device=choice.acting, **options)
 
 
 def _training_rollouts(
