@@ -262,21 +262,9 @@ COMMANDS = {
 
 
 def commands() -> str:
-    """Return a row for every benchmark: what it measures, its bars, and when it was measured."""
-    rows: Rows = [("command", "measures", "bars met", "measured")]
-    for name, measures in COMMANDS.items():
-        bars = outcomes().get(name, [])
-        met, unjudged = (sum(bar.verdict == verdict for bar in bars) for verdict in ("met", "unjudged"))
-        said = f"{met} of {len(bars)}" + (f", {unjudged} unjudged" if unjudged else "") if bars else ""
-        rows.append((f"`python -m benchmarks.{name}`", measures, said, _measured(name)))
-    return table(*rows)
-
-
-def _measured(name: str) -> str:
-    """Return the date of a benchmark's newest result; nothing if it has no result file."""
-    if not any((RESULTS / path).exists() for path in (name, f"{name}.json")):
-        return ""
-    return str(document("mutations/now" if name == "mutations" else name)["date"])
+    """Return a row for every benchmark."""
+    rows: Rows = [(f"`python -m benchmarks.{name}`", measures) for name, measures in COMMANDS.items()]
+    return table(("command", "measures"), *rows)
 
 
 # ------------------------------------------------------------------------------------------------------------------ populations
@@ -378,18 +366,6 @@ def connect_four() -> str:
     return table(*rows, right=(1, 2, 3))
 
 
-PHASES = ("add", "play", "commit", "exact payoffs", "rate", "solve", "list", "rate with intervals")
-
-
-def scale() -> str:
-    """Return the milliseconds of one more policy in a large league."""
-    found = medians("population_scale")
-    rows: Rows = [("policies there are", *PHASES)]
-    for title, policy in (("100", "policy 101"), ("1,000", "policy 1001")):
-        rows.append((title, *(number(1000 * found("league", f"{policy}, {phase}")) for phase in PHASES)))
-    return table(*rows, right=range(1, 9))
-
-
 def adaptive() -> str:
     """Return the NashConv of meta-strategies in the true meta-game by how matches are chosen."""
     rows: Rows = [("self-play by PPO", "episodes", "spread evenly", "adaptive", "three times as many, evenly")]
@@ -452,24 +428,23 @@ def _scores(task: str) -> list[float]:
 
 
 def learning() -> str:
-    """Return a row for each task of `benchmarks.learning` that has a bar and was played."""
-    rows: Rows = [("task", "score", "seeds", "wanted", "verdict", "peer here", "published")]
+    """Return a row for each task of `benchmarks.learning` with a bar that was played; a bar is bold if missed, in brackets if unjudged."""
+    rows: Rows = [("task", "score", "wanted", "peer here", "published")]
     for name, bars in learning_outcomes().items():
         task, scores = TASKS[name], _scores(name)
         if scores:
             verdict = next(v for v in ("unjudged", "short", "met") if v in {bar.verdict for bar in bars})
+            bar = wanted(task.wanted) + (f" {TIMES} {task.peer.name}" if task.peer else "")
             rows.append(
                 (
                     f"`{name}`",
-                    score(scores),
-                    str(len(scores)),
-                    wanted(task.wanted) + (f" {TIMES} {task.peer.name}" if task.peer else ""),
-                    f"**{verdict}**" if verdict == "short" else verdict,
+                    score(scores) + (f" ({len(scores)} seeds)" if 3 <= len(scores) < 5 else ""),
+                    {"short": f"**{bar}**", "unjudged": f"({bar})", "met": bar}[verdict],
                     score(peer_scores(name)) if peer_scores(name) else "",
                     "" if task.published is None else number(task.published, 0 if abs(task.published) >= 1000 else 1),
                 )
             )
-    return table(*rows, right=(1, 2, 5, 6))
+    return table(*rows, right=(1, 3, 4))
 
 
 def learning_others() -> str:
@@ -479,10 +454,12 @@ def learning_others() -> str:
         if _scores(name) and not task.wanted:
             group = next((group for group in GROUPS if name.startswith(f"{group}-")), "")
             seeds = len(_scores(name))
-            peer = f", {task.peer.name} {score(peer_scores(name))}" if peer_scores(name) and task.peer else ""
-            said = f"`{name}` {score(_scores(name))} ({seeds} seed{'s' if seeds > 1 else ''}{peer})"
+            peer = f"; {task.peer.name} {score(peer_scores(name))}" if peer_scores(name) and task.peer else ""
+            said = f"`{name}` {score(_scores(name))}" + (f" ({seeds}{peer})" if seeds >= 3 else "")
             groups.setdefault(GROUPS.get(group, "others"), []).append(said)
-    return table(("tasks", "score (seeds)"), *((group, "; ".join(said)) for group, said in groups.items()))
+    return table(
+        ("tasks", "score (seeds, from three on)"), *((group, "; ".join(said)) for group, said in groups.items())
+    )
 
 
 GROUPS = {
@@ -499,39 +476,23 @@ GROUPS = {
 
 
 def training_speed() -> str:
-    """Return the decisions per second of PPO on CartPole at each peer's settings."""
-    found = medians("training_speed")
-    rows: Rows = [("settings of", "environments", "limit", "Ludus", "peer", "of the limit", "of the peer")]
+    """Return the decisions per second of PPO on CartPole at each peer's settings, and the ratios to the peer and to the bare loop."""
+    found, kinds = medians("training_speed"), ("gymnasium", "python")
+    rows: Rows = [("settings of", "Ludus", "peer", "of the peer", "of the limit")]
     for peer in (*PEERS, "ludus"):
-        for title, kind in (("vector", "gymnasium"), ("Python", "python")):
-            key = f"{peer}/{kind}, steps per wall second"
-            limit, ours = found("limit, PPO", key), found("Ludus, PPO", key)
-            theirs = found(f"{PEERS[peer]}, PPO", key) if peer in PEERS else None
-            rows.append(
-                (
-                    TITLES.get(peer, PEERS.get(peer, "")),
-                    title,
-                    number(limit),
-                    number(ours),
-                    number(theirs) if theirs else "",
-                    f"{ours / limit:.2f}",
-                    f"{ours / theirs:.1f}{TIMES}" if theirs else "",
-                )
-            )
-    return table(*rows, right=range(2, 7))
-
-
-def updates() -> str:
-    """Return the updates per second of DQN and SAC."""
-    found = medians("training_speed")
-    rows: Rows = [("network, batch", "limit", "Ludus", "Stable-Baselines3", "of the limit", "of the peer")]
-    for title, kind in (("DQN, 256 × 256, 64, CartPole", "dqn"), ("SAC, 256 × 256, 256, Pendulum", "sac")):
-        key = f"{kind}, updates per wall second"
-        limit, ours, theirs = (found(f"{name}, updates", key) for name in ("limit", "Ludus", "SB3"))
+        keys = [f"{peer}/{kind}, steps per wall second" for kind in kinds]
+        limits, ours = ([found(f"{name}, PPO", key) for key in keys] for name in ("limit", "Ludus"))
+        theirs = [found(f"{PEERS[peer]}, PPO", key) for key in keys] if peer in PEERS else []
         rows.append(
-            (title, number(limit), number(ours), number(theirs), f"{ours / limit:.2f}", f"{ours / theirs:.2f}{TIMES}")
+            (
+                TITLES.get(peer, PEERS.get(peer, "")),
+                number(ours[0]),
+                number(theirs[0]) if theirs else "",
+                "; ".join(f"{own / other:.1f}{TIMES}" for own, other in zip(ours, theirs, strict=False)),
+                "; ".join(f"{own / limit:.2f}" for own, limit in zip(ours, limits, strict=True)),
+            )
         )
-    return table(*rows, right=range(1, 6))
+    return table(*rows, right=range(1, 5))
 
 
 def football() -> str:
@@ -590,14 +551,11 @@ def processes() -> str:
 def replay() -> str:
     """Return items per second through a replay table, in millions."""
     found, peers = medians("data_plane"), ("Ludus", "cpprb", "torchrl", "numpy")
-    rows: Rows = [("million items per second", *peers)]
-    for size in ("1 KB", "100 KB"):
-        for kind in ("uniform", "prioritised"):
-            for what in ("inserts", "samples", "updates"):
-                if kind == "uniform" and what == "updates":
-                    continue
-                values = (_items(found, peer, f"{size}/{kind}, {what} per second") for peer in peers)
-                rows.append((f"{size}, {kind}: {what}{' of priorities' if what == 'updates' else ''}", *values))
+    rows: Rows = [("million items of 1 KB per second", *peers)]
+    for kind in ("uniform", "prioritised"):
+        for what in ("inserts", "samples"):
+            values = (_items(found, peer, f"1 KB/{kind}, {what} per second") for peer in peers)
+            rows.append((f"{kind}: {what}", *values))
     return table(*rows, right=(1, 2, 3, 4))
 
 
@@ -608,25 +566,6 @@ def _items(found: Callable[[str, str], float], peer: str, figure: str) -> str:
         return ""
 
 
-def page() -> str:
-    """Return the bars of the page's server and of curves, first runs and adapters."""
-    rows: Rows = [("what", "value", "wanted")]
-    for benchmark in ("ui", "curves", "cold_start", "football_steps"):
-        for bar in outcomes()[benchmark]:
-            unit = f" {bar.unit.strip()}" if bar.unit else ""
-            rows.append((f"{bar.name} (`{benchmark}`)", f"{number(bar.value or 0.0)}{unit}", wanted(bar.wanted)))
-    dearest = max(outcomes()["adapters"], key=lambda bar: bar.value or 0.0)
-    rows.append(
-        (
-            f"a step through Ludus relative to the bare one, highest of {len(outcomes()['adapters'])}: "
-            f"{dearest.name.removesuffix(' cost')} (`adapters`)",
-            number(dearest.value or 0.0),
-            wanted(dearest.wanted),
-        )
-    )
-    return table(*rows, right=(1,))
-
-
 BLOCKS: Sequence[Callable[[], str]] = (
     headline,
     slower,
@@ -634,19 +573,16 @@ BLOCKS: Sequence[Callable[[], str]] = (
     meta_solvers,
     goofspiel,
     connect_four,
-    scale,
     adaptive,
     rollouts,
     rollout_peers,
     learning,
     learning_others,
     training_speed,
-    updates,
     football,
     smax,
     processes,
     replay,
-    page,
     commands,
 )
 """A block of the page each, by its name."""
