@@ -11,8 +11,7 @@ from ludus.apps.common import control_requests
 from ludus.cli.command import Command, seconds
 from ludus.cli.output import write
 from ludus.core.errors import RunError
-from ludus.storage import live_files
-from ludus.storage.live_files import Status
+from ludus.runs.control import Status, percent
 from ludus.storage.run_dirs import find_experiment, find_run
 
 
@@ -39,7 +38,7 @@ def _pause(options: argparse.Namespace) -> int:
 
 def _unpause(options: argparse.Namespace) -> int:
     before, status = _order(options, control_requests.GO_ON)
-    how = f" at {live_files.percent(status.speed)} of full speed" if status.speed < 1 else ""
+    how = f" at {percent(status.speed)} of full speed" if status.speed < 1 else ""
     write(f"{options.run} continues{how}." if before.paused else f"{options.run} is not paused; it runs{how}.")
     return 0
 
@@ -47,7 +46,7 @@ def _unpause(options: argparse.Namespace) -> int:
 def _throttle(options: argparse.Namespace) -> int:
     speed = options.speed
     _, status = _order(options, control_requests.throttle(speed))
-    how = "at full speed" if speed == 1 else f"at {live_files.percent(speed)} of full speed"
+    how = "at full speed" if speed == 1 else f"at {percent(speed)} of full speed"
     paused = f", once it is unpaused: ludus unpause {shlex.quote(options.run)}" if status.paused else ""
     write(f"{options.run} runs {how}{paused}.")
     return 0

@@ -79,10 +79,10 @@ def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
 
 
 def _state(run_dir: Path, state: str) -> str:
-    from ludus.storage import live_files
+    from ludus.runs.control import describe_state, read_status
 
-    status = live_files.read_status(run_dir) if state == "running" else None
-    return state if status is None else live_files.describe_state(status)
+    status = read_status(run_dir) if state == "running" else None
+    return state if status is None else describe_state(status)
 
 
 # ---------------------------------------------------------------------------------------------- changing

@@ -18,8 +18,7 @@ import numpy as np
 from ludus.cli.command import Command
 from ludus.cli.output import facts, stream, table
 from ludus.core.errors import RunError
-from ludus.storage import live_files
-from ludus.storage.live_files import Status
+from ludus.runs.control import Status, describe_state, read_status
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
 
 if TYPE_CHECKING:
@@ -103,12 +102,12 @@ def _show_experiment(folder: Path) -> bool:
     rows, standings = [], experiment.standings()
     for standing in standings:
         does, state = standing.why, standing.state
-        if standing.state == "running" and (status := live_files.read_status(standing.folder)) is not None:
+        if standing.state == "running" and (status := read_status(standing.folder)) is not None:
             share = "" if status.fraction is None else f", {100 * status.fraction:.0f}%"
             limit = "" if status.generations is None else f" of {status.generations}"
             does, state = (
                 f"generation {status.generation}{limit}, {status.doing}{share}",
-                live_files.describe_state(status),
+                describe_state(status),
             )
         rows.append((standing.name, state, _after(standing.folder), does))
     done = sum(standing.is_done for standing in standings)
@@ -143,7 +142,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
         state, cause, counted = reader.state(), reader.cause(), [*_warned(reader), *_counted(reader)]
         session = next(reversed(reader.sessions()), None)
     limit = "" if info.generations is None else f" of {info.generations}"
-    status = live_files.read_status(folder) if summary is None else None
+    status = read_status(folder) if summary is None else None
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
     if summary is not None:
         pairs = [("state", f"{state}: {cause}")]
@@ -195,7 +194,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     from ludus.reporting.progress import duration
 
     lives, is_local = is_running(folder), status.host == socket.gethostname()
-    state = live_files.describe_state(status)
+    state = describe_state(status)
     if lives and (status.paused or status.speed < 1):
         state += f", for {duration(status.seconds)}"
     if not lives:

@@ -29,6 +29,7 @@ _MOVES: Final = tuple(
         (r"driver\.(experiment|sweep)", r"apps.experiments.\1"),
         (r"driver", "runs"),
         (r"(solvers|population)", r"metagame.\1"),
+        (r"storage\.live(_files)?", "runs.control"),
         (r"view\.(progress|tensorboard|curves)", r"reporting.\1"),
         (r"view", "apps.ui"),
         (r"evaluation\.against", "tournament.cross_play"),
@@ -81,7 +82,7 @@ _RENAMED: Final = {
         ("runs", "scenario_kinds=scenario result=runner"),
         ("schedulers", "options=config diversity=response_diversity match_selection=planning"),
         ("schedulers", "queue=planning payoff_tasks=planning chunked=planning"),
-        ("storage", "live=live_files payoff_log=records policy_files=checkpoint"),
+        ("storage", "payoff_log=records policy_files=checkpoint"),
         ("training", "in_place=ondevice_collector remote=remote_trainer by_hand=standalone"),
         ("training", "tasks=training rollout_requests=collecting"),
     )

@@ -16,10 +16,11 @@ from ludus.core.config import as_stored
 from ludus.core.errors import LudusError, RunError, ScenarioError
 from ludus.core.machine import atomic_replace, replace_file, temporary_path, write_file
 from ludus.core.types import PolicyRef, State
+from ludus.runs.control import read_status
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_defaults import changed, names_players, numbered, numbered_overrides
 from ludus.runs.scenario_files import parse_scenario, with_files
-from ludus.storage import checkpoint, live_files
+from ludus.storage import checkpoint
 from ludus.storage.base import RunInfo, RunSummary
 from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.database import FILE
@@ -167,7 +168,7 @@ def _changed(stored: Scenario, overrides: Sequence[str], run: StoredRun) -> Scen
 
 
 def _last_process(folder: Path) -> str:
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     if status is None:
         return ""
     return f" {status.pid} on {status.host} (generation {status.generation}, {status.doing})"

@@ -49,7 +49,7 @@ from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.assembly import build_driver, read_opponents, validated_env
-from ludus.runs.control import Control, StopRequest
+from ludus.runs.control import Control, StopRequest, remove_live_files
 from ludus.runs.driver import Driver, History
 from ludus.runs.imported_policies import ImportedPolicies
 from ludus.runs.resumable_run import SCENARIO, ResumableRun, read_run
@@ -58,7 +58,6 @@ from ludus.runs.scenario_check import unscheduled_warnings
 from ludus.runs.scenario_files import preset_names, to_scenario, with_files
 from ludus.runtime.base import Runtime
 from ludus.runtime.inprocess import build_runtime
-from ludus.storage import live_files
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, RunInfo, RunSummary
 from ludus.storage.checkpoint import PolicyFiles
 from ludus.storage.reader import Reader
@@ -588,7 +587,7 @@ def _finished(stored: ResumableRun, *, report: bool) -> Result:
     """Return what a finished run came to. Nothing is changed, but for a report that a kill has prevented, and what it has left of live
     control."""
     assert stored.summary is not None
-    live_files.remove(stored.folder)
+    remove_live_files(stored.folder)
     stored.tidy()
     path = stored.folder / "report.html"
     if report and not path.exists():

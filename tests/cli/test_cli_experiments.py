@@ -21,9 +21,9 @@ import synthetic_run as synthetic
 from ludus.apps.common.experiments import Experiment, RunStanding, read_experiment
 from ludus.cli.experiment import ExperimentProgress, data_of, show
 from ludus.cli.main import main
+from ludus.runs.control import Status, write_live_file
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import load_scenario
-from ludus.storage import live_files
 from ludus.storage.base import RunSummary
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock
@@ -110,9 +110,7 @@ def test_status_of_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     with Store.create(made.folder / "seed-1", synthetic.info(made.folder / "seed-1")):
         assert main(["status", "a"]) == 0
         assert lines(capsys)[4] == "seed-1 running"
-        live_files.write(
-            made.folder / "seed-1", live_files.Status("x", "here", 1, "0.1.0", 0.0, 0.0, paused=True, generation=2)
-        )
+        write_live_file(made.folder / "seed-1", Status("x", "here", 1, "0.1.0", 0.0, 0.0, paused=True, generation=2))
         assert main(["status", "a"]) == 0
     assert lines(capsys)[4] == "seed-1 paused generation 2, starting"
 

@@ -16,10 +16,18 @@ import synthetic_run as synthetic
 
 from ludus.cli.main import main
 from ludus.core.types import Mixture, TrainingTask
-from ludus.runs.control import Control, StopRequest
-from ludus.storage import live_files
+from ludus.runs.control import (
+    STATUS_FILE,
+    Control,
+    LiveOrder,
+    Status,
+    StopRequest,
+    read_order,
+    read_status,
+    remove_live_files,
+    write_live_file,
+)
 from ludus.storage.base import NullObserver, RunSummary
-from ludus.storage.live_files import LiveOrder
 from ludus.storage.store import Store
 
 RUN = "try1"
@@ -153,7 +161,7 @@ def test_a_driver_in_a_long_step(
     driver.listens.clear()
     err = refused([line[0], RUN, *line[1:], "--wait", "0.1"], capsys)
     assert "within 0.1 seconds. The order stands: the run listens when its step ends" in err
-    order = live_files.read_order(folder)
+    order = read_order(folder)
     assert order is not None
     assert order == LiveOrder(
         order.session, paused=line[0] == "pause", speed=float((*line, 1)[1]), stop=line[0] == "stop"
@@ -176,13 +184,13 @@ def test_an_order_for_a_run_that_ended_in_this_moment_is_taken_away(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_as_killed(folder, host="node7")
-    write = live_files.write
+    write = write_live_file
 
-    def ends_meanwhile(folder: Path, value: LiveOrder | live_files.Status) -> None:
-        live_files.remove(folder)
+    def ends_meanwhile(folder: Path, value: LiveOrder | Status) -> None:
+        remove_live_files(folder)
         write(folder, value)
 
-    monkeypatch.setattr(live_files, "write", ends_meanwhile)
+    monkeypatch.setattr("ludus.apps.common.control_requests.write_live_file", ends_meanwhile)
     assert "is not running" in refused(["pause", RUN], capsys)
     assert not list(folder.glob("*.json"))
 
@@ -193,7 +201,7 @@ def test_orders_add_up(driver: Driver, folder: Path, capsys: pytest.CaptureFixtu
     refused(["pause", RUN, "--wait", "0"], capsys)
     driver.listens.set()
     assert main(["pause", RUN]) == 0
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     assert status is not None
     assert (status.paused, status.speed) == (True, 0.5)
 
@@ -203,7 +211,7 @@ def test_status_of_a_run_that_goes_on(driver: Driver, folder: Path, capsys: pyte
     capsys.readouterr()
     assert main(["status", RUN]) == 0
     lines = [" ".join(line.split()) for line in said(capsys).splitlines()]
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     assert status is not None
     assert lines[0] == "try1"
     assert lines[1].startswith("state paused, for 0.")
@@ -231,9 +239,9 @@ def leave_as_killed(folder: Path, **changes: object) -> None:
     control.task_started(TrainingTask("t", 3, 1, (1,), "1-3", Mixture(())))
     control._tell_at = 0.0
     control.check()
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     assert status is not None
-    live_files.write(folder, replace(status, **changes))  # type: ignore[arg-type]
+    write_live_file(folder, replace(status, **changes))  # type: ignore[arg-type]
 
 
 def test_a_run_that_was_killed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +255,7 @@ def test_a_run_that_was_killed(folder: Path, capsys: pytest.CaptureFixture[str])
         assert refused([command, RUN], capsys) == (
             "error: run 'try1' is not running: it was interrupted; `ludus resume try1` goes on with it.\n"
         )
-    order = live_files.read_order(folder)
+    order = read_order(folder)
     assert order is not None
     assert not order.paused
 
@@ -265,7 +273,7 @@ def test_a_driver_on_another_machine(folder: Path, capsys: pytest.CaptureFixture
     leave_as_killed(folder, host="node7")
     err = refused(["pause", RUN, "--wait", "0"], capsys)
     assert err.endswith("on node7).\n")
-    order = live_files.read_order(folder)
+    order = read_order(folder)
     assert order is not None
     assert order.paused
     assert main(["status", RUN]) == 0
@@ -279,7 +287,7 @@ def test_a_driver_that_takes_no_orders(folder: Path, capsys: pytest.CaptureFixtu
 
 def test_a_driver_of_a_newer_ludus(driver: Driver, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     driver.listens.clear()
-    path = folder / live_files.STATUS
+    path = folder / STATUS_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
     for line in (["pause", RUN], ["status", RUN]):
         assert "is a newer Ludus" in refused(line, capsys)
@@ -312,7 +320,9 @@ def test_a_folder_that_cannot_be_written(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver.listens.clear()
-    monkeypatch.setattr(live_files, "write", Mock(side_effect=PermissionError(13, "Permission denied")))
+    monkeypatch.setattr(
+        "ludus.apps.common.control_requests.write_live_file", Mock(side_effect=PermissionError(13, "Permission denied"))
+    )
     assert "no order can be left in 'runs/try1': Permission denied." in refused(["pause", RUN], capsys)
 
 

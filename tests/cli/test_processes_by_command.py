@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ludus.runs.control import read_status
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import load_scenario
-from ludus.storage import live_files
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 def wait_for_progress(process: subprocess.Popen[str], run_dir: Path) -> None:
     """Until a task of this very process has come some way."""
     while process.poll() is None:
-        status = live_files.read_status(run_dir) if run_dir.is_dir() else None
+        status = read_status(run_dir) if run_dir.is_dir() else None
         if status is not None and status.pid == process.pid and status.fraction:
             return
         time.sleep(0.02)

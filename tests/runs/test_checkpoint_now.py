@@ -10,8 +10,8 @@ import run_tools as tools
 from ludus.apps.common import control_requests
 from ludus.core.types import Metrics, Task, TaskResult
 from ludus.runs import control
+from ludus.runs.control import read_status
 from ludus.runs.runner import run
-from ludus.storage import live_files
 from ludus.storage.base import NullObserver
 
 NAMES = ("adaptive", "by_player", "exact", "self_play")
@@ -24,7 +24,7 @@ class Asking(NullObserver):
         self.run_dir = run_dir
 
     def _ask(self) -> None:
-        status = live_files.read_status(self.run_dir)
+        status = read_status(self.run_dir)
         assert status is not None
         control_requests.write_request(self.run_dir, control_requests.checkpoint_now(status).change)
 

@@ -13,11 +13,22 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import RunError
 from ludus.core.types import EvaluationTask, Mixture, TrainingTask
-from ludus.runs.control import LOOK, STOPPED, Control, StopRequest
+from ludus.runs import control
+from ludus.runs.control import (
+    CONTROL_FILE,
+    LOOK,
+    STATUS_FILE,
+    STOPPED,
+    Control,
+    LiveOrder,
+    Status,
+    StopRequest,
+    read_order,
+    read_status,
+    write_live_file,
+)
 from ludus.runtime.base import PartState
-from ludus.storage import live_files
 from ludus.storage.base import NullObserver, Observer, RunInfo
-from ludus.storage.live_files import LiveOrder
 
 
 class Watcher(NullObserver):
@@ -64,16 +75,16 @@ class Loop:
 
     @property
     def session(self) -> str:
-        order = live_files.read_order(self.folder)
+        order = read_order(self.folder)
         assert order is not None
         return order.session
 
     def order(self, **wish: object) -> None:
-        live_files.write(self.folder, LiveOrder(self.status.session, **wish))  # type: ignore[arg-type]
+        write_live_file(self.folder, LiveOrder(self.status.session, **wish))  # type: ignore[arg-type]
 
     @property
-    def status(self) -> live_files.Status:
-        status = live_files.read_status(self.folder)
+    def status(self) -> Status:
+        status = read_status(self.folder)
         assert status is not None
         return status
 
@@ -211,7 +222,7 @@ def test_orders_for_another_session_move_nobody(tmp_path: Path) -> None:
     left_over = first.session
     second = Loop(tmp_path)
     assert second.session != left_over
-    live_files.write(tmp_path, LiveOrder(left_over, paused=True, stop=True))  # a command that comes too late
+    write_live_file(tmp_path, LiveOrder(left_over, paused=True, stop=True))  # a command that comes too late
     assert second.step() == 0.0
     assert not second.stop.requested
 
@@ -241,9 +252,7 @@ def test_orders_for_another_session_move_nobody(tmp_path: Path) -> None:
 def test_a_spoilt_order_is_told_once_and_ignored(loop: Loop, content: str) -> None:
     loop.order(speed=0.5)
     assert loop.step() == pytest.approx(1.0)
-    (loop.folder / live_files.CONTROL).write_text(
-        content.replace("SESSION", f'"{loop.status.session}"'), encoding="latin-1"
-    )
+    (loop.folder / CONTROL_FILE).write_text(content.replace("SESSION", f'"{loop.status.session}"'), encoding="latin-1")
     for _ in range(3):
         assert loop.step() == pytest.approx(1.0)  # what was in force stays in force
     assert len(loop.watcher.told) == 2
@@ -255,22 +264,22 @@ def test_a_spoilt_order_is_told_once_and_ignored(loop: Loop, content: str) -> No
 @given(content=st.binary(max_size=200))
 def test_no_order_harms_a_run(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     loop = Loop(tmp_path_factory.mktemp("run"))
-    (loop.folder / live_files.CONTROL).write_bytes(content)
+    (loop.folder / CONTROL_FILE).write_bytes(content)
     assert loop.step() == 0.0
 
 
 def test_an_order_that_was_removed_stays_in_force(loop: Loop) -> None:
     loop.order(speed=0.5)
     loop.step()
-    (loop.folder / live_files.CONTROL).unlink()
+    (loop.folder / CONTROL_FILE).unlink()
     assert loop.step() == pytest.approx(1.0)
-    (loop.folder / live_files.CONTROL).mkdir()
+    (loop.folder / CONTROL_FILE).mkdir()
     assert loop.step() == pytest.approx(1.0)
 
 
 def test_a_pipe_in_place_of_the_order_holds_nobody_up(loop: Loop) -> None:
-    (loop.folder / live_files.CONTROL).unlink()
-    os.mkfifo(loop.folder / live_files.CONTROL)
+    (loop.folder / CONTROL_FILE).unlink()
+    os.mkfifo(loop.folder / CONTROL_FILE)
     assert loop.step() == 0.0
 
 
@@ -284,17 +293,17 @@ def test_a_folder_that_went_away_ends_nothing(loop: Loop) -> None:
 
 def test_the_orders_are_looked_at_ten_times_a_second(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    read = live_files.read
-    monkeypatch.setattr(live_files, "read", lambda path: looks.append(path.name) or read(path))
+    read = control.read_live_file
+    monkeypatch.setattr(control, "read_live_file", lambda path: looks.append(path.name) or read(path))
     for _ in range(10_000):
         loop.step(0.001)
-    assert 95 <= looks.count(live_files.CONTROL) <= 101
+    assert 95 <= looks.count(CONTROL_FILE) <= 101
 
 
 def test_the_status_is_written_once_a_second(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
-    write = live_files.write
-    monkeypatch.setattr(live_files, "write", lambda folder, value: written.append(value) or write(folder, value))
+    write = control.write_live_file
+    monkeypatch.setattr(control, "write_live_file", lambda folder, value: written.append(value) or write(folder, value))
     for _ in range(10_000):
         loop.step(0.001)
     assert 9 <= len(written) <= 11
@@ -337,7 +346,7 @@ def test_a_task_that_begins_is_told_at_once(loop: Loop) -> None:
 
 def test_status_of_a_pause_goes_on(loop: Loop) -> None:
     loop.order(paused=True)
-    seen: list[live_files.Status] = []
+    seen: list[Status] = []
     loop.plan = {1: lambda: seen.append(loop.status), 100: lambda: seen.append(loop.status), 101: loop.order}
     loop.step()
     first, last = seen
@@ -346,16 +355,16 @@ def test_status_of_a_pause_goes_on(loop: Loop) -> None:
 
 
 def test_nothing_stays_behind(loop: Loop) -> None:
-    (loop.folder / f".{live_files.STATUS}.0badcafe").touch()  # of a kill in the middle of writing
+    (loop.folder / f".{STATUS_FILE}.0badcafe").touch()  # of a kill in the middle of writing
     loop.step()
     loop.control.close()
     assert list(loop.folder.iterdir()) == []
 
 
 def test_a_status_of_a_newer_ludus_is_refused(loop: Loop) -> None:
-    path = loop.folder / live_files.STATUS
+    path = loop.folder / STATUS_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
     with pytest.raises(RunError, match="a newer Ludus"):
-        live_files.read_status(loop.folder)
+        read_status(loop.folder)
     path.write_text("{")
-    assert live_files.read_status(loop.folder) is None
+    assert read_status(loop.folder) is None

@@ -14,8 +14,8 @@ import run_tools as tools
 
 from ludus.cli.main import main
 from ludus.core.types import Metrics
+from ludus.runs.control import CONTROL_FILE, Status, read_status
 from ludus.runs.runner import run
-from ludus.storage import live_files
 from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 
@@ -38,9 +38,9 @@ class Started:
         )
 
     @property
-    def status(self) -> live_files.Status:
+    def status(self) -> Status:
         while self.process.poll() is None:
-            status = live_files.read_status(self.run_dir) if self.run_dir.is_dir() else None
+            status = read_status(self.run_dir) if self.run_dir.is_dir() else None
             if status is not None and status.fraction is not None:
                 return status
             time.sleep(0.02)
@@ -128,7 +128,7 @@ def test_an_order_that_is_spoilt_harms_no_run(tmp_path: Path) -> None:
 
     class Spoils(NullObserver):
         def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-            (tmp_path / "run" / live_files.CONTROL).write_bytes(b"{")
+            (tmp_path / "run" / CONTROL_FILE).write_bytes(b"{")
 
     run(tools.scenario("ppo"), run_dir=tmp_path / "run", observer=Spoils(), report=False)
     tools.train("ppo", tmp_path / "untouched")

@@ -10,10 +10,9 @@ import run_tools as tools
 
 from ludus.apps.ui.figures.panels import PANELS
 from ludus.core.types import Metrics
-from ludus.runs.control import StopRequest
+from ludus.runs.control import StopRequest, read_status
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
-from ludus.storage import live_files
 from ludus.storage.base import NullObserver
 from ludus.storage.reader import Reader
 
@@ -31,7 +30,7 @@ def test_a_long_match_is_told_of_while_it_is_played(tmp_path: Path, monkeypatch:
         def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
             assert fraction is not None
             self.told.append(fraction)
-            status = live_files.read_status(tmp_path / "run")
+            status = read_status(tmp_path / "run")
             assert status is not None
             self.seen.append(status.fraction)
             if fraction > 0.5:

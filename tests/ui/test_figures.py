@@ -19,8 +19,8 @@ from ludus.apps.ui.figures.payoff_heat_map import EXACT
 from ludus.core.errors import ConfigError
 from ludus.core.jsonable import to_json
 from ludus.core.types import Match
+from ludus.runs.control import LiveOrder, Status, write_live_file
 from ludus.storage.base import GenerationRecord
-from ludus.storage.live_files import LiveOrder, Status, write
 from ludus.storage.reader import Position, Reader
 from ludus.storage.store import Store
 
@@ -185,7 +185,7 @@ def test_a_run_in_a_list(tmp_path: Path) -> None:
         with Reader(run_dir) as reader:
             assert run_line(reader, "id", "name", None).state == "running"
             status = Status("s", "here", 1, "0.1.0", began=0.0, written=0.0, paused=True, doing="payoffs")
-            write(run_dir, status)
+            write_live_file(run_dir, status)
             line = run_line(reader, "id", "name", "group")
     assert (line.id, line.group, line.state, line.doing) == ("id", "group", "paused", "payoffs")
     assert (line.policies, line.generation, line.return_, line.warnings) == (4, 1, 0.375, 1)
@@ -197,7 +197,9 @@ def test_a_run_in_a_list(tmp_path: Path) -> None:
 def test_a_run_of_matches_alone_is_as_far_as_they_are(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", synthetic.info(tmp_path / "run", generations=0)) as store:
         store.commit("g0")
-        write(store.run_dir, Status("s", "here", 1, "0.1.0", began=0.0, written=0.0, doing="payoffs", fraction=0.3))
+        write_live_file(
+            store.run_dir, Status("s", "here", 1, "0.1.0", began=0.0, written=0.0, doing="payoffs", fraction=0.3)
+        )
         progress = _panel(store.run_dir, "overview").progress
     assert (progress.fraction, progress.doing) == (0.3, "payoffs")
 

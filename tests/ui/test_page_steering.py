@@ -11,8 +11,7 @@ import pytest
 import synthetic_run as synthetic
 from page_tools import Server, opened
 
-from ludus.storage import live_files
-from ludus.storage.live_files import Status
+from ludus.runs.control import STATUS_FILE, Status, read_order, read_status, write_live_file
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
@@ -30,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         status = Status(
             "a session", socket.gethostname(), 1, "0.1.0", began=0.0, written=0.0, generation=1, generations=4
         )
-        live_files.write(folder, status)
+        write_live_file(folder, status)
         yield store
 
 
@@ -50,7 +49,7 @@ def test_stop_is_asked_twice(browser: Any, run_dir: Path) -> None:
         page.get_by_role("combobox", name="Speed").select_option("0.5")
         page.get_by_role("button", name="Pause").click()
         _wait(page, run_dir, "paused")
-        order = live_files.read_order(run_dir)
+        order = read_order(run_dir)
         assert order is not None
         assert (order.paused, order.speed, order.stop, order.session) == (True, 0.5, False, "a session")
         stop.click()
@@ -61,9 +60,9 @@ def test_stop_is_asked_twice(browser: Any, run_dir: Path) -> None:
 
 def test_buttons_and_tabs_come_when_the_run_goes_on_and_can_be_played(browser: Any, store: Store) -> None:
     run_dir = store.run_dir
-    status = live_files.read_status(run_dir)
+    status = read_status(run_dir)
     assert status is not None
-    (run_dir / live_files.STATUS).unlink()  # as before `ludus resume`, and before the first policy is there
+    (run_dir / STATUS_FILE).unlink()  # as before `ludus resume`, and before the first policy is there
     with Server(run_dir.parent) as server, opened(browser, server) as page:
         page.get_by_role("link", name="steered", exact=True).click()
         page.wait_for_selector("h1:has-text('steered')")
@@ -74,7 +73,7 @@ def test_buttons_and_tabs_come_when_the_run_goes_on_and_can_be_played(browser: A
         assert first is not None
         (run_dir / first.file).parent.mkdir(parents=True)
         (run_dir / first.file).write_bytes(b"weights")
-        live_files.write(run_dir, status)
+        write_live_file(run_dir, status)
         pause.wait_for()
         store.policy_added(synthetic.policy(0, 1))
         store.commit("g1")
@@ -85,7 +84,7 @@ def test_buttons_and_tabs_come_when_the_run_goes_on_and_can_be_played(browser: A
 
 def _wait(page: Any, run_dir: Path, name: str) -> None:
     for _ in range(100):
-        order = live_files.read_order(run_dir)
+        order = read_order(run_dir)
         if order is not None and getattr(order, name):
             return
         page.wait_for_timeout(100)

@@ -13,8 +13,7 @@ import synthetic_run as synthetic
 from server_tools import Asker, asking
 
 from ludus.apps.ui.server import control_routes
-from ludus.runs.control import Control, StopRequest
-from ludus.storage import live_files
+from ludus.runs.control import Control, StopRequest, read_order
 from ludus.storage.base import NullObserver
 from ludus.storage.store import Store
 
@@ -82,7 +81,7 @@ def test_an_order_that_is_not_taken_yet_stands(driver: Driver, asker: Asker, mon
     driver.listens.clear()
     reply = asker.order(f"/api/runs/{asker.run_id('try1')}/order", {"do": "checkpoint"}).json()
     assert (reply["taken"], reply["status"]["state"]) == (False, "running")
-    order = live_files.read_order(driver.folder)
+    order = read_order(driver.folder)
     assert order is not None
     assert order.checkpoints == 1
 

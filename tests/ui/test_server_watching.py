@@ -29,10 +29,9 @@ from ludus.apps.ui.server.live_status import FRESH, read_live
 from ludus.apps.ui.server.streams import Stream, StreamCount
 from ludus.apps.ui.server.watcher import RunUpdate, WatchedRun, Watcher, look
 from ludus.core.errors import RunError
+from ludus.runs.control import STATUS_FILE, Status, write_live_file
 from ludus.runtime.base import PartState
-from ludus.storage import live_files
 from ludus.storage.database import FILE
-from ludus.storage.live_files import Status
 from ludus.storage.run_dirs import EXPERIMENT, RunLock
 from ludus.storage.store import Store
 
@@ -348,18 +347,18 @@ def test_a_look_tells_what_is_new(root: Path) -> None:
     news = look(watched)
     assert {"convergence", "strategies"} <= news.panels
     with RunLock(root / "try1"):
-        live_files.write(root / "try1", status(generation=3))
+        write_live_file(root / "try1", status(generation=3))
         assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)
         assert watched.live is not None
         assert (watched.live.state, watched.live.generation) == ("running", 3)
         for seen, told in ((100.0, True), (102.0, False), (106.0, True)):
-            live_files.write(
+            write_live_file(
                 root / "try1", status(generation=3, parts=(PartState("worker", "rollout worker 0", seen=seen),))
             )
             assert look(watched) == RunUpdate(frozenset({"parts"} if told else ()), status=True)
-        live_files.write(root / "try1", status(generation=3))
+        write_live_file(root / "try1", status(generation=3))
         look(watched)
-        live_files.write(root / "try1", status(generation=3, paused=True))
+        write_live_file(root / "try1", status(generation=3, paused=True))
         assert look(watched) == RunUpdate(status=True)
     assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)  # killed: its status lies there still
     assert watched.live is None
@@ -376,11 +375,11 @@ def test_a_run_in_anothers_place_is_another(root: Path, template: Path) -> None:
 
 def test_the_word_of_a_driver_elsewhere_is_taken_while_it_is_new(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1000.0)
-    live_files.write(root / "try1", status("elsewhere", written=1000.0 - FRESH / 2))
+    write_live_file(root / "try1", status("elsewhere", written=1000.0 - FRESH / 2))
     assert read_live(root / "try1") is not None
-    live_files.write(root / "try1", status("elsewhere", written=1000.0 - 2 * FRESH))
+    write_live_file(root / "try1", status("elsewhere", written=1000.0 - 2 * FRESH))
     assert read_live(root / "try1") is None
-    (root / "try1" / live_files.STATUS).write_text(json.dumps({"format": 99}))
+    (root / "try1" / STATUS_FILE).write_text(json.dumps({"format": 99}))
     assert read_live(root / "try1") is None
 
 
@@ -543,7 +542,7 @@ def test_who_asks_while_the_list_is_looked_at_is_told_what_that_finds(
 
 def test_page_shows_the_status_of_drivers(root: Path) -> None:
     with RunLock(root / "try1"):
-        live_files.write(root / "try1", status(speed=0.5, doing="payoffs", fraction=0.5, checkpoints=2))
+        write_live_file(root / "try1", status(speed=0.5, doing="payoffs", fraction=0.5, checkpoints=2))
         shown = read_live(root / "try1")
     assert shown is not None
     assert asdict(shown) | {"session": ""} == {

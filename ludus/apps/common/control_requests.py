@@ -13,8 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ludus.core.errors import RunError
-from ludus.storage import live_files
-from ludus.storage.live_files import LiveOrder, Status
+from ludus.runs.control import (
+    STATUS_FILE,
+    LiveOrder,
+    Status,
+    read_order,
+    read_status,
+    remove_live_files,
+    write_live_file,
+)
 from ludus.storage.run_dirs import EXPERIMENT, is_running, lock_owner
 
 POLL = 0.05
@@ -53,7 +60,7 @@ def checkpoint_now(status: Status) -> ControlRequest:
 def running_status(folder: Path, name: str) -> Status:
     """Return what the driver that is at work there does. name: what the user calls it. Raises RunError if there is none that takes
     orders."""
-    status, running = live_files.read_status(folder), is_running(folder)
+    status, running = read_status(folder), is_running(folder)
     if status is None and running:
         raise RunError(
             f"the driver of run {name!r} (pid {lock_owner(folder)}) takes no orders: it is only beginning, or its Ludus is older. Try "
@@ -68,16 +75,16 @@ def still_running(folder: Path, before: Status) -> bool:
     """Return whether the driver is still there. On another machine its lock may not be seen; it takes its status away when it ends."""
     if is_running(folder):
         return True
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     return status is not None and status.session == before.session and status.host != socket.gethostname()
 
 
 def write_request(folder: Path, change: Change) -> None:
     """Put the order there, unless it lies there: on top of what another command may have wanted in the meantime. Raises RunError."""
-    status = live_files.read_status(folder)
+    status = read_status(folder)
     if status is None:
         return
-    order = live_files.read_order(folder)
+    order = read_order(folder)
     if order is None or order.session != status.session:
         order = LiveOrder(
             status.session,
@@ -91,11 +98,11 @@ def write_request(folder: Path, change: Change) -> None:
         missing = change(order) != order
     if missing:
         try:
-            live_files.write(folder, change(order))
+            write_live_file(folder, change(order))
         except OSError as error:
             raise RunError(f"no order can be left in {str(folder)!r}: {error.strerror}.") from error
-        if not (folder / live_files.STATUS).exists():  # the run ended in this moment
-            live_files.remove(folder)
+        if not (folder / STATUS_FILE).exists():  # the run ended in this moment
+            remove_live_files(folder)
 
 
 def submit_and_wait(folder: Path, name: str, wish: ControlRequest, before: Status, *, wait: float) -> Status | None:
@@ -111,7 +118,7 @@ def submit_and_wait(folder: Path, name: str, wish: ControlRequest, before: Statu
             return None
         time.sleep(POLL)
         write_request(folder, wish.change)
-        status = live_files.read_status(folder)
+        status = read_status(folder)
     return status
 
 

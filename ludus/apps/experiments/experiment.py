@@ -34,14 +34,21 @@ from ludus.core.types import EnvSpec
 from ludus.core.user_code import describe_user_error
 from ludus.reporting.progress import PlainProgress
 from ludus.runs.assembly import read_opponents, validated_env
-from ludus.runs.control import STOPPED, StopRequest, stop_on_signals
+from ludus.runs.control import (
+    STOPPED,
+    Status,
+    StopRequest,
+    read_order,
+    remove_live_files,
+    stop_on_signals,
+    write_live_file,
+)
 from ludus.runs.resumable_run import read_run
 from ludus.runs.runner import folder_name, new_folder, resume, run
 from ludus.runs.scenario import Scenario
 from ludus.runs.scenario_defaults import complete
 from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
-from ludus.storage import live_files
 from ludus.storage.database import FILE
 from ludus.storage.run_dirs import RunLock, require_empty, require_writable
 from ludus.storage.store import has_tables, require_new
@@ -172,20 +179,20 @@ def experiment_lock(folder: Path, stop: StopRequest) -> Iterator[Callable[[], No
     """The right to go on with an experiment. What this yields looks whether `ludus stop` has ordered its end, and asks `stop` then. Raises
     RunError if another process has the right, or the folder cannot be written."""
     now = time.time()
-    status = live_files.Status(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now)
+    status = Status(secrets.token_hex(8), socket.gethostname(), os.getpid(), __version__, now, now)
 
     def look() -> None:
-        order = live_files.read_order(folder)
+        order = read_order(folder)
         if order is not None and order.stop and order.session == status.session:
             stop.request(STOPPED)
 
     with RunLock(folder):
         try:
             with suppress(OSError):  # a full disk will be told by who needs it
-                live_files.write(folder, status)
+                write_live_file(folder, status)
             yield look
         finally:
-            live_files.remove(folder)
+            remove_live_files(folder)
 
 
 def needs_resume(experiment: Experiment, standing: RunStanding) -> bool:

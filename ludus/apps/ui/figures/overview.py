@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin, whole
 from ludus.core.errors import RunError
 from ludus.reporting.curves import short
+from ludus.runs.control import Status, percent, read_status
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.live_files import Status, percent, read_status
 from ludus.storage.reader import Reader
 from ludus.storage.records import Event
 

@@ -15,7 +15,7 @@ from ludus.apps.ui.server.known_runs import KnownRun
 from ludus.apps.ui.server.live_status import live_status
 from ludus.apps.ui.server.state import State
 from ludus.core.errors import RunError
-from ludus.storage.live_files import Status
+from ludus.runs.control import Status
 
 WAIT = 2.0
 """Seconds for which an answer waits until the driver has taken the order."""

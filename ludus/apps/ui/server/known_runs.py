@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fastapi import HTTPException
 
+from ludus.runs.control import STATUS_FILE
 from ludus.storage.database import FILE
-from ludus.storage.live_files import STATUS
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
 
 PATIENCE = 1.0
@@ -120,7 +120,7 @@ def database_stamp(folder: Path) -> Stamp | None:
 
 def status_stamp(folder: Path) -> Stamp:
     """Of what the driver says."""
-    return _stamp(folder / STATUS)
+    return _stamp(folder / STATUS_FILE)
 
 
 def _stamp(path: Path) -> Stamp:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import RunError
-from ludus.storage import live_files
-from ludus.storage.live_files import Status
+from ludus.runs.control import Status, describe_state, read_status
 from ludus.storage.run_dirs import is_running
 
 FRESH = 15.0
@@ -37,7 +36,7 @@ class LiveStatus:
 def read_live(folder: Path) -> LiveStatus | None:
     """Return None if no driver is at work there, or none that this Ludus understands."""
     try:
-        status = live_files.read_status(folder)
+        status = read_status(folder)
     except RunError:  # a newer Ludus's
         return None
     return None if status is None or not is_alive(folder, status) else live_status(status)
@@ -53,7 +52,7 @@ def is_alive(folder: Path, status: Status) -> bool:
 def live_status(status: Status) -> LiveStatus:
     """As the page shows it."""
     return LiveStatus(
-        state=live_files.describe_state(status),
+        state=describe_state(status),
         doing=status.doing,
         fraction=status.fraction,
         generation=status.generation,
