@@ -163,6 +163,13 @@ def package_faults(id: str, options: Mapping[str, Any]) -> list[str]:
     return [] if faults is None else list(faults(name, options))
 
 
+def require_trainable(id: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an environment that a new run should not train on unless asked: its adapter's `require_trainable` says why."""
+    family, name = _parse(id)
+    if family and (require := getattr(adapter(family), "require_trainable", None)):
+        require(name, options)
+
+
 def _parse(id: str) -> tuple[str, str]:
     """Return (family, name); the family of a user's own is ""."""
     family, slash, name = id.partition("/")

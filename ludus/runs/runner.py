@@ -41,7 +41,7 @@ from ludus.core.types import EnvSpec, NamedStatistics, PolicySpec, State
 from ludus.core.user_code import describe_user_error, error_place
 from ludus.envs.families import closed_on_error
 from ludus.envs.game_facts import GameFacts
-from ludus.envs.registry import package_faults
+from ludus.envs.registry import package_faults, require_trainable
 from ludus.evaluation.policies import SampledPolicy
 from ludus.evaluation.trained import TrainedPolicy
 from ludus.metagame.population.base import Payoffs, PolicyRecord
@@ -227,6 +227,8 @@ def run(
     scenario = _of_game(scenario, game)
     name = folder_name(scenario) if name is None else name
     with closed_on_error(env):
+        if not scenario.env.unnamed:
+            require_trainable(scenario.env.id, scenario.env.options)
         imported = read_opponents(scenario, env.spec)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long

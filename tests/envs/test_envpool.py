@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import MultiDiscrete
 from installed import require
 from refusals import Refusal, check_refusals
 
+import ludus
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.adapters.gymnasium import quiet
 from ludus.envs.adapters.native import AsyncNativeVectorEnv
 from ludus.envs.base import VectorEnv
-from ludus.envs.registry import list_envs, make_env
+from ludus.envs.registry import list_envs, make_env, require_trainable
 from ludus.testing.env import check_env
+from ludus.testing.ledger import Actor
 
 require("envpool")
 
@@ -233,6 +238,8 @@ WRONG: dict[str, Refusal] = {
     "no-ops": ("Pong-v5", {"noop_max": 0}, ConfigError, "noop_max=0 .* at least 1"),  # so does this
     "history": ("Go9x9-v1", {"max_terminal_steps": -1}, ConfigError, "max_terminal_steps=-1 .* at least 0"),  # and this
     "large": ("CartPole-v1", {"max_episode_steps": 10**12}, ConfigError, "cannot be made with the options"),
+    "instance": ("CartPole-v1", {"one_instance": True}, ConfigError, "one_instance=True was given .* CVRP-v1, .* only"),
+    "instances": ("CVRP-v1", {"one_instance": 2}, ConfigError, "one_instance=2 was given .* it is true or false"),
     "no limit": ("Jumanji/Maze-v0", {"max_episode_steps": 9}, ConfigError, "Jumanji/Maze-v0; EnvPool ignores it there"),
     "endless": ("CliffWalking-v1", {"max_episode_steps": 9}, ConfigError, "EnvPool ignores it there"),
     "crash": ("Cig-v1", {}, EnvError, "several players over a network"),  # ends the process in EnvPool
@@ -262,4 +269,110 @@ def test_the_time_limit_of_jumanjis_games_is_truncation() -> None:
             break
     assert timestep.finished.length.tolist() == [100, 100]
     assert timestep.finished.terminated.tolist() == [False, False]
+    env.close()
+
+
+BY_NUMBER = ("Cleaner-v0", "MMST-v0", "RobotWarehouse-v0")
+"""Whose illegal moves end the episode, and whose masks have a row for each agent, a number of the action."""
+
+
+ONE_INSTANCE = (
+    "BinPack-v2 CVRP-v1 Connector-v2 FlatPack-v0 JobShop-v0 LevelBasedForaging-v0 MMST-v0 MultiCVRP-v0 RobotWarehouse-v0 "
+    "SearchAndRescue-v0 Sokoban-v0 Tetris-v0"
+)
+
+
+def bare_pool(name: str, **options: Any) -> Any:
+    import envpool
+
+    with quiet():
+        return envpool.make(name, env_type="gymnasium", **options)
+
+
+def leaves(observation: Any) -> list[Any]:
+    if isinstance(observation, dict):
+        return [leaf for part in observation.values() for leaf in leaves(part)]
+    return [observation]
+
+
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_masks_of_several_numbers(name: str) -> None:
+    env, seeds, lengths = vector(name, 4), keys(2, "envpool", count=4), list[int]()
+    actor, timestep = Actor(env.spec, seeds), env.reset(seeds, episodes=3)
+    mask, action = timestep.due[0].mask, env.spec.agents[0].action
+    assert mask is not None
+    assert isinstance(action, MultiDiscrete)
+    assert mask.shape == (4, action.nvec.sum())
+    assert not mask.all()
+    while any(len(due.slot) for due in timestep.due):
+        timestep = env.step(actor.actions(timestep))
+        lengths += timestep.finished.length.tolist()
+    assert len(lengths) == 12
+    assert np.median(lengths) >= 4
+    env.close()
+
+
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_envpool_ends_an_episode_with_an_illegal_move(name: str) -> None:
+    """Why masks matter there. If this fails, EnvPool has changed, and its page says something that is no longer true."""
+    pool = bare_pool(name, num_envs=3, seed=[1, 2, 3])
+    observation, _ = pool.reset()
+    action = (
+        observation["action_mask"].argmin(axis=2).astype(np.int32)
+    )  # an illegal one of each agent, where there is any
+    _, _, terminated, *_ = pool.step(action)
+    assert terminated.all()
+    pool.close()
+
+
+def test_mazes_without_a_way_out() -> None:
+    """EnvPool shuts some agents in, and then shows a mask without a legal move: any move is taken."""
+    pool = bare_pool("Maze-v0", num_envs=100, seed=list(range(100)))
+    observation, _ = pool.reset()
+    shut = np.flatnonzero(~observation["action_mask"].any(axis=1))
+    assert 0 < len(shut) < 50
+    pool.close()
+    from ludus.contrib.envs.envpool import _masks_by_number
+
+    masks = _masks_by_number(observation["action_mask"][:, None])
+    assert masks[shut].all()
+    assert (masks == (observation["action_mask"] != 0))[[e for e in range(100) if e not in shut]].all()
+
+
+@pytest.mark.parametrize("name", [*ONE_INSTANCE.split(), "Cleaner-v0", "Knapsack-v1", "Snake-v1", "TSP-v1"])
+def test_ports_of_jumanji_with_one_instance(name: str) -> None:
+    """If a case fails, EnvPool has changed: the list of those that runs refuse, and its page, are to be set right."""
+    pool = bare_pool(name, num_envs=8, seed=list(range(8)))
+    rows = [leaf.reshape(8, -1) for leaf in leaves(pool.reset()[0])]
+    alike = all((row == row[0]).all() for row in rows)
+    assert alike == (name in ONE_INSTANCE)
+    pool.close()
+    if alike:
+        with pytest.raises(
+            ConfigError, match=f"same instance in every episode.* Train on jumanji/{name}, or give env.opt"
+        ):
+            require_trainable(f"envpool/Jumanji/{name}", {})
+    require_trainable(f"envpool/{name}", {"one_instance": True})
+
+
+@pytest.mark.slow
+def test_runs_refuse_to_train_on_one_instance(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="same instance in every episode"):
+        ludus.run("envpool/CVRP-v1", run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    vector("CVRP-v1", 1, one_instance=True).close()
+
+
+def test_envpool_ignores_the_seed_of_a_reset() -> None:
+    """Why Ludus makes a new pool instead. Its default seed is the same number in every process."""
+    one, other = (bare_pool("CartPole-v1", num_envs=2) for _ in range(2))
+    with quiet():
+        np.testing.assert_array_equal(one.reset()[0], other.reset()[0])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        np.testing.assert_array_equal(one.reset(seed=7)[0], other.reset(seed=8)[0])
+    assert sum("seeds are fixed" in str(warning.message) for warning in said) == 2
+    env = vector("CartPole-v1", 2)
+    starts = [env.reset(keys(seed, "envpool", count=2)).due[0].observation.tolist() for seed in (7, 8)]
+    assert starts[0] != starts[1]
     env.close()

@@ -253,7 +253,13 @@ _LIMITED = (
     "vizdoom",
 )  # heed `max_episode_steps`
 _ENDLESS = 2**31 - 1
+_PORTS = "Jumanji/"  # before the ids of its ports, which have them without, too
 _CRASHING = ("Cig-v1", "MultiDuel-v1")  # ViZDoom's for several players end the process
+_ONE_INSTANCE = (
+    "BinPack-v2", "CVRP-v1", "Connector-v2", "FlatPack-v0", "JobShop-v0", "LevelBasedForaging-v0", "MMST-v0", "MultiCVRP-v0",
+    "RobotWarehouse-v0", "SearchAndRescue-v0", "Sokoban-v0", "Tetris-v0",
+)  # fmt: skip
+"""Ports of Jumanji whose episodes are all of one instance, in which nothing is left to chance; a test looks at each."""
 
 
 def make(
@@ -263,6 +269,7 @@ def make(
     threads: int | None = None,
     batch_size: int | None = None,
     render: bool = False,
+    one_instance: bool = False,
     **options: Any,
 ) -> VectorEnv:
     """Make the vector of an environment of EnvPool's.
@@ -273,6 +280,7 @@ def make(
         threads: As in `ludus.contrib.envs.pool_options.batch_and_threads`; batch_size likewise.
         batch_size: Environments of a timestep.
         render: Whether it is made able to render.
+        one_instance: Whether a run may train on a port of Jumanji that has one instance only (`require_trainable`); nothing else follows.
         options: Of the environment's configuration; where several agents act simultaneously, also those of `Sides`, which say who plays
             whom.
 
@@ -287,6 +295,10 @@ def make(
     id = f"envpool/{name}"
     if name not in _ids():
         raise UnknownName("EnvPool environment", name, _ids())
+    if one_instance is not False and not (one_instance is True and _has_one_instance(name)):
+        raise ConfigError(
+            f"one_instance={one_instance!r} was given for {id}; it is true or false, and goes with {', '.join(_ONE_INSTANCE)} only."
+        )
     if name in _CRASHING:
         raise EnvError(
             f"{id} needs several players over a network; EnvPool's crashes without them. Ludus does not play it."
@@ -329,6 +341,20 @@ def names() -> list[str]:
     return sorted(_ids() - {*_CRASHING})
 
 
+def require_trainable(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an environment that a policy would learn by heart, unless an option asks for it."""
+    if _has_one_instance(name) and not options.get("one_instance"):
+        original = name.removeprefix(_PORTS)
+        raise ConfigError(
+            f"envpool/{name} has one and the same instance in every episode, whatever the seed, where Jumanji draws a new one: a policy "
+            f"learns it by heart. Train on jumanji/{original}, or give env.options.one_instance=true to train on it nevertheless."
+        )
+
+
+def _has_one_instance(name: str) -> bool:
+    return name.removeprefix(_PORTS) in _ONE_INSTANCE and _group(name) == "jumanji"
+
+
 @lru_cache(maxsize=1)
 def _ids() -> frozenset[str]:
     return frozenset(envpool.list_all_envs())
@@ -367,7 +393,7 @@ def _spec(id: str, name: str, options: Mapping[str, Any]) -> Any:
             id,
             {key: getattr(usual.config, key, None) for key in known},
             options,
-            adapter_options=(*OPTIONS, "render"),
+            adapter_options=(*OPTIONS, "render", "one_instance"),
             counts=("noop_max",),
         )
         if "max_episode_steps" in options and not _heeds_limits(name, usual):
@@ -432,14 +458,26 @@ def _show(pool: Any, environment: int, _: Array) -> Any:
 
 
 def _mask(spec: Any, observation: Space[Any], action: Space[Any]) -> Any:
-    """Return where the legal actions are: board games put them into info, Jumanji's into the observation."""
-    if not isinstance(action, Discrete):
-        return None
-    if f"info:{_LEGAL}" in spec._state_keys:
+    """Return where the legal actions are: board games put them into info, Jumanji's into the observation, of several numbers one mask for
+    each number. Masks of combinations of numbers are no masks here, and left in the observation only."""
+    if isinstance(action, Discrete) and f"info:{_LEGAL}" in spec._state_keys:
         return lambda _, info: info[_LEGAL]
-    if isinstance(observation, Dict) and MASK in observation.spaces and observation[MASK].shape == (action.n,):
-        return lambda observation, _: observation[MASK]
+    if not isinstance(observation, Dict) or MASK not in observation.spaces:
+        return None
+    shape = observation[MASK].shape
+    if isinstance(action, Discrete) and shape == (action.n,):
+        return lambda observation, _: _masks_by_number(observation[MASK][:, None])
+    if isinstance(action, MultiDiscrete) and [(count,) for count in action.nvec] == [shape[1:]] * shape[0]:
+        return lambda observation, _: _masks_by_number(observation[MASK])
     return None
+
+
+def _masks_by_number(masks: Array) -> NDArray[np.bool_]:
+    """Return bool[E, numbers × values] of masks [E, numbers, values]. Where a number has no legal value, in a maze that shuts an agent in,
+    say, or of an agent that has arrived, all are: EnvPool takes any."""
+    legal = masks != 0
+    legal |= ~legal.any(axis=2, keepdims=True)
+    return legal.reshape(len(legal), -1)
 
 
 def _bounded(space: Space[Any]) -> Space[Any]:
