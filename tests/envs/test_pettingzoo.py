@@ -15,7 +15,7 @@ from zoo_replay import all_at_once, one_by_one, play, returns_of
 from ludus.core.errors import ConfigError, EnvError, UnknownName
 from ludus.core.seeding import keys
 from ludus.envs.adapters.gymnasium import quiet
-from ludus.envs.registry import list_envs, make_env, package_faults
+from ludus.envs.registry import list_envs, make_env
 from ludus.testing import ledger
 from ludus.testing.env import check_env
 
@@ -281,10 +281,3 @@ def test_atari_has_chance_only_if_it_is_asked_for(options: dict[str, Any]) -> No
     assert one == again
     assert (one == other) == (not options)
     assert (one[0] == other[0]) == ("noop_max" not in options)
-
-
-def test_a_run_on_atari_says_that_it_has_no_chance() -> None:
-    (said,) = package_faults("pettingzoo/pong_v3", {"obs_type": "ram"})
-    assert "env.options.noop_max=30" in said
-    assert not package_faults("pettingzoo/pong_v3", {"noop_max": 30})
-    assert not package_faults("pettingzoo/chess_v6", {})
