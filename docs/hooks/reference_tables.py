@@ -344,6 +344,7 @@ def parts() -> str:
     from ludus.evaluation.run_ratings import RATINGS
     from ludus.metagame.solvers.registry import META_SOLVERS
     from ludus.policies.bots import BOTS
+    from ludus.policies.registry import POLICIES
     from ludus.replay.selectors import SELECTORS
     from ludus.runs.scenario import SCENARIOS
     from ludus.runtime.inprocess import RUNTIMES
@@ -358,6 +359,7 @@ def parts() -> str:
         "Wrappers": WRAPPERS,
         "Ratings": RATINGS,
         "Bots": BOTS,
+        "Policies": POLICIES,
         "Learned rewards": LEARNED_REWARDS,
         "Selectors of replay": SELECTORS,
         "Runtimes": RUNTIMES,

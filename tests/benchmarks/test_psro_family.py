@@ -199,11 +199,11 @@ def test_missing_cells_are_no_verdict() -> None:
 
 
 def test_tables() -> None:
-    some = cells(*PSRO, a_cell("kuhn", "psro", [0.4, 0.02], seed=1))
+    some = cells(*PSRO, a_cell("leduc", "psro", [0.4, 0.02], seed=1), a_cell("liars-dice", "psro", [0.5]))
     assert means_table(some).splitlines() == [
-        "| method | kuhn | leduc |",
+        "| method | leduc | liars-dice |",
         "| --- | --- | --- |",
-        "| `psro` | 0.010 / 0.100 (2 seeds) | 0.300 / 0.100 (1 seed) |",
+        "| `psro` | 0.160 / 0.100 (2 seeds) | 0.500 / 0.100 (1 seed) |",
     ]
     assert inserted(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\n\nnew\n\n{END}\nb"
     with pytest.raises(ValueError, match="no part between"):

@@ -41,7 +41,6 @@ from ludus.schedulers.psro import WarmStart
 from ludus.schedulers.response_diversity import DIVERSITIES
 from ludus.schedulers.responses import RESPONSES
 from ludus.schedulers.self_play import PAST_OPPONENT_RULES
-from ludus.storage.database import TABLES as SCHEMA
 from ludus.testing.env import ADVICE
 from ludus.training.callbacks import Callback
 from ludus.training.stopping import STOPPERS
@@ -79,11 +78,9 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/schedulers.md", "`scenario:`", SCENARIOS),
         ("ludus/schedulers/README.md", "scenario", SCENARIOS),
         ("docs/concepts/stopping.md", "name", [*STOPPERS, OWN]),
-        ("docs/concepts/policies.md", "kind", POLICIES),
         ("docs/concepts/ratings.md", "rating", RATINGS),
         ("docs/concepts/tables.md", "kind", [*TABLES, OWN]),
         ("docs/concepts/tables.md", "selector", [*SELECTORS, RESERVOIR, OWN]),
-        ("docs/concepts/runs.md", "table", re.findall(r"CREATE TABLE (\w+)", SCHEMA)),
         ("docs/guides/wrappers.md", "wrapper", WRAPPERS),
         ("docs/guides/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
         ("docs/guides/check.md", "check", [*ADVICE, ELSEWHERE]),
