@@ -371,6 +371,19 @@ def parts() -> str:
     )
 
 
+def wrappers() -> str:
+    """Return the wrappers of environments: their options, and the first paragraph of their docstrings."""
+    from ludus.core.parts import resolve_name
+    from ludus.envs.wrappers.registry import WRAPPERS
+
+    rows = []
+    for name in WRAPPERS:
+        wrapper = resolve_name("wrapper", name, WRAPPERS)
+        options = ", ".join(f"`{option}`" for option in list(inspect.signature(wrapper).parameters)[1:])
+        rows.append((f"`{name}`", options, " ".join((inspect.getdoc(wrapper) or "").partition("\n\n")[0].split())))
+    return markdown_table(("wrapper", "options", "effect"), rows)
+
+
 TABLES_BY_ROWS: dict[str, Callable[[str, str], str]] = {
     "results": lambda names, _: results(names),
     "lags": lambda names, _: lags(names),
@@ -387,5 +400,6 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "meta_solvers": meta_solvers,
     "meta_solver_defaults": meta_solver_defaults,
     "stoppers": stoppers,
+    "wrappers": wrappers,
     "names": names,
 }

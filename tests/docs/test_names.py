@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import importlib
-import inspect
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -24,7 +23,6 @@ from ludus.core.parts import resolve_name
 from ludus.core.recorders import PARTS
 from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
-from ludus.envs.wrappers.registry import WRAPPERS
 from ludus.evaluation.run_ratings import RATINGS
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.policies.bots import BOTS
@@ -81,7 +79,6 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/ratings.md", "rating", RATINGS),
         ("docs/concepts/tables.md", "kind", [*TABLES, OWN]),
         ("docs/concepts/tables.md", "selector", [*SELECTORS, RESERVOIR, OWN]),
-        ("docs/guides/wrappers.md", "wrapper", WRAPPERS),
         ("docs/guides/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
         ("docs/guides/check.md", "check", [*ADVICE, ELSEWHERE]),
         (
@@ -164,14 +161,6 @@ def test_options_are_those_of_the_classes(page: str, column: int, table: Mapping
     for names, words in named:
         known = [options(table)[name] for name in names if name != OWN]
         assert set(words) == set().union(*known), f"{page}: {names}"
-
-
-def test_options_of_wrappers_are_their_arguments() -> None:
-    page = "docs/guides/wrappers.md"
-    for names, words in zip(pages.cells(page, "wrapper"), pages.cells(page, "wrapper", 1), strict=True):
-        (name,) = names
-        known = list(inspect.signature(resolve_name("wrapper", name, WRAPPERS)).parameters)
-        assert words == known[1:], name
 
 
 def test_options_of_ratings_are_named() -> None:

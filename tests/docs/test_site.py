@@ -25,6 +25,7 @@ from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.cli.main import COMMANDS
 from ludus.core import errors
+from ludus.envs.wrappers.registry import WRAPPERS
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.runs.scenario import SCENARIOS
 from ludus.runs.scenario_defaults import complete as resolved
@@ -131,6 +132,12 @@ def test_generated_tables_are_complete() -> None:
     assert {name for name in tables if f"### `{name}`" not in database} == set()
     assert re.findall(r"^\| `.*\| *\|$", database, re.MULTILINE) == [], "columns without a meaning"
     assert "`policy_loss`" in reference_tables.metrics()
+
+
+def test_wrappers_have_their_options_and_an_effect() -> None:
+    lines = reference_tables.wrappers().splitlines()[2:]
+    assert [line.split("`")[1] for line in lines] == list(WRAPPERS)
+    assert "| `clip_reward` | `low`, `high` | Clip the reward" in "\n".join(lines)
 
 
 def test_option_table_has_type_default_and_meaning() -> None:
