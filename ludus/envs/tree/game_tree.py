@@ -34,6 +34,7 @@ from ludus.envs.tree.walk import (
     enumerate_game,
     exceeds_node_limit,
     load,
+    merge_alike,
     refuse_unfit,
 )
 
@@ -240,8 +241,14 @@ def _build(game: Any, name: str, node_limit: int, observation: str) -> GameTree:
     enumerated = enumerate_game(game, node_limit=node_limit, observation=observation)
     if not any(enumerated.legal):
         raise EnvError(f"no player ever moves in {name}, which is decided by chance only; choose a game with players.")
-    arrays = build(enumerated, num_actions=game.num_distinct_actions(), name=name)
-    return GameTree(arrays, describe(game, name, walked=enumerated, arrays=arrays))
+    walked = merge_alike(enumerated)
+    try:
+        arrays = build(walked, num_actions=game.num_distinct_actions(), name=name)
+    except EnvError:  # its tensors forget more than its strings
+        if walked is enumerated:
+            raise
+        walked, arrays = enumerated, build(enumerated, num_actions=game.num_distinct_actions(), name=name)
+    return GameTree(arrays, describe(game, name, walked=walked, arrays=arrays))
 
 
 class GameTree:

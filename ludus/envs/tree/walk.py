@@ -12,7 +12,8 @@ import sys
 import time
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ class EnumeratedGame:
     player int8[N] (CHANCE and TERMINAL are negative), parent int32[N] (-1 at the root), prob float64[N] of the edge into a
     chance node's child (1 below players), info int32[N] local to its player (-1 without), width int8[N] players that move at
     once from this node on (0 inside an expanded simultaneous node), returns float64[T, P] in walking order.
-    legal[p][i]: rising legal actions. key[p][i]: OpenSpiel's string. observation[p]: float32[I_p, n], flat.
+    legal[p][i]: rising legal actions. key[p][i]: OpenSpiel's string. observation[p]: float32[I_p, n], flat. alike[p][i]: the first state
+    that has the same legal actions and information state tensor; itself where nothing is hidden, or there are no such tensors.
     """
 
     player: NDArray[np.int8]
@@ -52,6 +54,7 @@ class EnumeratedGame:
     key: list[list[str]]
     observation: list[NDArray[np.float32]]
     so_far: NDArray[np.float64] | None  # [N, P] summed rewards at every node, for games with rewards along the way
+    alike: list[list[int]]
 
 
 @dataclass(slots=True)
@@ -182,6 +185,23 @@ def enumerate_game(game: Any, *, node_limit: int, observation: str) -> Enumerate
     return walker.result()
 
 
+def merge_alike(game: EnumeratedGame) -> EnumeratedGame:
+    """Return the game with one information state for those of a player that are `alike`; itself where all differ."""
+    info, kept = game.info.copy(), []
+    for player, alike in enumerate(game.alike):
+        first, place = np.unique(np.array(alike, np.int32), return_inverse=True)
+        own = game.player == player
+        info[own] = place[info[own]]
+        kept.append(first.tolist())
+    if kept == [list(range(len(alike))) for alike in game.alike]:
+        return game
+    legal, key = (
+        [[row[i] for i in own] for row, own in zip(rows, kept, strict=True)] for rows in (game.legal, game.key)
+    )
+    observation = [rows[own] for rows, own in zip(game.observation, kept, strict=True)]
+    return replace(game, info=info, legal=legal, key=key, observation=observation)
+
+
 class _Walker:
     def __init__(self, game: Any, node_limit: int, observation: str) -> None:
         import pyspiel
@@ -197,7 +217,12 @@ class _Walker:
         self.legal: list[list[list[int]]] = [[] for _ in range(self.players)]
         self.tensor, self.size = _observer(game, observation)
         self.values = [array("f") for _ in range(self.players)]
-        pays_along = game.get_type().reward_model == pyspiel.GameType.RewardModel.REWARDS
+        kind = game.get_type()
+        hides = kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION
+        self.has_tensors = hides and kind.provides_information_state_tensor and game.information_state_tensor_size() > 0
+        self.looks: list[dict[bytes, int]] = [{} for _ in range(self.players)]
+        self.alike: list[list[int]] = [[] for _ in range(self.players)]
+        pays_along = kind.reward_model == pyspiel.GameType.RewardModel.REWARDS
         self.so_far: array[float] | None = array("d") if pays_along else None
         # To visit: a state, the move to make in it first, the node above, the chance of it, a block that is being expanded.
         self.stack: list[tuple[Any, int | list[int] | None, int, float, _Block | None]] = []
@@ -300,6 +325,7 @@ class _Walker:
         if known is None:
             known = ids[key] = len(ids)
             self.legal[player].append(actions)
+            self.alike[player].append(self._first_alike(state, player, actions, known))
             if self.tensor is not None:
                 self.values[player].fromlist(self.tensor(state, player))
                 self._check_memory(known)
@@ -309,6 +335,12 @@ class _Walker:
                 f"{self.legal[player][known]} and {actions}; it cannot be compiled, use tree=off."
             )
         return known
+
+    def _first_alike(self, state: Any, player: int, actions: list[int], known: int) -> int:
+        if not self.has_tensors:
+            return known
+        look = array("d", [*state.information_state_tensor(player), *actions]).tobytes()
+        return self.looks[player].setdefault(blake2b(look, digest_size=16).digest(), known)
 
     def _check_memory(self, known: int) -> None:
         if known % 256 == 0 and 4 * sum(map(len, self.values)) > _OBSERVATION_BYTES:
@@ -329,6 +361,7 @@ class _Walker:
             key=[list(ids) for ids in self.ids],
             observation=self._observations(),
             so_far=None if self.so_far is None else np.array(self.so_far, np.float64).reshape(-1, self.players),
+            alike=self.alike,
         )
 
     def _observations(self) -> list[NDArray[np.float32]]:
