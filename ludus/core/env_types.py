@@ -88,6 +88,7 @@ class EnvSpec:
         max_decisions: Most decisions of one player in an episode; None if unknown.
         determinism: What equal seeds and actions guarantee (`Determinism`).
         statistics: [S] names of what is counted for each player in an episode, besides its return.
+        no_tree: Why the game is not enumerated.
     """
 
     id: str
@@ -100,6 +101,7 @@ class EnvSpec:
     max_decisions: int | None = None
     determinism: Determinism = "environment"
     statistics: tuple[str, ...] = ()
+    no_tree: str = "tree=off, a wrapper, or not a game of OpenSpiel"
 
     @property
     def num_players(self) -> int:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import PartDied
+from ludus.core.errors import DataError, PartDied
 from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
-from ludus.metagame.population.match_log import moments, statistics_of
+from ludus.metagame.population.match_log import moments, statistics_of, wider_range
 from ludus.policies.base import Policy
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes, RolloutRequest
 from ludus.rollout.opponents import mixture_refs
@@ -151,9 +151,15 @@ class MatchRunner:
         return pending
 
     def finish(self, profile: MatchProfile, pending: Pending, *, on_progress: ProgressCallback | None = None) -> Match:
-        """Wait for a match that was begun."""
+        """Wait for a match that was begun. Raises DataError for returns outside of the utility range."""
         episodes = self._rollouts.finish(pending, on_progress=on_progress).episodes
         returns = episodes.returns
+        spec = self._rollouts.spec
+        if wider := wider_range(spec.utility_range, returns):
+            raise DataError(
+                f"{spec.id} had returns outside of its utility range {spec.utility_range} (profile {profile.index}). Nothing was recorded. "
+                f"Resume with env.options.utility_range={[*map(list, wider)]} or wider, if they are right, or correct the environment."
+            )
         totals = moments(returns)
         name = "-".join(map(str, profile.index))
         return Match(

@@ -172,7 +172,7 @@ class Evaluation(Config):
         if exact and spec.enumeration is None:
             raise ScenarioError(
                 f"evaluation.{exact[0]}=exact needs a game that can be enumerated; {spec.id} is not (tree={env.tree}, "
-                f"node_limit={env.node_limit}). Use auto, or raise env.node_limit."
+                f"node_limit={env.node_limit}): {spec.no_tree}. Use evaluation.{exact[0]}=auto."
             )
         if exact and env.wrappers:
             raise ScenarioError(

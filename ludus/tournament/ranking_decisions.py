@@ -63,7 +63,8 @@ class Rounds:
         """budget: episodes, those included that are stored. Raises ConfigError where it cannot serve: infinite returns, a budget that does
         not reach for the first round, or a confidence that is none."""
         _check(pairings, spec, budget, confidence)
-        self._pairings, self._spec = {pairing.id: pairing for pairing in pairings}, spec
+        self._pairings = {pairing.id: pairing for pairing in pairings}
+        self.spec = spec  # whose utility range may widen between two rounds
         self._confidence = confidence
         self._budget = self.left = budget  # left: episodes that are not played
         self._deals = dict.fromkeys(self._pairings, FIRST)
@@ -119,7 +120,7 @@ class Rounds:
 
     def _more(self, results: Sequence[PairingResult]) -> dict[str, int]:
         """Return deals that undecided meetings are to have; empty: it is over."""
-        open_ = undecided_pairings(bounds_of(results, self._spec, self._confidence), self._spec)
+        open_ = undecided_pairings(bounds_of(results, self.spec, self._confidence), self.spec)
         undecided = [result for result, is_open in zip(results, open_.tolist(), strict=True) if is_open]
         if not undecided:
             return {}

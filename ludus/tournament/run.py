@@ -144,13 +144,20 @@ def run_tournament(
             known = store.stored()
             play.all([p for m in pairings for p in missing_chunks(m, known.get(m.id, ()), options.episodes)])
         else:
+            rounds.spec = play.spec
             while chunks := rounds.next_pieces(played):
                 played = play.all(chunks, most=rounds.left)
+                rounds.spec = play.spec
         results = pool_chunks(store.played(), pairings)
+    if play.spec is not field.spec:
+        _warned(
+            f"{field.spec.id} had returns outside of its utility range {field.spec.utility_range}. What was seen is used, "
+            f"{play.spec.utility_range}: decisions are less certain than they say. Give it a range that holds (env.options.utility_range)."
+        )
     orders = None
     if options.budget is not None:
-        orders = decide_ranking(results, field.spec, budget=options.budget, confidence=options.confidence)
-    return report_of(results, folder=folder, spec=field.spec, seats=field.able, raters=raters, orders=orders)
+        orders = decide_ranking(results, play.spec, budget=options.budget, confidence=options.confidence)
+    return report_of(results, folder=folder, spec=play.spec, seats=field.able, raters=raters, orders=orders)
 
 
 def _check_orders(folder: Path, played: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> None:
@@ -194,6 +201,7 @@ class _Play:
         self._field, self._options, self._store = field, options, store
         self._tell = tell or (lambda *_: None)
         self._sides = _Sides(field.entrants, field.spec)
+        self.spec = store.widen(field.spec, np.empty((0, field.spec.num_players)))  # as returns turn out to be
         self._done = self._total = 0
         self._runtime: Runtime | None = None
         self._rollouts: Rollouts[Any] | None = None
@@ -284,6 +292,7 @@ class _Play:
         parts = np.split(np.arange(ends[-1]), ends[:-1])
         names = self._field.spec.statistics
         records = [_played(chunk, episodes.take(part), names) for chunk, part in zip(chunks, parts, strict=True)]
+        self.spec = self._store.widen(self.spec, episodes.returns)
         self._store.record(records)
         self._records += records
         self._done += ends[-1]
@@ -425,7 +434,7 @@ def exact_tournament(
     env.close()
     if tree is None:
         raise ConfigError(
-            f"{field.spec.id} is not compiled into a tree, so nothing can be computed; leave out --exact."
+            f"{field.spec.id} is not compiled into a tree ({field.spec.no_tree}), so nothing can be computed; leave out --exact."
         )
     pairings = field.pairings(camps)
     place: list[dict[str, int]] = [{} for _ in range(tree.num_players)]

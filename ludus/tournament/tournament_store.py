@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import DataError, RunError
-from ludus.core.types import Match, PolicyRef
-from ludus.metagame.population.match_log import Moments
+from ludus.core.types import EnvSpec, Match, PolicyRef
+from ludus.metagame.population.match_log import Moments, wider_range
 from ludus.storage.database import INSERT, MATCHES, STATISTICS
 from ludus.storage.reader import check_integrity, translated
 from ludus.storage.records import STATISTICS_ROWS, parse_match, statistics_by_match
@@ -154,6 +154,19 @@ class TournamentStore:
             for pairing, first, n in self._connection.execute("SELECT meeting, first, n FROM pieces"):
                 out.setdefault(pairing, []).append((first, n))
         return out
+
+    def widen(self, spec: EnvSpec, returns: NDArray[np.float64]) -> EnvSpec:
+        """Return the spec with a utility range that holds these returns float64[n, P] too, and those of earlier commands. A range that is
+        wider than the environment's is stored."""
+        with translated(self.path):
+            rows = self._connection.execute("SELECT value FROM tournament WHERE key = 'utility_range'").fetchall()
+            ends = np.array([json.loads(text) for (text,) in rows], np.float64).reshape(-1, spec.num_players)
+            wider = wider_range(spec.utility_range, np.concatenate([ends, returns]))
+            if wider is None:
+                return spec
+            row = ("utility_range", json.dumps([*zip(*wider, strict=True)]))
+            self._connection.execute("INSERT OR REPLACE INTO tournament VALUES (?,?)", row)
+        return replace(spec, utility_range=wider)
 
     def record(self, played: Sequence[PlayedChunk]) -> int:
         """Append these pieces, durably, all or none; how many were new. One that is stored already counts once. Raises DataError for

@@ -50,8 +50,7 @@ class ExactBestResponse(Config):
         """Raise UnsupportedSpace if the game is not enumerated, ScenarioError if a player has several agents."""
         if env.enumeration is None:
             raise UnsupportedSpace(
-                f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not (too large, tree=off, or not an "
-                "OpenSpiel game)."
+                f"the exact oracle needs a game that is compiled to a tree, and {env.id} is not: {env.no_tree}."
             )
         if len(env.agents) > env.num_players:
             raise ScenarioError(f"the exact oracle needs one agent per player; {env.id} has {len(env.agents)} agents.")

@@ -177,7 +177,7 @@ class MMD(CollectOptions):
             discrete(env, (player,), algorithm=type(self).__name__)
         if self.network == "table" and env.enumeration is None:
             raise ScenarioError(
-                f"network=table needs a game that is compiled to a tree, and {env.id} is not; use network=mlp."
+                f"network=table needs a game that is compiled to a tree, and {env.id} is not: {env.no_tree}. Use network=mlp."
             )
 
     def collect(self) -> CollectConfig:

@@ -372,7 +372,7 @@ def seat_agents(
     spec = EnvSpec(
         id=id,
         agents=tuple(specs),
-        utility_range=_ranges(sides.utility_range, len(groups)),
+        utility_range=utility_ranges(sides.utility_range, len(groups)),
         symmetry=_symmetry(sides.symmetry, len(groups)),
         zero_sum=sides.zero_sum,
         state=state,
@@ -474,7 +474,8 @@ def _format_spaces(all_spaces: Sequence[Space[Any]]) -> str:
     return ", ".join(dict.fromkeys(map(str, all_spaces)))
 
 
-def _ranges(value: Sequence[Any] | None, players: int) -> tuple[tuple[float, float], ...]:
+def utility_ranges(value: Sequence[Any] | None, players: int) -> tuple[tuple[float, float], ...]:
+    """Return [players] (least, largest) of the option `utility_range`; infinities for None. Raises ConfigError for anything else."""
     if value is None:
         return ((-np.inf, np.inf),) * players
     try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ludus.core.errors import ConfigError, EnvError, nearest
+from ludus.envs.adapters.agent_seats import utility_ranges
 from ludus.envs.base import VectorEnv
 from ludus.envs.openspiel.games import load_game, names
 from ludus.envs.openspiel.vector import Observation, OpenSpielVectorEnv, check_playable
@@ -14,6 +17,7 @@ from ludus.envs.tree.vector import TreeVectorEnv
 __all__ = ["load_game", "make", "names"]
 
 _PREFIX = "openspiel/"
+_OPTIONS = ("observation", "openings", "utility_range")
 
 
 def make(
@@ -24,6 +28,7 @@ def make(
     node_limit: int = 1_000_000,
     observation: Observation = "auto",
     openings: int = 0,
+    utility_range: Sequence[Any] | None = None,
     **unknown: Any,
 ) -> VectorEnv:
     """Make the vector of a game of OpenSpiel's.
@@ -37,6 +42,7 @@ def make(
         observation: "auto", "information_state" or "observation".
         openings: Episodes begin after 0 to this many random moves; such a game is not compiled. See
             `ludus.envs.openspiel.states.OpenSpielGame`.
+        utility_range: Least and largest return, in place of OpenSpiel's where the game is not compiled.
 
     Returns:
         The vector.
@@ -47,9 +53,7 @@ def make(
         EnvError: The game cannot be played, or not compiled with tree="on".
     """
     if unknown:
-        raise ConfigError(
-            f"unknown option {min(unknown)!r} for {_PREFIX}{name}{nearest(min(unknown), ['observation', 'openings'])}"
-        )
+        raise ConfigError(f"unknown option {min(unknown)!r} for {_PREFIX}{name}{nearest(min(unknown), _OPTIONS)}")
     if isinstance(openings, bool) or not isinstance(openings, int) or openings < 0:
         raise ConfigError(f"openings={openings!r} was given; a number of moves is needed, 0 for none.")
     if openings and tree == "on":
@@ -57,10 +61,14 @@ def make(
             f"openings={openings} was given with tree=on; compiled games begin at their root. Give tree=off."
         )
     check_playable(load_game(name))  # what is wrong with the name is said here
+    reason = "tree=off" if tree == "off" else "random openings"
     if tree != "off" and not openings:
         compiled, reason = try_compile(name, node_limit=node_limit, observation=observation)
         if compiled is not None:
             return TreeVectorEnv(compiled, num_envs)
         if tree == "on":
             raise EnvError(reason)
-    return OpenSpielVectorEnv(name, num_envs, observation=observation, openings=openings)
+    env = OpenSpielVectorEnv(name, num_envs, observation=observation, openings=openings)
+    bounds = env.spec.utility_range if utility_range is None else utility_ranges(utility_range, env.spec.num_players)
+    env.spec = replace(env.spec, no_tree=reason.rstrip("."), utility_range=bounds)
+    return env

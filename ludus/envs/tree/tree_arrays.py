@@ -99,7 +99,7 @@ def build(enumerated: EnumeratedGame, *, num_actions: int, name: str) -> Arrays:
         who = int(player[forgetful])
         raise EnvError(
             f"{name} lacks perfect recall: player {who} reaches information state {enumerated.key[who][info[forgetful]]!r} by "
-            "different sequences of own actions; exact solutions need perfect recall, use tree=off."
+            "different sequences of own actions, and exact solutions need perfect recall. With tree=auto or off it is stepped."
         )
     ends = np.flatnonzero(player == TERMINAL)
     terminal = np.full(len(order), -1, np.int32)

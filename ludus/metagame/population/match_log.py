@@ -271,6 +271,19 @@ def _spare(low: float, high: float, tolerance: float) -> float:
     return tolerance * max([1.0, *(abs(bound) for bound in (low, high) if math.isfinite(bound))])
 
 
+def wider_range(
+    bounds: tuple[tuple[float, float], ...], returns: NDArray[np.float64]
+) -> tuple[tuple[float, float], ...] | None:
+    """Return [P] bounds that hold these returns float64[n, P] too; None where `bounds` [P] do, up to rounding."""
+    low, high = np.array(bounds, np.float64).T
+    spare = [_spare(*ends, PLAYED_TOLERANCE) for ends in bounds]
+    if not ((returns < low - spare) | (returns > high + spare)).any():
+        return None
+    return tuple(
+        zip(np.fmin(low, returns.min(axis=0)).tolist(), np.fmax(high, returns.max(axis=0)).tolist(), strict=True)
+    )
+
+
 def check_total(
     values: NDArray[np.float64], first: Sequence[int], rules: MatchRules, total: float, tolerance: float = SUM_TOLERANCE
 ) -> None:

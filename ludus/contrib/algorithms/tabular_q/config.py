@@ -51,7 +51,9 @@ class TabularQ(CollectOptions):
     def check(self, env: EnvSpec, seats: tuple[int, ...] = ()) -> None:
         """Raise UnsupportedSpace if the game is not enumerated."""
         if env.enumeration is None:
-            raise UnsupportedSpace(f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not.")
+            raise UnsupportedSpace(
+                f"tabular Q-learning needs a game that is compiled to a tree, and {env.id} is not: {env.no_tree}."
+            )
 
     def collect(self) -> CollectConfig:
         return CollectConfig(self.batch_unit, self.batch, processing=self.processing)
