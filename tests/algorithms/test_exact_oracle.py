@@ -1,5 +1,7 @@
 """The exact oracle against pyspiel's best responses, and against the tree for mixtures of every kind."""
 
+from pathlib import Path
+
 import numpy as np
 import pyspiel
 import pytest
@@ -8,6 +10,7 @@ from ludus.algorithms.common.base import ComputedOracle
 from ludus.algorithms.exact.oracle import ExactBestResponse
 from ludus.core.errors import ScenarioError
 from ludus.core.types import AdaptiveMixture, Mixture, OpponentFactor, PolicyRef
+from ludus.envs.registry import make_env
 from ludus.envs.tree.game_tree import compile_tree
 from ludus.policies.registry import build_policy
 
@@ -107,6 +110,27 @@ def test_one_policy_for_several_seats():
         assert both.value[seat] == alone.value[seat]
         expected = build_policy(alone.spec, alone.weights).tabulate(tree.enumeration, seat)
         assert np.array_equal(policy.tabulate(tree.enumeration, seat), expected)
+
+
+def test_a_refusal_names_why_the_game_is_not_compiled(tmp_path: Path) -> None:
+    """A player forgets its first move; the other reasons are those of the options and of the size."""
+    path = tmp_path / "forgetful.efg"
+    path.write_text(
+        'EFG 2 R "forgetful" { "P1" "P2" } ""\np "" 2 1 "d" { "x" } 0\np "" 1 1 "first" { "L" "R" } 0\n'
+        'p "" 1 2 "second" { "l" "r" } 0\nt "" 1 "Ll" { 3 -3 }\nt "" 2 "Lr" { 0 0 }\n'
+        'p "" 1 2 "second" { "l" "r" } 0\nt "" 3 "Rl" { -10 10 }\nt "" 4 "Rr" { 2 -2 }\n'
+    )
+    for game, options, why in (
+        (f"efg_game(filename={path})", {}, "lacks perfect recall: player 0 reaches information state '0-0-2-second'"),
+        ("kuhn_poker", {"tree": "off"}, "tree=off"),
+        ("kuhn_poker", {"openings": 1}, "random openings"),
+        ("leduc_poker", {"node_limit": 100}, "more than 100 nodes"),
+        ("stones_and_gems", {}, "samples its chance events"),
+    ):
+        spec = make_env(f"openspiel/{game}", num_envs=1, **options).spec
+        with pytest.raises(ScenarioError, match="compiled to a tree") as refused:
+            ExactBestResponse().check(spec)
+        assert why in str(refused.value)
 
 
 def test_exact_oracle_rejects_unsupported_games(tensors):

@@ -116,7 +116,7 @@ def test_a_range_is_kept_from_command_to_command(tmp_path: Path) -> None:
 
 
 def test_openspiels_range_can_be_replaced_where_games_are_stepped() -> None:
-    assert make_env("openspiel/2048", num_envs=1, utility_range=[0, 90_000]).spec.utility_range == ((0.0, 90_000.0),)
+    assert make_env("openspiel/2048", num_envs=1, utility_range=[0, 100_000]).spec.utility_range == ((0.0, 100_000.0),)
     assert make_env("openspiel/kuhn_poker", num_envs=1, utility_range=[0, 1]).spec.utility_range == ((-2.0, 2.0),) * 2
     with pytest.raises(ConfigError, match="utility_range=7 was given; expected"):
         make_env("openspiel/2048", num_envs=1, utility_range=7)
