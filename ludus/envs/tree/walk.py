@@ -187,18 +187,18 @@ def enumerate_game(game: Any, *, node_limit: int, observation: str) -> Enumerate
 
 def merge_alike(game: EnumeratedGame) -> EnumeratedGame:
     """Return the game with one information state for those of a player that are `alike`; itself where all differ."""
-    info, kept = game.info.copy(), []
+    info, first_states = game.info.copy(), []
     for player, alike in enumerate(game.alike):
         first, place = np.unique(np.array(alike, np.int32), return_inverse=True)
         own = game.player == player
         info[own] = place[info[own]]
-        kept.append(first.tolist())
-    if kept == [list(range(len(alike))) for alike in game.alike]:
+        first_states.append(first.tolist())
+    if first_states == [list(range(len(alike))) for alike in game.alike]:
         return game
     legal, key = (
-        [[row[i] for i in own] for row, own in zip(rows, kept, strict=True)] for rows in (game.legal, game.key)
+        [[row[i] for i in own] for row, own in zip(rows, first_states, strict=True)] for rows in (game.legal, game.key)
     )
-    observation = [rows[own] for rows, own in zip(game.observation, kept, strict=True)]
+    observation = [rows[own] for rows, own in zip(game.observation, first_states, strict=True)]
     return replace(game, info=info, legal=legal, key=key, observation=observation)
 
 
