@@ -21,7 +21,7 @@ from ludus.metagame.population.match_log import wider_range
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.rollout.local import LocalRollouts
+from ludus.rollout.host import LocalRollouts
 from ludus.testing.env import check_env
 from ludus.tournament.ranking_decisions import bounds_of
 from ludus.tournament.run import Options, play_tournament
