@@ -20,7 +20,7 @@ import numpy as np
 from ludus.cli.command import Command, positive_number, run_and_policies, whole_number, without_window
 from ludus.cli.output import aligned, stream, table, write
 from ludus.core.errors import ConfigError, LudusError, UnknownName
-from ludus.core.machine import signals_handled
+from ludus.core.machine import replace_file, signals_handled
 
 if TYPE_CHECKING:
     from ludus.apps.episodes.debugger import Decision, EpisodeDebugger, Step
@@ -423,10 +423,10 @@ class Session:
                 f"{str(path)!r} was given; a name that ends in .png, in a folder that there is, is needed."
             )
         self._check_new(path)
-        from ludus.apps.episodes.recording import save_image
+        from ludus.apps.episodes.recording import png
 
         with _writing(path):
-            save_image(picture, path)
+            replace_file(path, png(picture))
         write(f"{path}, {picture.shape[1]} × {picture.shape[0]}")
 
     def _check_new(self, path: Path) -> None:

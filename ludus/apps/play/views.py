@@ -9,8 +9,6 @@ from __future__ import annotations
 import base64
 import math
 import re
-import struct
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.episodes.debugger import Decision, EpisodeDebugger
+from ludus.apps.episodes.recording import png
 from ludus.apps.episodes.schemas import (
     Board,
     BoardSeat,
@@ -471,19 +470,4 @@ def picture_board(image: NDArray[np.uint8]) -> FrameBoard:
     height, width, _ = image.shape
     return FrameBoard(
         image=f"data:image/png;base64,{base64.b64encode(png(image)).decode()}", width=width, height=height
-    )
-
-
-def png(image: NDArray[np.uint8]) -> bytes:
-    """Return an image uint8[height, width, 3] as the bytes of a PNG file: no more of the format is needed than its three chunks."""
-    height, width, _ = image.shape
-    lines = np.zeros((height, 1 + 3 * width), np.uint8)  # the first byte of each: no filter
-    lines[:, 1:] = image.reshape(height, -1)
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 3)), chunk(b"IEND", b""))
     )
