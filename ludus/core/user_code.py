@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ScenarioError, article
 from ludus.core.types import PolicySpec
 
 _LUDUS = str(Path(__file__).resolve().parents[1])
@@ -148,6 +148,19 @@ def wrong_distribution(probs: Any, shape: tuple[int, ...]) -> str:
     if abs(float(probs.sum()) - 1.0) >= 1e-9:
         return f"{short_repr(probs)}, which sums to {float(probs.sum())!r}; expected 1"
     return ""
+
+
+def wrong_state(name: str, value: Any) -> str:
+    """Return what keeps a part's state from being stored, as the end of a sentence; "" if nothing does. name: of the value."""
+    if isinstance(value, Mapping):
+        return next((wrong for key, one in value.items() if (wrong := wrong_state(f"{name}[{key!r}]", one))), "")
+    if isinstance(value, list | tuple):
+        return next((wrong for k, one in enumerate(value) if (wrong := wrong_state(f"{name}[{k}]", one))), "")
+    is_array = isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf"
+    if is_array or value is None or isinstance(value, bool | int | float | str):
+        return ""
+    kind = f"array of dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    return f"{article(kind)} for {name}; expected arrays of numbers, JSON values, mappings or lists, which a checkpoint can hold"
 
 
 def distribution(what: str, probs: Any, size: int) -> NDArray[np.float64]:

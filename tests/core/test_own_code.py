@@ -152,6 +152,8 @@ def _answer(*marginals: Any, **more: Any) -> MetaSolution:
         (_answer(np.ones(1)), "expected one array for each of 2 players"),
         (_answer(np.ones(1), THIRD, gap=-1.0), "answered the gap -1.0"),
         (_answer(np.ones(1), THIRD, gap=None), "answered the gap None"),
+        (_answer(np.ones(1), THIRD, warm={"last": [object()]}), r"an object for warm\['last'\]\[0\]; expected arrays of"),
+        (_answer(np.ones(1), THIRD, warm=np.array([None])), "an array of dtype object for warm; expected arrays of"),
         (MetaSolution(None, 0.0), "answered neither of marginals and joint"),
         (_answer(np.ones(1), THIRD, joint=THIRD[None]), "answered both of marginals and joint"),
         (MetaSolution(None, 0.0, joint=THIRD), r"for joint an array of shape \[3\]; expected \[1, 3\]"),

@@ -10,7 +10,7 @@ import numpy as np
 from ludus.core.errors import SolverError
 from ludus.core.parts import Registry
 from ludus.core.types import MetaSolution
-from ludus.core.user_code import qualified_name, short_repr, wrong_distribution
+from ludus.core.user_code import qualified_name, short_repr, wrong_distribution, wrong_state
 from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers.base import MetaSolver
 
@@ -59,6 +59,8 @@ def solution_error(solution: Any, payoffs: Payoffs) -> str:
         return f"{'neither' if joint is None else 'both'} of marginals and joint; expected one of them"
     if not isinstance(solution.gap, int | float | np.number) or not (math.isnan(solution.gap) or solution.gap >= 0.0):
         return f"the gap {short_repr(solution.gap)}; expected a number >= 0, or NaN where nothing is promised"
+    if wrong := wrong_state("warm", solution.warm):
+        return wrong
     if joint is not None:
         wrong = wrong_distribution(joint, payoffs.sizes)
         return wrong and f"for joint {wrong}"
