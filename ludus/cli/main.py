@@ -20,6 +20,7 @@ from ludus.cli import (
     clone,
     compare,
     config,
+    copy,
     debug,
     doctor,
     evaluate,
@@ -35,6 +36,7 @@ from ludus.cli import (
     tournament,
     train,
     ui,
+    verify,
     zoo,
 )
 from ludus.cli.command import Command
@@ -72,6 +74,8 @@ COMMANDS: dict[str, Command] = {
         compare.COMMAND,
         ui.COMMAND,
         runs.COMMAND,
+        copy.COMMAND,
+        verify.COMMAND,
         list_command.COMMAND,
         config.COMMAND,
         check_env.COMMAND,
