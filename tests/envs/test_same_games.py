@@ -158,7 +158,7 @@ def test_moves_of_chess_in_pettingzoo() -> None:
     assert timestep.finished.returns.tolist() == ([state.returns()[::-1]] if state.is_terminal() else [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_simple_spread_of_jaxmarl() -> None:
     """25 steps from one start: MPE2 is at its end then, JaxMARL plays one more."""
     require("mpe2")
