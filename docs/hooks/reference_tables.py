@@ -63,7 +63,8 @@ def capabilities(names: str, path: str) -> str:
         file, fragment = site_links.resolve(target, ALGORITHMS_PAGE)
         return site_layout.relative(file, path) + (f"#{fragment}" if fragment else "")
 
-    return site_links.rewrite(markdown_table(tuple(heading), [tuple(row) for row in rows]), moved)
+    table = markdown_table(tuple(heading), [tuple(row) for row in rows])
+    return site_links.rewrite(f"{table}\n[What the words mean](index.md#what-each-can-do).\n", moved)
 
 
 def code(target: str, path: str, *, body: bool) -> str:
