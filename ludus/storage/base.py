@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
-from ludus.envs.game_facts import GameFacts
+
+if TYPE_CHECKING:  # a command that steers a run needs none of what makes a game
+    from ludus.envs.game_facts import GameFacts
 
 
 @dataclass(frozen=True, slots=True)
