@@ -479,7 +479,13 @@ class NativeVectorEnv(NativeBase):
 
     def reset(self, seeds: Seeds, *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """Reset as `VectorEnv.reset` describes. Raises EnvError if the vector cannot be made or reset."""
-        self._write_observation(*self._start(seeds, episodes))
+        observation, info = self._start(seeds, episodes)
+        self._resting.fill(True)  # what comes next begins an episode, as after one that has ended
+        ends = np.zeros(self.num_envs, np.bool_)
+        if (timestep := self._publish_plain(observation, np.zeros(self.num_envs), ends, ends)) is not None:
+            return timestep
+        self._resting.fill(False)
+        self._write_observation(observation, info)
         np.logical_not(self._pub.idle, out=self._pub.due[0])
         return self._publish()
 
@@ -487,16 +493,8 @@ class NativeVectorEnv(NativeBase):
         """Step as `VectorEnv.step` describes. Raises EnvError for illegal actions and for whatever the vector raises or breaks."""
         self._scatter_actions(actions)
         observation, reward, terminated, truncated, info = self._reply()
-        if (
-            self._plain
-            and type(observation) is np.ndarray
-            and observation.shape == self._shape
-            and observation.dtype == self._dtype
-        ):
-            timestep = self._pub.publish_one(observation, reward, terminated, truncated, self._resting)
-            if timestep is not None:
-                self._last, self._last_observation = timestep, observation
-                return timestep
+        if (timestep := self._publish_plain(observation, reward, terminated, truncated)) is not None:
+            return timestep
         self._write_observation(observation, info)
         acting, ended = self._play(reward, terminated, truncated)
         if ended:
@@ -512,6 +510,17 @@ class NativeVectorEnv(NativeBase):
         elif self._disabled and self._done.any():  # those that have played their quota continue unseen
             self._reset_done()
         return self._publish()
+
+    def _publish_plain(self, observation: Any, reward: Array, terminated: Array, truncated: Array) -> Timestep | None:
+        """Publish in one pass; None, with nothing changed, where `Publisher.publish_one` does not do that."""
+        if not self._plain or type(observation) is not np.ndarray:
+            return None
+        if observation.shape != self._shape or observation.dtype != self._dtype:
+            return None
+        timestep = self._pub.publish_one(observation, reward, terminated, truncated, self._resting)
+        if timestep is not None:
+            self._last, self._last_observation = timestep, observation
+        return timestep
 
     def _reply(self) -> tuple[Any, Array, Array, Array, Mapping[str, Any]]:
         """Step the vector. Returns observations, rewards, terminated, truncated, info."""
