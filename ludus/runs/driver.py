@@ -445,7 +445,8 @@ class Driver:
     def _measure(self, mean: Array) -> None:
         """Record what the responses of this generation earn against what they were trained against: once they have been evaluated. mean:
         float64[P, n_0, …] payoffs."""
-        for response in map(Response.unpack, self.history.unmeasured):
+        known = self.work.exact is not None or not np.isnan(mean).all()
+        for response in map(Response.unpack, self.history.unmeasured if known else ()):
             seat, players = response.seat, response.players
             self.history.record_response(seat, self.work.value(players.with_seat_fixed(seat, response.ref), seat, mean))
             # In sequence it met those that were added since the last profile was solved.
@@ -477,6 +478,8 @@ class Driver:
     def _compare_newcomers(self) -> None:
         """Warn of responses whose payoffs say nothing new."""
         newcomers, self.history.newcomers = self.history.newcomers, []
+        if not newcomers:
+            return
         payoffs = self.manager.table.view()
         alike = []
         for population, policy in newcomers:
@@ -484,9 +487,8 @@ class Driver:
             if other is not None:
                 alike.append(f"{policy} from those of {self.manager.populations[population][other].policy}")
                 self.store.event("indistinct", f"the payoffs of {alike[-1]} cannot be told", level="info")
-        if newcomers:
-            self.history.repeats = self.history.repeats + 1 if len(alike) == len(newcomers) else 0
-        if newcomers and self.history.repeats == _REPEATS:
+        self.history.repeats = self.history.repeats + 1 if len(alike) == len(newcomers) else 0
+        if self.history.repeats == _REPEATS:
             self.warn(
                 "same_payoffs",
                 f"for {_REPEATS} generations the payoffs of no response could be told from those of a member, against each opponent. The "

@@ -346,11 +346,11 @@ class PayoffTable:
 
     def state_dict(self) -> State:
         """Return the log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
-        exact = self._cells.exact_only(self.sizes, np.int64)
+        cells, region = self._cells, block_slices((0,) * self.num_players, self.sizes)
         return {
             "sizes": list(self._sizes),
             "log": pack_matches(self._log, self.num_players),
-            "exact": exact.mean[block_slices((0,) * self.num_players, self.sizes)].copy(),
+            "exact": np.where(cells.exact[region[1:]], cells.mean[region], np.nan),
             "whole": list(self._whole),
         }
 
