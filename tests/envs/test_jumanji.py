@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 from installed import require
 from jax_games import check_form
+from last_steps import check_last_step, first_end
 from refusals import Refusal, check_refusals
 
 from ludus.core.errors import ConfigError, UnknownName
@@ -18,6 +19,7 @@ from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
 require("jumanji", "Jumanji is installed with --no-deps, as docs/environments/jumanji.md says")
+jax = pytest.importorskip("jax")
 
 # The packages' own code is not up to date with JAX's types, which JAX says when it compiles it.
 pytestmark = [
@@ -58,6 +60,7 @@ def test_puzzles_and_options() -> None:
 REFUSED: list[Refusal] = [
     ("jumanji/RobotWarehouse-v9", {}, UnknownName, "did you mean 'RobotWarehouse-v0'"),
     (WAREHOUSE, {"time_limits": 3}, ConfigError, "did you mean 'time_limit'"),
+    (WAREHOUSE, {"time_limit": 0}, ConfigError, "time_limit=0 was given; expected a number of steps from 1"),
     (WAREHOUSE, {"generator": {"num_agent": 3}}, ConfigError, "did you mean 'num_agents'"),
     (WAREHOUSE, {"generator": 3}, ConfigError, "expected a mapping"),
 ]
@@ -71,6 +74,45 @@ def test_jumanji_rejects_invalid_ids_and_options() -> None:
 def long(*values: object) -> object:
     """Compiled for five to ten seconds."""
     return pytest.param(*values, marks=pytest.mark.long)
+
+
+LBF = {
+    "generator": {"grid_size": 5, "num_agents": 2, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 5}
+}
+
+
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        ("jumanji/Maze-v0", {"generator": {"num_rows": 4, "num_cols": 4}}),
+        long("jumanji/LevelBasedForaging-v0", {**LBF, "teams": "one"}),
+        long("jumanji/Snake-v1", {}),
+        long(WAREHOUSE, {"teams": "one"}),
+    ],
+)
+def test_true_end_in_the_last_permitted_step_terminates(id: str, options: dict[str, Any]) -> None:
+    check_last_step(id, "time_limit", most=400, **options)
+
+
+def package() -> Any:
+    from ludus.contrib.envs.jumanji import _package
+
+    return _package()
+
+
+def test_time_limit_of_pac_man() -> None:
+    """Jumanji takes the option and has 1000 for it always. If the first line fails, it has changed, and Ludus's own limit may go."""
+    assert package().make("PacMan-v1", time_limit=3, viewer=object()).time_limit == 1000
+    assert first_end("jumanji/PacMan-v1", time_limit=3) == (3, False)
+
+
+def test_jumanji_calls_its_limit_the_end() -> None:
+    """Why Ludus looks at the limit itself. If this fails, Jumanji has changed, and `JumanjiEnv` may be simpler."""
+    env = package().make("Maze-v0", time_limit=1, viewer=object())
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    _, timestep = jax.jit(env.step)(state, 0)
+    assert timestep.last()
+    assert timestep.discount == 0
 
 
 @pytest.mark.parametrize(

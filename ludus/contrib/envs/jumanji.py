@@ -24,10 +24,12 @@ from ludus.contrib.envs.functional.game import (
     unbounded_box,
 )
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest
+from ludus.envs.adapters.agent_seats import check_limit
 from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]
 
+_ENDLESS = 2**31 - 1
 _BESIDE = ("action_mask", "step_count")
 _FLOATS = ("BinPack-v2", "CVRP-v1", "Knapsack-v1", "MultiCVRP-v0", "TSP-v1")
 _FETCHED = ("Sokoban-v0",)  # which loads its levels from the network when it is made
@@ -35,9 +37,11 @@ _FETCHED = ("Sokoban-v0",)  # which loads its levels from the network when it is
 
 class JumanjiEnv:
     """`FunctionalEnv` over one of Jumanji's. Where an action is one number for each of `num_agents`, these are agents; a reward for all of
-    them is each one's. Otherwise there is one agent. An end at `time_limit` is truncation, others are as Jumanji has them."""
+    them is each one's. Otherwise there is one agent. An end at `time_limit` is truncation, unless the episode is really over in that step;
+    others are as Jumanji has them."""
 
-    def __init__(self, id: str, env: Any) -> None:
+    def __init__(self, id: str, env: Any, *, time_limit: int | None = None) -> None:
+        """Wrap an environment. time_limit: steps of an episode; None: as the environment has it."""
         self.id, self._env = id, env
         self.state = None
         _, first = jax.eval_shape(env.reset, KEY)
@@ -47,7 +51,9 @@ class JumanjiEnv:
         self._agents = int(agents) if self._team else 1
         self.masked = hasattr(first.observation, "action_mask")
         self._counts = () if self._team else _several(values, first.observation if self.masked else None)
-        self._limit = getattr(env, "time_limit", None)
+        self._limit = getattr(env, "time_limit", None) if time_limit is None else time_limit
+        if self._limit is not None:
+            env.time_limit = _ENDLESS  # Jumanji calls an end at the limit termination: `step` looks at the limit itself
         observations = jax.eval_shape(self._observations, first.observation)
         action = spaces.Discrete(int(np.max(values))) if self._team else self._action(values)
         self.spaces = {f"agent_{i}": (unbounded_box(observations[i]), action) for i in range(self._agents)}
@@ -78,9 +84,8 @@ class JumanjiEnv:
         over = timestep.last()
         late = jnp.bool_(False)
         if self._limit is not None:
-            count = getattr(state, "step_count", getattr(timestep.observation, "step_count", 0))
-            late = count >= self._limit
-        truncated = over & (late | (timestep.discount != 0).any())
+            late = getattr(state, "step_count", getattr(timestep.observation, "step_count", 0)) >= self._limit
+        truncated = jnp.where(over, (timestep.discount != 0).any(), late)
         reward = agent_rewards(timestep.reward, self._agents, what=self.id)
         return state, self._views(timestep.observation), StepOutcome(reward, over & ~truncated, truncated)
 
@@ -174,7 +179,10 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
         raise UnknownName("environment of Jumanji", name, names())
 
     def make_one(arguments: Mapping[str, Any]) -> JumanjiEnv:
-        return JumanjiEnv(f"jumanji/{name}", _make(jumanji, name, arguments))
+        env, limit = _make(jumanji, name, arguments), arguments.get("time_limit")
+        if limit is not None:
+            check_limit("time_limit", limit, none=False)
+        return JumanjiEnv(f"jumanji/{name}", env, time_limit=limit)
 
     return functional_vector(f"jumanji/{name}", make_one, num_envs=num_envs, options=options, defaults=_sides)
 
