@@ -68,7 +68,9 @@ class Told:
 
     def __init__(self, *steps: Any) -> None:
         self.steps = list(steps)
-        self.task = SimpleNamespace(random=SimpleNamespace(seed=self.seeded))
+        self.discount: float | None = None
+        self.task = SimpleNamespace(random=SimpleNamespace(seed=self.seeded), get_termination=lambda _: self.discount)
+        self.physics = None
 
     def seeded(self, seed: int) -> None:
         self.seed = seed
@@ -93,6 +95,20 @@ def test_ends_by_their_discount() -> None:
     told.steps = [(2, 0.25, 0.0, shown)]
     ended = task.step([None])
     assert (ended.over, ended.reward, ended.gone[0][1].tolist()) == (TERMINATED, [(0, 0.25)], [4, 5, 6])
+    for told.discount, how in ((0.0, TERMINATED), (1.0, TRUNCATED)):  # what the task says in the last permitted step
+        told.steps = [(2, 0.25, 1.0, shown)]
+        assert task.advance(None)[2] == how
+
+
+def test_the_suite_does_not_ask_the_task_in_the_last_permitted_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why Ludus asks it. If this fails, dm_control has changed, and `ControlTask` may be simpler."""
+    from dm_control import suite
+
+    env = suite.load("pendulum", "swingup", task_kwargs={"time_limit": 0.02, "random": 1})
+    monkeypatch.setattr(env.task, "get_termination", lambda _: 0.0)
+    env.reset()
+    last = env.step(np.zeros(1))
+    assert (last.last(), last.discount) == (True, 1.0)
 
 
 REFUSED: list[Refusal] = [

@@ -13,6 +13,7 @@ pytest.importorskip("jax")
 
 import jax
 from jax_games import check_form, check_on_a_device
+from last_steps import check_last_step
 from refusals import Refusal, check_refusals
 
 from ludus.contrib.envs.functional.vector import JaxVectorEnv
@@ -203,6 +204,11 @@ def test_prey_pays_for_the_touches_of_itself(own: bool) -> None:
         assert [float(paid[agent]) for agent in chase._env.adversaries] == [10, 10, 10]
         prey = fault if own else [-10 * (touched == 0), -10 * (touched == 1)]
         assert [float(paid[agent]) for agent in chase._env.good_agents] == prey
+
+
+@pytest.mark.long
+def test_robots_that_arrive_or_collide_in_the_last_permitted_step_are_at_their_end() -> None:
+    check_last_step("jaxmarl/jaxnav", "max_steps", most=400, num_agents=2)
 
 
 @pytest.mark.long

@@ -76,7 +76,7 @@ def long(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-LBF = {
+LBF = {"generator": {"grid_size": 6, "num_agents": 3, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 6}}
     "generator": {"grid_size": 5, "num_agents": 2, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 5}
 }
 
@@ -84,9 +84,9 @@ LBF = {
 @pytest.mark.parametrize(
     ("id", "options"),
     [
-        ("jumanji/Maze-v0", {"generator": {"num_rows": 4, "num_cols": 4}}),
+        ("jumanji/Snake-v1", {"num_rows": 4, "num_cols": 4}),
         long("jumanji/LevelBasedForaging-v0", {**LBF, "teams": "one"}),
-        long("jumanji/Snake-v1", {}),
+        long("jumanji/Maze-v0", {"generator": {"num_rows": 4, "num_cols": 4}}),
         long(WAREHOUSE, {"teams": "one"}),
     ],
 )

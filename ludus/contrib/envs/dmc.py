@@ -87,7 +87,7 @@ def names() -> list[str]:
 
 class ControlTask:
     """A `dm_env.Environment` with rewards, as a `SingleAgentEnv`. Observations are concatenated, in the order in which the task lists
-    them. An episode's last step is terminated if it has discount 0, and truncated otherwise."""
+    them. An episode's last step is terminated if it has discount 0, or would have without the limit, and truncated otherwise."""
 
     def __init__(self, env: Any, id: str, *, render: bool = False) -> None:
         self._env = env
@@ -129,6 +129,8 @@ class ControlTask:
             return observation, reward, GOES_ON, None
         if step_type != _LAST:
             raise ContractViolation("began a new episode without being asked to")
+        if discount != 0 and self._env.task.get_termination(self._env.physics) == 0:
+            discount = 0.0  # at the limit the task was not asked
         return observation, reward, TERMINATED if discount == 0 else TRUNCATED, None
 
     def _lay(self, parts: Mapping[str, Any]) -> None:

@@ -111,6 +111,8 @@ class JaxmarlEnv:
             return ~inner.unit_alive[:allies].any() | ~inner.unit_alive[allies:].any()
         if hasattr(inner, "bulb_state"):
             return (reward != 0).any()
+        if hasattr(inner, "move_term"):  # robots that have arrived or collided, now or before
+            return (inner.goal_reached | inner.move_term | inner.term).all()
         return jnp.bool_(False)
 
 
