@@ -76,8 +76,8 @@ def long(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-LBF = {"generator": {"grid_size": 6, "num_agents": 3, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 6}}
-    "generator": {"grid_size": 5, "num_agents": 2, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 5}
+LBF = {
+    "generator": {"grid_size": 6, "num_agents": 3, "num_food": 1, "max_agent_level": 2, "force_coop": False, "fov": 6}
 }
 
 
