@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.cli.check_env import ELSEWHERE
-from ludus.core import errors
 from ludus.core.packages import EXTRAS
 from ludus.core.parts import resolve_name
 from ludus.core.recorders import PARTS
@@ -81,15 +80,6 @@ def options(table: Mapping[str, str]) -> dict[str, set[str]]:
         ("docs/concepts/tables.md", "selector", [*SELECTORS, RESERVOIR, OWN]),
         ("docs/guides/callbacks.md", "hook", [name for name in vars(Callback) if name.startswith("on_")]),
         ("docs/guides/check.md", "check", [*ADVICE, ELSEWHERE]),
-        (
-            "docs/concepts/errors.md",
-            "class",
-            [
-                name
-                for name in errors.__all__
-                if name not in ("LudusError", "article", "join_or", "nearest", "one_line")
-            ],
-        ),
     ],
 )
 def test_tables_are_complete(page: str, heading: str, names: Iterable[str]) -> None:
