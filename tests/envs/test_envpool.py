@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import MultiDiscrete
 from installed import require
+from last_steps import first_end
 from refusals import Refusal, check_refusals
 
 import ludus
@@ -376,3 +377,11 @@ def test_envpool_ignores_the_seed_of_a_reset() -> None:
     starts = [env.reset(keys(seed, "envpool", count=2)).due[0].observation.tolist() for seed in (7, 8)]
     assert starts[0] != starts[1]
     env.close()
+
+
+def test_envpool_calls_a_real_end_in_the_last_permitted_step_a_truncation() -> None:
+    """Which the adapter passes on, as its page says: the two cannot be told apart. If this fails, EnvPool has changed."""
+    length, terminated = first_end("envpool/CartPole-v1", max_episode_steps=200)
+    assert terminated
+    assert first_end("envpool/CartPole-v1", max_episode_steps=length + 1) == (length, True)
+    assert first_end("envpool/CartPole-v1", max_episode_steps=length) == (length, False)

@@ -87,7 +87,6 @@ LBF = {
         ("jumanji/Snake-v1", {"num_rows": 4, "num_cols": 4}),
         long("jumanji/LevelBasedForaging-v0", {**LBF, "teams": "one"}),
         long("jumanji/Maze-v0", {"generator": {"num_rows": 4, "num_cols": 4}}),
-        long(WAREHOUSE, {"teams": "one"}),
     ],
 )
 def test_true_end_in_the_last_permitted_step_terminates(id: str, options: dict[str, Any]) -> None:
