@@ -9,6 +9,8 @@ import re
 import resource
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -123,6 +125,32 @@ def signals_handled(handler: Callable[[int, FrameType | None], None], numbers: I
     finally:
         for number, before in ours.items():
             signal.signal(number, before)
+
+
+CLOSING = 10.0
+"""Seconds that an environment may take to close."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError inside of the block after so many seconds, where this is the main thread; compiled code that does not return is
+    not reached. The alarm that was set before goes on."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) is None:
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError(f"it had not returned after {seconds:g} seconds")
+
+    handler, (left, every) = signal.signal(signal.SIGALRM, ring), signal.setitimer(signal.ITIMER_REAL, seconds)
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (time.monotonic() - begun)), every)
 
 
 def ignore_termination_signals() -> None:

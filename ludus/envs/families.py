@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import Any, Final, Protocol, cast
 
+from ludus.core import machine
 from ludus.core.errors import ConfigError
 from ludus.core.packages import install_command, missing_package
 from ludus.core.parts import Registry, load_entry_point, source_of, source_of_point, target_of
@@ -187,7 +188,7 @@ def closed_on_error(env: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # the first error is reported
+        with suppress(Exception), machine.time_limit(machine.CLOSING):  # the first error is reported
             env.close()
         raise
 

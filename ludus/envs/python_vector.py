@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import NDArray
 
+from ludus.core import machine
 from ludus.core.errors import EnvError
 from ludus.core.process_settings import enter, leave, users_code
 from ludus.core.types import ActionRequests, Array, EnvSpec, Timestep
@@ -437,8 +438,13 @@ class PythonVectorEnv(NoSnapshotMixin):
         """Close every environment, whatever some of them raise."""
         envs, self._envs, self._last = [*self._envs, *self._probes], [None] * self.num_envs, None
         self._probes.clear()
+        errors: list[BaseException] = []
         with users_code():
-            errors = [error for env in envs if env is not None and (error := _close_env(env)) is not None]
+            for env in envs:
+                if env is not None and (error := _close_env(env)) is not None:
+                    errors.append(error)
+                    if isinstance(error, TimeoutError):  # the others would take as long
+                        break
         if errors:
             error = errors[0]
             raise EnvError(f"{self.spec.id} could not be closed: {type(error).__name__}: {error}.") from error
@@ -584,7 +590,8 @@ def _legal(space: Space[Any], mask: NDArray[np.bool_] | None, row: int) -> Any:
 def _close_env(env: PythonEnv) -> BaseException | None:
     try:
         release(getattr(env, "single", env))
-        env.close()
+        with machine.time_limit(machine.CLOSING):
+            env.close()
     except (Exception, SystemExit) as error:  # noqa: BLE001  every environment must be closed, whatever one of them raises
         return error
     return None
