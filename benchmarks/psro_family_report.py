@@ -20,7 +20,7 @@ from benchmarks.psro_family_findings import (
 )
 from benchmarks.psro_family_methods import GAMES, METHODS
 
-HOLDS = {True: "yes", False: "**no**", None: "undecided"}
+HOLDS = {True: "yes", False: "**no**"}
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 FINDINGS = (
@@ -137,13 +137,17 @@ def report(cells: Cells) -> str:
 
 
 def findings_table(cells: Cells) -> str:
-    """`method | finding | here | holds?`, one row per finding."""
+    """`method | finding | here | holds?`, one row per finding that is decided, and a line with the methods of the others."""
     lines = ["| method | finding | here: exploitability | holds |", "| --- | --- | --- | --- |"]
+    undecided = []
     for finding in FINDINGS:
         verdict = finding.judge(cells)
-        here, holds = (verdict.numbers, HOLDS[verdict.holds]) if verdict else ("no cells yet", "-")
-        lines.append(f"| `{finding.method}` | {finding.claim} ({finding.source}) | {here} | {holds} |")
-    return "\n".join(lines)
+        if verdict and verdict.holds is None:
+            undecided.append(f"`{finding.method}` ({finding.claim}, {finding.source})")
+        else:
+            here, holds = (verdict.numbers, HOLDS[verdict.holds]) if verdict else ("no cells yet", "-")
+            lines.append(f"| `{finding.method}` | {finding.claim} ({finding.source}) | {here} | {holds} |")
+    return "\n".join([*lines, *(["", f"Undecided: {'; '.join(undecided)}."] if undecided else [])])
 
 
 def means_table(cells: Cells) -> str:
