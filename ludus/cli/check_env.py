@@ -72,6 +72,7 @@ def _execute(options: argparse.Namespace) -> int:
     failed = [check.name for check in results if check.failure is not None]
     speed, why = _speed(make, options) if not failed else (None, "")
     findings, play = _search(make, options, failed)
+    findings = [*findings, *_of_the_package(environment)]
     if options.json:
         _write_json(options, results, findings, play, speed)
     else:
@@ -194,6 +195,15 @@ def _search(make: Make, options: argparse.Namespace, failed: list[str]) -> tuple
     return others, summarize(recordings[0])
 
 
+def _of_the_package(environment: Environment) -> Iterator[Finding]:
+    """Yield what is known of the environment's package."""
+    from ludus.envs.registry import package_faults
+    from ludus.testing.detector.finding import Finding
+
+    for sentence in package_faults(environment.id, environment.options):
+        yield Finding("package", "note", sentence)
+
+
 def _show_findings(findings: list[Finding], play: dict[str, Any] | None) -> None:
     if play is not None:
         write(f"\nsearched for faults in {play['episodes']:,} random episodes, {play['steps']:,} steps")
@@ -210,7 +220,7 @@ def _totals(results: list[Check], findings: list[Finding], *, searched: bool) ->
     kinds = [check_data(check)["result"] for check in results]
     text = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("passed", "left out", "failed"))
     counts = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in count(findings).items())
-    return f"{text}; {counts}" if searched else text
+    return f"{text}; {counts}" if searched or findings else text
 
 
 def _write_json(

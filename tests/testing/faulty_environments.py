@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 # --------------------------------------------------------------------------------------------------------------------
 # One player: a walk on a line, which is right, and its faults.
@@ -57,6 +57,16 @@ class SeedIgnored(Walk):
 
     def move(self, action: Any) -> float:
         return (1.0 if action == 1 else -1.0) + float(self.generator.normal(0, 0.3))
+
+
+class StartsByCount(Walk):
+    """Its start is drawn from a generator of each object, which follows no seed; all objects begin alike."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.number = getattr(self, "number", -1) + 1
+        self.x = 0.1 * (self.number % 7)
+        return self.view(), {}
 
 
 class GlobalRandomness(Walk):
@@ -202,6 +212,18 @@ class MaskTooNarrow(Walk):
 
     def move(self, action: Any) -> float:
         return (-1.0, 1.0, 0.5)[int(action)]
+
+
+class MaskOfNumbers(Walk):
+    """Its action is two numbers; the mask of the second one rules out what works."""
+
+    action_space = MultiDiscrete([2, 3])
+
+    def info(self) -> dict[str, Any]:
+        return {"action_mask": np.array([1, 1, 1, 1, 0], np.int8)}
+
+    def move(self, action: Any) -> float:
+        return (-1.0, 1.0)[int(action[0])] + (0.0, 0.1, 0.25)[int(action[1])]
 
 
 class MaskTooWide(Walk):
@@ -441,12 +463,14 @@ class AnothersTurn(Race):
 
 FAULTS: dict[str, tuple[type, dict[str, Any], set[str]]] = {
     "a seed that does nothing": (SeedIgnored, {}, {"chance"}),
+    "starts that follow a count": (StartsByCount, {}, {"starts", "determinism"}),
     "no determinism": (GlobalRandomness, {}, {"determinism"}),
     "a state that leaks into the next episode": (LeakedScore, {}, {"determinism", "episode leaks"}),
     "a state that objects share": (SharedCounter, {}, {"determinism", "neighbours"}),
     "a limit as an end": (LimitAsEnd, {}, {"limits"}),
     "a limit as an end, beside ends": (LimitSometimes, {}, {"limits"}),
     "a mask that is too narrow": (MaskTooNarrow, {}, {"masked actions"}),
+    "a mask of numbers that is too narrow": (MaskOfNumbers, {}, {"masked actions"}),
     "a mask that is too wide": (MaskTooWide, {}, {"steps", "legal actions", "random play"}),
     "actions without effect": (ActionsIgnored, {}, {"effects of actions"}),
     "an agent without effect": (SecondIgnored, {}, {"effects of actions"}),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,12 +48,13 @@ def memory(session: Session) -> Iterator[Finding]:
     seeds = session.seeds("memory")
     actor = Actor(session.spec, seeds)
     timestep = session.env.reset(seeds)
-    share = (session.until - time.monotonic()) / _PARTS
+    clock = session.budget.clock
+    share = (session.until - clock()) / _PARTS
     sizes, counts, episodes = [], [], 0
     for part in range(_PARTS):
         until = session.until - share * (_PARTS - 1 - part)
         most = session.budget.episodes * (part + 1) // _PARTS
-        while time.monotonic() < until and episodes < most:
+        while clock() < until and episodes < most:
             timestep = session.env.step(actor.actions(timestep))
             episodes += len(timestep.finished.environment)
         gc.collect()

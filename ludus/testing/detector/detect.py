@@ -16,7 +16,6 @@ Pure: TypeAlias = Callable[[Recording], Iterator[Finding]]
 Probe: TypeAlias = Callable[[Session], Iterator[Finding]]
 
 PURE: tuple[Pure, ...] = (
-    seeds.starts,
     ends.limits,
     ends.ends_at_once,
     ends.too_many_decisions,
@@ -72,7 +71,7 @@ def detect(
         recording = _record(session, budget, say)
         if recordings is not None:
             recordings.append(recording)
-        session.ends = bool(recording.episodes)
+        session.recording = recording
         yield from _of_recording(recording, budget)
         for name, share, probe in PROBES:
             say(name)
@@ -93,6 +92,7 @@ def _record(session: Session, budget: Budget, say: Callable[[str], None]) -> Rec
         seconds=_RECORDING * budget.seconds,
         longest=budget.longest,
         seed_of=session.reset_seed,
+        clock=budget.clock,
         progress=count,
     )
     if recording.fault is None:

@@ -14,8 +14,8 @@ LIMITS, AT_ONCE, ENDLESS = "limits", "ends at once", "endless episodes"
 _EPISODES = 20  # that ended, from which on lengths say something
 _SHORT = 10  # steps: limits are longer, rounds of a game may be as short
 _SHARE = 0.2  # of all episodes that end with the largest length, before which ends are rare
-_VISIBLE = 0.99  # share of the variance of the step's number that observations explain
-_WIDTH = 64  # numbers of an observation that are used for that
+_VISIBLE = 0.95  # share of the variance of the step's number that observations explain
+_WIDTH = 512  # numbers of an observation that are used for that, at most
 
 
 def limits(recording: Recording) -> Iterator[Finding]:
@@ -98,22 +98,24 @@ def _explained(recording: Recording, ended: Sequence[Episode], player: int, agen
     if min(map(len, parts)) < 10:
         return 0.0
     (x, y), (test, steps) = (
-        (_features(recording, part), np.array([one.step for one in part], float)) for part in parts
+        (_features(recording, part, len(parts[0]) // 3), np.array([one.step for one in part], float)) for part in parts
     )
-    if len(y) < 2 * x.shape[1] or np.ptp(steps) == 0:
+    if np.ptp(steps) == 0:
         return 0.0
     weights = np.linalg.lstsq(x, y, rcond=None)[0]
     return 1.0 - float(np.var(steps - test @ weights) / np.var(steps))
 
 
-def _features(recording: Recording, decisions: Sequence[Decision]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return float64[n, at most 67]: numbers of observations, by equal strides, their sum, the sum of their magnitudes, and one."""
+def _features(
+    recording: Recording, decisions: Sequence[Decision], width: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return float64[n, at most width + 3]: numbers of observations, by equal strides, their sum, the sum of their magnitudes, and one."""
     enumeration = recording.spec.enumeration
     rows = np.stack([np.asarray(one.observation) for one in decisions])
     if enumeration is not None:
         rows = enumeration.observation[rows]
     rows = np.nan_to_num(rows.reshape(len(decisions), -1).astype(np.float64), posinf=0, neginf=0)
-    strides = np.unique(np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _WIDTH)).astype(int))
+    strides = np.unique(np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _WIDTH, max(1, width))).astype(int))
     ones = np.ones(len(rows))
     return np.column_stack([rows[:, strides], rows.sum(axis=1), np.abs(rows).sum(axis=1), ones])
 

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ludus.core.types import Timestep
+from ludus.core.types import Array, Timestep
 from ludus.envs.spaces import Choices
 from ludus.testing.detector.actions import describe
 from ludus.testing.detector.finding import Finding
 from ludus.testing.detector.session import Session, State
-from ludus.testing.ledger import Row, legal_actions
+from ludus.testing.ledger import Actor, Row, legal_actions
 
 MASKED = "masked actions"
 _DEPTHS = (0, 1, 2, 4, 7, 12)
 _EACH = 6  # masked-out actions of one agent in one state
+_LATER = 3  # steps after which an action that did nothing has left no trace
 _KINDS = ("PythonVectorEnv", "SingleAgentVectorEnv", "JaxVectorEnv")
 
 
@@ -60,35 +61,41 @@ def _try_masked(session: Session, state: State, player: int) -> Iterator[tuple[b
     timestep = session.enter(state)
     if timestep is None or timestep.due[player].mask is None:
         return
-    choices = Choices.of(session.spec.agents_of(player)[0].action)
-    assert choices is not None
-    if len(choices.counts) > 1:
-        return  # what is ruled out of one number may depend on how the environment reads the others
-    legal = legal_actions(session.spec, timestep.due[player], choices)[0][0]
-    ruled_out = np.setdiff1d(np.arange(int(choices.counts[0])), legal)
-    if not len(ruled_out):
+    values = session.alternatives(timestep, player, 0)
+    ruled_out = _ruled_out(session, timestep, player, values[0])
+    if not ruled_out:
         return
     before = session.rows(timestep)[0]
-    outcomes, worst = _legal_outcomes(session, state, player, legal)
-    for action in ruled_out[:: max(1, len(ruled_out) // _EACH)][:_EACH].tolist():
+    outcomes, worst = _legal_outcomes(session, state, player, values)
+    if len(outcomes) < len(values):
+        return
+    for action in ruled_out[:: max(1, len(ruled_out) // _EACH)][:_EACH]:
         if not session.left():
             return
-        works = _works(session, state, player, action, before, outcomes, worst)
+        works = _works(session, state, player, (action, values[0]), before, outcomes, worst)
+        works = works and not _settles(session, state, player, action, values)
         if works is not None:
             agent = session.spec.agents_of(player)[state.due[player][0]].name
-            yield (
-                works,
-                {
-                    "seed": session.reset_seed(state.seed),
-                    "step": len(state.path),
-                    "agent": agent,
-                    "action": describe(action),
-                    "legal": list(legal),
-                },
-            )
+            place = {"seed": session.reset_seed(state.seed), "step": len(state.path), "agent": agent}
+            yield works, {**place, "action": describe(action), "legal": [describe(value) for value in values]}
 
 
-def _legal_outcomes(session: Session, state: State, player: int, legal: list[int]) -> tuple[list[list[Row]], float]:
+def _ruled_out(session: Session, timestep: Timestep, player: int, base: Any) -> list[Any]:
+    """Return the actions that the mask of a player's first due agent rules out: where they are several numbers, a legal one with one number
+    replaced."""
+    choices = Choices.of(session.spec.agents_of(player)[0].action)
+    assert choices is not None
+    legal = legal_actions(session.spec, timestep.due[player], choices)[0]
+    actions: list[Any] = []
+    for k, n in enumerate(choices.counts.tolist()):
+        for value in np.setdiff1d(np.arange(n), legal[k]).tolist():
+            action = np.array(base)
+            action.reshape(-1)[k] = value
+            actions.append(action if action.shape else value)
+    return actions
+
+
+def _legal_outcomes(session: Session, state: State, player: int, legal: list[Any]) -> tuple[list[list[Row]], float]:
     """Return what each legal action leads to, and the least that one earns at once."""
     outcomes: list[list[Row]] = []
     worst = np.inf
@@ -104,21 +111,22 @@ def _legal_outcomes(session: Session, state: State, player: int, legal: list[int
 
 
 def _works(
-    session: Session, state: State, player: int, action: int, before: list[Row], outcomes: list[list[Row]], worst: float
+    session: Session,
+    state: State,
+    player: int,
+    pair: tuple[Any, Any],
+    before: list[Row],
+    outcomes: list[list[Row]],
+    worst: float,
 ) -> bool | None:
-    """Return whether a masked-out action works; None: that cannot be told."""
+    """Return whether a masked-out action works; None: that cannot be told. pair: this action, and a legal one for the other copies."""
     timestep = session.enter(state)
     if timestep is None:
         return None
-    env: Any = session.env
-    legal = session.alternatives(timestep, player, 0)[0]
-    values = [action] + [legal] * (session.num_envs - 1)
-    actions = session.actions_with(timestep, player, 0, values, session.actor(state))
-    env._last = env._last._replace(
-        due=tuple(due._replace(mask=None) for due in env._last.due)
-    )  # which it checks actions by
+    values = [pair[0]] + [pair[1]] * (session.num_envs - 1)
+    actions = _past_the_check(session, timestep, player, values, session.actor(state))
     try:
-        timestep = env.step(actions)
+        timestep = session.env.step(actions)
     except Exception:  # noqa: BLE001  it is refused, in whatever way
         session.renew()
         return False
@@ -130,6 +138,37 @@ def _works(
         not (over and _earned(session, timestep, player, 0) <= worst + 1e-6)
         and not _earned(session, timestep, player, 0) < worst - 1e-6
     )
+
+
+def _settles(session: Session, state: State, player: int, action: Any, values: list[Any]) -> bool:
+    """Return whether, some equal steps later, all is as after a legal action: observations may have the last action in them."""
+    others = session.num_envs - 1
+    for begin in range(0, len(values), others):
+        timestep = session.enter(state)
+        if timestep is None or not session.left():
+            return True
+        actor = session.actor(state)
+        part = [action, *(values[begin : begin + others] * others)[:others]]
+        timestep = session.env.step(_past_the_check(session, timestep, player, part, actor))
+        for _ in range(_LATER):
+            if len(timestep.finished.environment):
+                break
+            timestep = session.env.step(actor.actions(timestep))
+        rows = session.rows(timestep)
+        if not len(timestep.finished.environment) and rows[0] in rows[1:]:
+            return True
+    return False
+
+
+def _past_the_check(
+    session: Session, timestep: Timestep, player: int, values: list[Any], actor: Actor
+) -> tuple[Array, ...]:
+    """Return actions, one of which may be masked out, after the vector has forgotten the masks by which it checks them."""
+    env: Any = session.env
+    actions = session.actions_with(timestep, player, 0, values, actor)
+    unmasked = tuple(due._replace(mask=None) for due in env._last.due)
+    env._last = env._last._replace(due=unmasked)
+    return actions
 
 
 def _shown(rows: list[Row]) -> list[tuple[object, ...]]:

@@ -197,6 +197,7 @@ def record_episodes(
     seconds: float,
     longest: int,
     seed_of: SeedOf,
+    clock: Callable[[], float] = time.monotonic,
     progress: Callable[[Recording], None] | None = None,
 ) -> Recording:
     """Record random legal play.
@@ -208,6 +209,7 @@ def record_episodes(
         seconds: Time after which it stops.
         longest: Steps of one episode after which it stops where no episode has ended.
         seed_of: Seeds that episodes report.
+        clock: That seconds are of.
         progress: Called after each step.
 
     Returns:
@@ -216,19 +218,19 @@ def record_episodes(
     recorder = Recorder(env.spec, seeds, seed_of)
     recording = recorder.recording
     actor = Actor(env.spec, seeds)
-    begin = time.monotonic()
     try:
         timestep = env.reset(seeds)
         recorder.see(timestep)
-        while len(recording.episodes) < episodes and time.monotonic() - begin < seconds:
-            if len(recording.seconds) <= _WARM_UP:
-                begin = time.monotonic()
+        begin = clock()
+        while len(recording.episodes) < episodes and clock() - begin < seconds:
             actions = actor.actions(timestep)
             recorder.act(actions)
             start = time.perf_counter()
             timestep = env.step(actions)
             recording.seconds.append(time.perf_counter() - start)
             recorder.see(timestep)
+            if len(recording.seconds) <= _WARM_UP:
+                begin = clock()
             if progress is not None:
                 progress(recording)
             if not recording.episodes and len(recording.seconds) >= longest:

@@ -22,6 +22,7 @@ from ludus.envs import publisher_kernels
 from ludus.envs.base import ExposesGameState, VectorEnv
 from ludus.envs.python_vector import PythonVectorEnv
 from ludus.envs.spaces import Choices
+from ludus.testing.detector.recording import Recording
 from ludus.testing.ledger import Actor, Row, legal_actions, record
 
 Make: TypeAlias = Callable[[int], VectorEnv]
@@ -38,11 +39,13 @@ class Budget:
         seconds: Of all detectors, about.
         episodes: That are recorded, at most.
         longest: Steps after which an episode counts as one that does not end.
+        clock: That seconds are of; on a machine with other work `time.process_time` gives every environment as much.
     """
 
     seconds: float = 10.0
     episodes: int = 1000
     longest: int = 10_000
+    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,10 @@ class Session:
     def __init__(self, make: Make, num_envs: int, seed: int, budget: Budget) -> None:
         self.budget, self.seed = budget, seed
         self.num_envs = max(2, num_envs)
-        self.ends = True  # whether random episodes end
+        self.recording: Recording | None = None
         self._make = make
         self._env: VectorEnv | None = None
-        self._begin = time.monotonic()
-        self.until = self._begin
+        self.until = budget.clock()
 
     @property
     def env(self) -> VectorEnv:
@@ -90,6 +92,11 @@ class Session:
     def spec(self) -> EnvSpec:
         """Of the vector."""
         return self.env.spec
+
+    @property
+    def ends(self) -> bool:
+        """Whether random episodes end, as far as is known."""
+        return self.recording is None or bool(self.recording.episodes)
 
     def one(self) -> VectorEnv:
         """Make a vector of one environment; who calls closes it."""
@@ -106,11 +113,11 @@ class Session:
 
     def allot(self, share: float) -> None:
         """Begin a part that may take a share of the budget."""
-        self.until = time.monotonic() + share * self.budget.seconds
+        self.until = self.budget.clock() + share * self.budget.seconds
 
     def left(self) -> bool:
         """Return whether there is time left for the present part."""
-        return time.monotonic() < self.until
+        return self.budget.clock() < self.until
 
     def seeds(self, *label: int | str) -> NDArray[np.uint64]:
         """Return uint64[E] seeds of a label."""
