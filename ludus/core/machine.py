@@ -133,8 +133,8 @@ CLOSING = 10.0
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError inside of the block after so many seconds, where this is the main thread; compiled code that does not return is
-    not reached. The alarm that was set before goes on."""
+    """Raise TimeoutError inside of the block after `seconds`, where this is the main thread; compiled code that does not return is not
+    reached. The alarm that was set before goes on."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) is None:
         yield
         return

@@ -464,10 +464,10 @@ def _mask(spec: Any, observation: Space[Any], action: Space[Any]) -> Any:
         return lambda _, info: info[_LEGAL]
     if not isinstance(observation, Dict) or MASK not in observation.spaces:
         return None
-    shape = observation[MASK].shape
+    shape = observation[MASK].shape or ()
     if isinstance(action, Discrete) and shape == (action.n,):
         return lambda observation, _: _masks_by_number(observation[MASK][:, None])
-    if isinstance(action, MultiDiscrete) and [(count,) for count in action.nvec] == [shape[1:]] * shape[0]:
+    if isinstance(action, MultiDiscrete) and shape and [(count,) for count in action.nvec] == [shape[1:]] * shape[0]:
         return lambda observation, _: _masks_by_number(observation[MASK])
     return None
 
@@ -475,7 +475,7 @@ def _mask(spec: Any, observation: Space[Any], action: Space[Any]) -> Any:
 def _masks_by_number(masks: Array) -> NDArray[np.bool_]:
     """Return bool[E, numbers × values] of masks [E, numbers, values]. Where a number has no legal value, in a maze that shuts an agent in,
     say, or of an agent that has arrived, all are: EnvPool takes any."""
-    legal = masks != 0
+    legal: NDArray[np.bool_] = masks != 0
     legal |= ~legal.any(axis=2, keepdims=True)
     return legal.reshape(len(legal), -1)
 

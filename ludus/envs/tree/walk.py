@@ -195,9 +195,8 @@ def merge_alike(game: EnumeratedGame) -> EnumeratedGame:
         first_states.append(first.tolist())
     if first_states == [list(range(len(alike))) for alike in game.alike]:
         return game
-    legal, key = (
-        [[row[i] for i in own] for row, own in zip(rows, first_states, strict=True)] for rows in (game.legal, game.key)
-    )
+    legal = [[row[i] for i in own] for row, own in zip(game.legal, first_states, strict=True)]
+    key = [[row[i] for i in own] for row, own in zip(game.key, first_states, strict=True)]
     observation = [rows[own] for rows, own in zip(game.observation, first_states, strict=True)]
     return replace(game, info=info, legal=legal, key=key, observation=observation)
 
