@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError, nearest
 from ludus.core.packages import missing_package
 from ludus.envs.adapters.agent_seats import AgentSeat, AgentSeats, EpisodeStatistics, Sides, seat_agents
-from ludus.envs.adapters.step_checks import (
-    RESET_ALL,
-    STEP_ALL,
-    check_ends,
-    check_mappings,
-    check_rewards,
-    nonzero_rewards,
-)
+from ludus.envs.adapters.step_checks import RESET_ALL, STEP_ALL, check_ends, check_mappings, read_rewards
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
 from ludus.envs.spaces import observation_space
@@ -141,8 +134,7 @@ class AecEnv:
         if not self._audited:
             self._audit(actor)
         env.step(seat.act(actions[seat.index]))
-        check_rewards(env.rewards, (actor,))
-        result.reward += nonzero_rewards(env.rewards, seats)
+        result.reward += read_rewards(env.rewards, seats, acted=(actor,))
 
     def _list_due(self, result: EnvStepResult) -> None:
         """List those who act next."""
@@ -231,8 +223,7 @@ class CycleEnv(AecEnv):
             if not self._audited:
                 self._audit(agent)
             env.step(seat.act(actions[seat.index]))
-            check_rewards(env.rewards, (agent,))
-            result.reward += nonzero_rewards(env.rewards, seats)
+            result.reward += read_rewards(env.rewards, seats, acted=(agent,))
 
     def _list_due(self, result: EnvStepResult) -> None:
         for agent in self._env.agents:
@@ -329,10 +320,8 @@ class ParallelEnv:
     def _read_result(self, answer: Any) -> EnvStepResult:
         """Return what a step's answer says."""
         observations, rewards, terminations, truncations, infos = answer
-        seats, result = self._seats, EnvStepResult()
-        check_rewards(rewards, self._present)
+        result = EnvStepResult(reward=read_rewards(rewards, self._seats, acted=self._present))
         check_ends(terminations, truncations)
-        result.reward = nonzero_rewards(rewards, seats)
         alive = list(self._env.agents)
         if True in terminations.values() or True in truncations.values() or alive != self._present:
             alive = self._close_dead(result, alive, observations, terminations, truncations, infos)

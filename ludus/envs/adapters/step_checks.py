@@ -43,18 +43,14 @@ def check_mappings(call: str, answer: Any, names: Sequence[str]) -> None:
         check_mapping(call, value, name, names=names)
 
 
-def check_rewards(rewards: Mapping[Any, Any], acted: Iterable[Any]) -> None:
-    """Raise ContractViolation if an agent that acted has no reward, not even 0."""
+def read_rewards(rewards: Mapping[Any, Any], seats: Any, *, acted: Iterable[Any] = ()) -> list[tuple[int, Any]]:
+    """Return (index, reward) of the seats that earned something; None, say, is no reward and becomes a flaw. Raises ContractViolation if
+    an agent that acted has no reward, not even 0, and for a reward of several numbers."""
     for agent in acted:
         if agent not in rewards:
             raise ContractViolation(
                 f"gave no reward for the agent {agent!r}, which acted; expected one for each agent that did, 0 too"
             )
-
-
-def nonzero_rewards(rewards: Mapping[Any, Any], seats: Any) -> list[tuple[int, Any]]:
-    """Return (index, reward) of the seats that earned something; None, say, is no reward and becomes a flaw. Raises ContractViolation for
-    a reward of several numbers."""
     try:
         return [(seats[agent].index, reward) for agent, reward in rewards.items() if reward != 0]
     except ValueError:  # several numbers are not 0 or not

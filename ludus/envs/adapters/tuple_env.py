@@ -19,8 +19,8 @@ from ludus.envs.adapters.step_checks import (
     call_renderer,
     check_answer,
     check_mapping,
-    nonzero_rewards,
     one_flag,
+    read_rewards,
 )
 from ludus.envs.publisher import TERMINATED, TRUNCATED
 from ludus.envs.python_vector import ContractViolation, EnvStepResult, PythonEnv, PythonVectorEnv
@@ -121,7 +121,7 @@ class TupleEnv:
             raise ContractViolation(
                 f"gave the rewards {rewards!r} to {len(team)} agents; expected a list with one for each"
             )
-        paid = nonzero_rewards(dict(enumerate(rewards)), team)
+        paid = read_rewards(dict(enumerate(rewards)), team)
         if terminated.__class__ is not bool or truncated.__class__ is not bool:
             terminated, truncated = one_flag(terminated, "terminated"), one_flag(truncated, "truncated")
         if not (terminated or truncated):
