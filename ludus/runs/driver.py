@@ -122,13 +122,9 @@ class History:
         self.responses = [float("nan")] * len(values)
 
     def progress(self, seconds: float) -> Progress:
-        counters = self.counters
+        counters: Mapping[str, Any] = {name: self.counters[name] for name in recorders.PROGRESS}
         return Progress(
-            env_steps=counters["env_steps"],
-            decisions=counters["decisions"],
-            episodes=counters["episodes"],
-            samples=counters["samples"],
-            updates=counters["updates"],
+            **counters,
             seconds=seconds,
             generations=self.generations,
             nash_conv=tuple(self.nash_conv),

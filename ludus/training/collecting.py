@@ -77,16 +77,8 @@ class TrainingCounts:
 
     def progress(self, seconds: float) -> Progress:
         """Return what stoppers look at."""
-        return Progress(
-            env_steps=self.env_steps,
-            decisions=self.decisions,
-            episodes=self.episodes,
-            samples=self.samples,
-            updates=self.updates,
-            seconds=seconds,
-            scores=tuple(self.returns),
-            win_rates=tuple(self.wins),
-        )
+        counts: Mapping[str, Any] = self.totals
+        return Progress(**counts, seconds=seconds, scores=tuple(self.returns), win_rates=tuple(self.wins))
 
     def state_dict(self) -> State:
         """Return what is so now: a checkpoint that another task writes later holds it as it was."""

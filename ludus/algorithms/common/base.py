@@ -79,38 +79,20 @@ class CollectConfig:
     place: bool = False  # policies are told which environment they act in (`RolloutRequest.place`)
     bootstrap_value: str = ""  # of `extras`, what observations are worth: asked about bootstrap observations, too
 
-    def request(
-        self,
-        learner: PolicyRef,
-        opponents: Mixture,
-        *,
-        seats: tuple[int, ...],
-        seed: int,
-        modes_seed: int,
-        first_episode: int,
-        together: bool,
-        carry_on: bool = False,
-        seconds: float | None = None,
-    ) -> RolloutRequest:
-        """Return the request for workers, completed with what only the task knows (see `RolloutRequest`)."""
+    def request(self, learner: PolicyRef, opponents: Mixture, **task: Any) -> RolloutRequest:
+        """Return the request for workers, completed with what only the task knows: other fields of `RolloutRequest`."""
         return RolloutRequest(
             learner=learner,
-            seats=seats,
             opponents=opponents,
             unit=self.unit,
             amount=self.amount,
-            seed=seed,
-            carry_on=carry_on,
             extras=self.extras,
-            first_episode=first_episode,
-            together=together,
             modes=self.modes,
-            modes_seed=modes_seed,
             state=self.state,
-            seconds=seconds,
             processing=self.processing,
             place=self.place,
             bootstrap_value=self.bootstrap_value,
+            **task,
         )
 
 
