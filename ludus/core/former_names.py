@@ -53,7 +53,10 @@ _RENAMED: Final = {
     for package, modules in (
         ("algorithms.common", "around=delegating acting=device_policy states=information_states"),
         ("algorithms.common", "images=space_checks schedule=config"),
-        ("algorithms.common", "replayed=replay_learner restricted=restricted_learner"),
+        (
+            "algorithms.common",
+            "replayed=replay_learner restricted=delegating restricted_learner=delegating conditioned=delegating team_specs=space_checks",
+        ),
         ("algorithms.common", "spaces=space_checks diversity=behavioral_diversity options=config"),
         ("algorithms.mmd", "tabular=tabular_learner"),
         ("algorithms.on_policy", "teams=multi_agent models=autograd_model"),
@@ -75,8 +78,8 @@ _RENAMED: Final = {
         ("metagame.population.ratings", "results=win_counts elo=online_elo"),
         ("metagame.solvers", "games=normal_form"),
         ("backend", "perceptron=mlp optimizer=network"),
-        ("policies", "checks=base"),
-        ("replay", "hand_over=episode_server"),
+        ("policies", "checks=base tabular=categorical"),
+        ("replay", "hand_over=episode_server recorded_spaces=parquet"),
         ("rollout", "bots=bot_players in_place=ondevice shards=base opponent_sampling=opponents local=host"),
         ("runs", "stored_run=resumable_run player_names=scenario_defaults defaults=scenario_defaults"),
         ("runs", "scenario_kinds=scenario result=runner"),

@@ -34,7 +34,7 @@ POLICIES: Final = Registry(
         "nfsp": "ludus.policies.registry:NFSPPolicy",
         "random": "ludus.policies.random:RandomPolicy",
         "searching": "ludus.policies.search.policy:SearchingPolicy",
-        "tabular": "ludus.policies.tabular:TabularPolicy",
+        "tabular": "ludus.policies.categorical:TabularPolicy",
         "torch": "ludus.policies.torch_module:TorchPolicy",
     },
 )

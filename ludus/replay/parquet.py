@@ -1,4 +1,4 @@
-"""Trajectories as Parquet files, exact to the bit.
+"""Trajectories as Parquet files, exact to the bit; and whether recorded decisions fit the spaces in which they are learned from.
 
 A row of the file is a segment. Columns of decisions are lists; a value that is an array (an observation, a mask) is its bytes, in C
 order, little-endian; the file's metadata, JSON under "ludus", has the dtype and shape of each column beside the origin. Nothing is pickled.
@@ -7,7 +7,7 @@ order, little-endian; the file's metadata, JSON under "ludus", has the dtype and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,55 @@ from numpy.typing import NDArray
 from ludus.core.errors import DataError
 from ludus.core.machine import atomic_replace, sync, temporary_path
 from ludus.core.packages import require
-from ludus.core.types import Array
+from ludus.core.types import Array, EnvSpec
+from ludus.envs.spaces import Choices
 from ludus.replay.trajectories import OF_ROWS, Trajectories, select
+
+_ADVICE = "Use the wrappers and options that they were recorded with."
+
+
+def check_spaces(
+    pieces: Sequence[Trajectories], origin: TrajectoryOrigin, env: EnvSpec, observation: Space[Any], action: Space[Any]
+) -> None:
+    """Raise DataError for decisions that do not fit an environment whose agents have these spaces. Limits of observations are not
+    compared."""
+    if not _alike(origin.action, action):
+        raise DataError(
+            f"the file has actions of {_text(origin.action)}; in the scenario's {env.id} they are of {_text(action)}. {_ADVICE}"
+        )
+    compiled = env.enumeration is not None
+    wanted = () if compiled else observation.shape
+    for piece in pieces:
+        if piece.observation.shape[1:] != wanted or piece.action.shape[1:] != action.shape:
+            raise DataError(
+                f"the file has observations of shape {piece.observation.shape[1:]} and actions of {piece.action.shape[1:]}; in the "
+                f"scenario's {env.id} they are of {wanted} and {action.shape}. {_ADVICE}"
+            )
+    if (origin.observation.shape, origin.observation.dtype) != (observation.shape, observation.dtype):
+        raise DataError(
+            f"the file has observations of {_text(origin.observation)}; in the scenario's {env.id} they are of {_text(observation)}. "
+            f"{_ADVICE}"
+        )
+    if env.enumeration is not None:
+        for ids in (piece.observation for piece in pieces):
+            if len(ids) and not 0 <= ids.min() <= ids.max() < len(env.enumeration.mask):
+                raise DataError(
+                    f"the file has information states that {env.id} does not have; it was recorded in another."
+                )
+
+
+def _alike(first: Space[Any], second: Space[Any]) -> bool:
+    """Return whether actions of two spaces mean the same."""
+    if isinstance(first, Box) and isinstance(second, Box):
+        same = first.shape == second.shape and first.dtype == second.dtype
+        return same and np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
+    counts = [None if some is None else some.counts.tolist() for some in map(Choices.of, (first, second))]
+    return None not in counts and counts[0] == counts[1]
+
+
+def _text(space: Space[Any]) -> str:
+    return " ".join(str(space).split())  # bounds of several rows are written in several lines
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # Spaces as JSON: Discrete, MultiDiscrete, MultiBinary and Box.

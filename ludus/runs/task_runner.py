@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ludus.algorithms.common.base import Algorithm, ComputedOracle, Response, SolvesRestricted
-from ludus.algorithms.common.conditioned import on_rows
+from ludus.algorithms.common.delegating import in_restricted_game, on_rows
 from ludus.algorithms.common.registry import COMPUTED, Algorithms
-from ludus.algorithms.common.restricted_learner import in_restricted_game
 from ludus.core.errors import RunError, ScenarioError
 from ludus.core.parts import with_options
 from ludus.core.types import (

@@ -84,7 +84,7 @@ class NeuPLOptions(ScheduleOptions):
     def check_schedule(self, context: ScheduleContext) -> None:
         context.check_solver(self.meta_solver)
         super().check_schedule(context)
-        from ludus.algorithms.common.conditioned import Conditioned  # a scenario can be read without loading policies
+        from ludus.algorithms.common.delegating import Conditioned  # a scenario can be read without loading policies
 
         for assignment in context.assigned:
             condition = np.zeros((1, self.policies), np.float32)

@@ -208,32 +208,23 @@ class Observer(Protocol):
 class NullObserver:
     """Observer that does nothing, and a base for observers of few calls: a derived class overrides what it needs."""
 
-    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        return None
+    def run_started(self, info: RunInfo, *, generation: int = 0) -> None: ...
 
-    def task_started(self, task: Task) -> None:
-        return None
+    def task_started(self, task: Task) -> None: ...
 
-    def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
-        return None
+    def task_progress(self, fraction: float | None, metrics: Metrics) -> None: ...
 
-    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        return None
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None: ...
 
-    def task_done(self, result: TaskResult) -> None:
-        return None
+    def task_done(self, result: TaskResult) -> None: ...
 
-    def generation_done(self, record: GenerationRecord) -> None:
-        return None
+    def generation_done(self, record: GenerationRecord) -> None: ...
 
-    def run_finished(self, summary: RunSummary) -> None:
-        return None
+    def run_finished(self, summary: RunSummary) -> None: ...
 
-    def message(self, text: str) -> None:
-        return None
+    def message(self, text: str) -> None: ...
 
-    def pace_changed(self, pace: str) -> None:
-        return None
+    def pace_changed(self, pace: str) -> None: ...
 
 
 class Observers(NullObserver):

@@ -48,8 +48,8 @@ from ludus.policies.file import load_policy, save_policy
 from ludus.policies.registry import build_policy
 from ludus.replay.base import Sample
 from ludus.replay.episode_server import EpisodeServer
+from ludus.replay.parquet import check_spaces
 from ludus.replay.prefetcher import ToDevice
-from ludus.replay.recorded_spaces import check_spaces
 from ludus.replay.trajectories import Trajectories, join, select
 from ludus.rollout.host import LocalRollouts
 from ludus.training.trainer import Trainer, TrainerSpec

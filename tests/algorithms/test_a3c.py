@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ludus.algorithms.common.base import LearnerContext, VersionAware
-from ludus.algorithms.common.conditioned import ConditionedLearner
 from ludus.algorithms.common.config import Schedule
+from ludus.algorithms.common.delegating import ConditionedLearner
 from ludus.algorithms.on_policy.config import A2C
 from ludus.core.errors import ConfigError, TrainingError
 from ludus.core.types import SegmentEnd

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 from team_games import team_env
 
 from ludus.algorithms.common.base import Algorithm, Learner, LearnerContext
-from ludus.algorithms.common.conditioned import Conditioned
+from ludus.algorithms.common.delegating import Conditioned
 from ludus.algorithms.common.registry import check_fits
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.nfsp.config import NFSP

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Discrete
 from team_games import in_two, learner_of, team_env, team_rollout
 
-from ludus.algorithms.common.team_specs import check_state, check_team, state_width, team_size
+from ludus.algorithms.common.space_checks import check_state, check_team, state_width, team_size
 from ludus.contrib.algorithms.joint_steps import (
     RewardStatistics,
     TeamRewards,

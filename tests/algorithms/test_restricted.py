@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.algorithms.common.base import Algorithm, LearnerContext
-from ludus.algorithms.common.restricted_learner import InRestrictedGame
+from ludus.algorithms.common.delegating import InRestrictedGame
 from ludus.algorithms.dqn.config import DQN
 from ludus.algorithms.mmd.config import MMD
 from ludus.algorithms.nfsp.config import NFSP

@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from play_games import AnyGame, choose, openspiel, people, ref
 
-from ludus.algorithms.common.team_specs import state_width
+from ludus.algorithms.common.space_checks import state_width
 from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
 from ludus.apps.episodes.schemas import FrameDecision
 from ludus.apps.play.controls import action_names_of, keys_of

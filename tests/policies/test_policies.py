@@ -10,10 +10,9 @@ from ludus.policies.action_value_policy import ActionValuePolicy, action_values
 from ludus.policies.action_values import initial_weights as initial_values
 from ludus.policies.actor_critic import arrays_of, initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
-from ludus.policies.categorical import inverse_cdf, masked_softmax, one_hot_best
+from ludus.policies.categorical import TabularPolicy, inverse_cdf, masked_softmax, one_hot_best
 from ludus.policies.registry import POLICIES, build_policy
 from ludus.policies.specs import QHeadSpec, action_values_spec, body_config, gru_spec, mlp_spec
-from ludus.policies.tabular import TabularPolicy
 from ludus.policies.torch_module import make_networks, torch_spec
 from ludus.testing.policy import check_policy
 

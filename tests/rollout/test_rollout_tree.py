@@ -12,8 +12,8 @@ from ludus.envs.tree.vector import TreeVectorEnv
 from ludus.policies.actor_critic import initial_weights
 from ludus.policies.actor_critic_policy import ActorCriticPolicy
 from ludus.policies.base import Policy
+from ludus.policies.categorical import TabularPolicy
 from ludus.policies.specs import mlp_spec, tabular_spec
-from ludus.policies.tabular import TabularPolicy
 from ludus.rollout.base import Rollout, RolloutRequest
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.worker import RolloutWorker

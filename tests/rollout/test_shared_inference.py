@@ -247,7 +247,7 @@ def test_policies_that_take_ids_beside_those_that_do_not() -> None:
     ids = enumeration.ids(0)
     rng = np.random.default_rng(0)
     probs = rng.dirichlet((1, 1), size=ids.stop - ids.start)
-    from ludus.policies.tabular import TabularPolicy
+    from ludus.policies.categorical import TabularPolicy
 
     policies = [
         (PolicyRef(0, "table"), TabularPolicy(table, {"probs": probs})),

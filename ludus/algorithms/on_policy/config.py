@@ -11,8 +11,16 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import ROLLOUTS, AlgorithmInfo, CollectConfig, Learner, LearnerContext
 from ludus.algorithms.common.config import CollectOptions, Schedule, Scheduled
-from ludus.algorithms.common.space_checks import action_of, byte_scale, discrete, needs_images, one_space, players_of
-from ludus.algorithms.common.team_specs import check_state, state_width
+from ludus.algorithms.common.space_checks import (
+    action_of,
+    byte_scale,
+    check_state,
+    discrete,
+    needs_images,
+    one_space,
+    players_of,
+    state_width,
+)
 from ludus.algorithms.on_policy.multi_agent import check_first_ids, separate_networks
 from ludus.core.config import refuse_unread
 from ludus.core.errors import PolicyError, ScenarioError

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.team_specs import state_features
+from ludus.algorithms.common.space_checks import state_features
 from ludus.core.arrays import kernel
 from ludus.core.errors import PolicyError, ScenarioError
 from ludus.core.types import ActionRequests, EnvSpec

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from ludus.algorithms.common.team_specs import state_features, state_width
+from ludus.algorithms.common.space_checks import state_features, state_width
 from ludus.apps.episodes.debugger import Answers, Decision, Decisions, Episode, EpisodeDebugger, OpenSpielWalk, Step
 from ludus.apps.episodes.human_policy import HumanPolicy
 from ludus.apps.episodes.recording import (

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.algorithms.common.returns import gather_next, lambda_returns, n_step
+from ludus.algorithms.common.space_checks import NormalizeRewards, state_features
 from ludus.algorithms.common.statistics import RunningMoments
-from ludus.algorithms.common.team_specs import NormalizeRewards, state_features
 from ludus.core.types import Array, EnvSpec, SegmentEnd, State
 from ludus.replay.trajectories import OF_ROWS, Joint, Trajectories, joint, rows_of
 

@@ -132,7 +132,7 @@ def _rows(column: Any, rows: BlockRows) -> Any:
 
 
 def state_features(state: Tensor | None) -> Tensor | None:
-    """Return states [n, *shape] as `ludus.algorithms.common.team_specs.state_features` does for one seat: float32[n,
+    """Return states [n, *shape] as `ludus.algorithms.common.space_checks.state_features` does for one seat: float32[n,
     width], of uint8 in 0 … 1."""
     if state is None:
         return None

@@ -23,8 +23,7 @@ from ludus.core.player_names import PlayerNames
 from ludus.core.types import Array, EnvSpec
 from ludus.envs.config import unseen_options
 from ludus.envs.spaces import Choices
-from ludus.replay.parquet import Recorded, TrajectoryOrigin
-from ludus.replay.recorded_spaces import check_spaces
+from ludus.replay.parquet import Recorded, TrajectoryOrigin, check_spaces
 from ludus.replay.trajectories import Trajectories, join, rows_of, select
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import discrete, players_of
-from ludus.algorithms.common.team_specs import check_state, check_team
+from ludus.algorithms.common.space_checks import check_state, check_team, discrete, players_of
 from ludus.algorithms.on_policy.config import PolicyGradient
 from ludus.core.types import EnvSpec
 

@@ -20,7 +20,7 @@ from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import masked_log_softmax
 from ludus.algorithms.common.replay_learner import NetworkEnsemble
 from ludus.algorithms.common.returns import not_finite
-from ludus.algorithms.common.team_specs import state_width, team_size
+from ludus.algorithms.common.space_checks import state_width, team_size
 from ludus.algorithms.dqn.losses import gather_actions
 from ludus.algorithms.on_policy.batch import Batch, SegmentPieces
 from ludus.algorithms.on_policy.experience import ExperienceBuilder, ValueEstimates

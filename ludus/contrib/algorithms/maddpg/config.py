@@ -11,8 +11,16 @@ from pydantic import Field
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import UnsupportedSpace, discrete, one_space, players_of
-from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
+from ludus.algorithms.common.space_checks import (
+    NormalizeRewards,
+    UnsupportedSpace,
+    check_state,
+    check_team,
+    discrete,
+    one_space,
+    players_of,
+    team_size,
+)
 from ludus.algorithms.off_policy.config import OffPolicy, box_policy
 from ludus.core.types import EnvSpec, PolicySpec
 from ludus.policies.specs import mlp_spec

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.algorithms.common.base import LearnerContext
-from ludus.algorithms.common.team_specs import state_width, team_size
+from ludus.algorithms.common.space_checks import state_width, team_size
 from ludus.algorithms.off_policy.learner import OffPolicyLearner
 from ludus.backend.device import to_device
 from ludus.backend.mlp import Layout

@@ -10,8 +10,7 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo
 from ludus.algorithms.common.config import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import action_of, byte_scale, one_space, players_of
-from ludus.algorithms.common.team_specs import check_team, team_size
+from ludus.algorithms.common.space_checks import action_of, byte_scale, check_team, one_space, players_of, team_size
 from ludus.algorithms.on_policy.config import Gradient
 from ludus.core.errors import ScenarioError
 from ludus.core.types import EnvSpec, PolicySpec

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from ludus.algorithms.common.base import AlgorithmInfo, CollectConfig
 from ludus.algorithms.common.config import Schedule, Scheduled
-from ludus.algorithms.common.space_checks import players_of
-from ludus.algorithms.common.team_specs import NormalizeRewards, check_state, check_team, team_size
+from ludus.algorithms.common.space_checks import NormalizeRewards, check_state, check_team, players_of, team_size
 from ludus.algorithms.dqn.config import QLearning
 from ludus.algorithms.on_policy.multi_agent import check_first_ids, separate_networks
 from ludus.core.config import refuse_unread

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ludus.algorithms.common.base import LearnerContext
 from ludus.algorithms.common.losses import huber
-from ludus.algorithms.common.team_specs import state_width, team_size
+from ludus.algorithms.common.space_checks import state_width, team_size
 from ludus.algorithms.dqn.learner import QLearner, QLossResult, init_network
 from ludus.algorithms.dqn.losses import gather_actions, greedy, mixed_priority
 from ludus.algorithms.r2d2.learner import SequenceSlots, SequenceWindows, bootstraps, windows
