@@ -233,7 +233,7 @@ def page(document: dict[str, Any]) -> str:
         "",
         f"What [`ludus check-env`](../guides/check.md#the-search-for-faults) finds in {len(results)} installed environments with random "
         f"legal play of about {document['seconds']:g} s of processor time each, four at a time, on {machine['cpu']}, {document['day']}: "
-        f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes; {failed} could not be played. "
+        f"{', '.join(f'{name}s: {counts[name]}' for name in ('error', 'warning', 'note'))}; not played: {failed}. "
         "A longer search finds more: `ludus check-env ID --seconds 60`.",
         "",
         "The page is made by `python -m benchmarks.env_survey --page` from `benchmarks/results/env_survey.json`, which has the evidence. "

@@ -61,7 +61,7 @@ def test_the_page_has_findings_and_reasons() -> None:
     }
     text = page(document)
     assert "2 installed environments" in text
-    assert "1 errors, 0 warnings, 0 notes; 1 could not be played" in text
+    assert "errors: 1, warnings: 0, notes: 0; not played: 1." in text
     assert "## gymnasium: 2 of 5 ids" in text
     assert "| `A` | 2 | 3 | 2 – 3 – 9, 25% truncated | 50,000 | **limits** |" in text
     assert "| `B` | | | | | not played: no file |" in text

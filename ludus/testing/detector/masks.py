@@ -43,7 +43,7 @@ def masks(session: Session) -> Iterator[Finding]:
     if working:
         yield Finding(
             MASKED,
-            "warning",
+            "note" if session.python is None else "warning",  # compiled environments cannot refuse an action
             f"{len(working)} of {tried} masked-out actions work when they are played: they lead where no legal action leads, and are not "
             "punished.",
             "See whether the mask is of this agent and of this state, and whether it rules out too much.",
