@@ -241,6 +241,7 @@ class SimultaneousVectorEnv(SeveralVectorEnv):
 
 
 _OURS = ("num_envs", "num_threads", "seed", "env_seed", "base_path", "gym_reset_return_info", "max_num_players")
+_NOT_IN_JUMANJI = ("SearchAndRescue-v0", "Tetris-v0")  # of Jumanji 1.1.0, or not with the present JAX
 _THEIRS = ("from_pixels", "render_width", "render_height", "render_camera_id")  # of `envpool.make`, in no configuration
 _LEGAL = "legal_action_mask"  # of its board games, in info
 _LIMITED = (
@@ -345,9 +346,10 @@ def require_trainable(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigError for an environment that a policy would learn by heart, unless an option asks for it."""
     if _has_one_instance(name) and not options.get("one_instance"):
         original = name.removeprefix(_PORTS)
+        instead = "" if original in _NOT_IN_JUMANJI else f"Train on jumanji/{original}, or g"
         raise ConfigError(
             f"envpool/{name} has one and the same instance in every episode, whatever the seed, where Jumanji draws a new one: a policy "
-            f"learns it by heart. Train on jumanji/{original}, or give env.options.one_instance=true to train on it nevertheless."
+            f"learns it by heart. {instead or 'G'}ive env.options.one_instance=true to train on it nevertheless."
         )
 
 
