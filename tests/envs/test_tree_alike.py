@@ -5,6 +5,7 @@ OpenSpiel's strings of dark hex count the opponent's hidden tries, its tensors d
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,58 @@ def test_states_are_only_ever_merged() -> None:
     """The tensor of dark_hex_ir has perfect recall, and the game is meant to have none: its strings are what its players know."""
     with pytest.raises(EnvError, match="lacks perfect recall"):
         compile_tree("dark_hex_ir(num_rows=2,num_cols=2)")
+
+
+BY_STRINGS = {
+    "dark_hex": "the opponent's hidden tries",
+    "repeated_leduc_poker": "earlier hands, which both forget later",
+}
+"""What strings tell and tensors do not."""
+BY_TENSORS = {"dark_hex_ir": "own tries that the string forgets"}
+
+
+def differences(name: str, *, episodes: int = 60, longest: int = 100) -> tuple[bool, bool]:
+    """Whether, in random play, one tensor (with its legal actions) had several strings, and one string several tensors."""
+    game, rng = pyspiel.load_game(name), np.random.default_rng(0)
+    tensors: dict[tuple, set] = defaultdict(set)
+    strings: dict[tuple, set] = defaultdict(set)
+    for _ in range(episodes):
+        state = game.new_initial_state()
+        for _ in range(longest):
+            if state.is_terminal():
+                break
+            if state.is_chance_node():
+                actions, chances = zip(*state.chance_outcomes(), strict=True)
+                state.apply_action(int(rng.choice(actions, p=np.array(chances) / sum(chances))))
+                continue
+            legal = [state.legal_actions(player) for player in range(game.num_players())]
+            for player, own in enumerate(legal):
+                if own:
+                    look = np.array([*state.information_state_tensor(player), *own]).tobytes()
+                    text = state.information_state_string(player)
+                    tensors[player, text].add(look)
+                    strings[player, look].add(text)
+            moves = [int(rng.choice(own)) if own else pyspiel.INVALID_ACTION for own in legal]
+            if state.is_simultaneous_node():
+                state.apply_actions(moves)
+            else:
+                state.apply_action(moves[state.current_player()])
+    return tuple(any(len(others) > 1 for others in table.values()) for table in (strings, tensors))  # type: ignore[return-value]
+
+
+@pytest.mark.long
+def test_strings_and_tensors_tell_the_same_apart_in_other_games() -> None:
+    """All that hide something, have both, and need no parameters. A failure means that OpenSpiel has changed, or has a game more."""
+    perfect = pyspiel.GameType.Information.PERFECT_INFORMATION
+    games = [
+        kind.short_name
+        for kind in pyspiel.registered_games()
+        if kind.information != perfect
+        and kind.default_loadable
+        and kind.provides_information_state_tensor
+        and kind.provides_information_state_string
+        and not kind.short_name.startswith(("python_", "chat_", "bridge"))
+    ]
+    assert len(games) > 30
+    for name in games:
+        assert differences(name) == (name in BY_STRINGS, name in BY_TENSORS), name
