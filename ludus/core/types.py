@@ -437,6 +437,7 @@ class Match:
         wins: Of each player, (won, drawn, lost) episodes.
         exact: Whether it was computed, not sampled.
         statistics: Of its episodes; None where the environment has none, and for what was computed.
+        outside: [P] (least, largest) return that the environment's range must have to hold its returns; None where it does.
     """
 
     id: str
@@ -448,6 +449,7 @@ class Match:
     wins: tuple[tuple[int, int, int], ...] = ()
     exact: bool = False
     statistics: NamedStatistics | None = None
+    outside: tuple[tuple[float, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

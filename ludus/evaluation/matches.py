@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core import seeding
-from ludus.core.errors import DataError, PartDied
+from ludus.core.errors import PartDied
 from ludus.core.types import Match, Mixture, OpponentFactor, PolicyRef
 from ludus.metagame.population.match_log import moments, statistics_of, wider_range
 from ludus.policies.base import Policy
@@ -151,15 +151,9 @@ class MatchRunner:
         return pending
 
     def finish(self, profile: MatchProfile, pending: Pending, *, on_progress: ProgressCallback | None = None) -> Match:
-        """Wait for a match that was begun. Raises DataError for returns outside of the utility range."""
+        """Wait for a match that was begun."""
         episodes = self._rollouts.finish(pending, on_progress=on_progress).episodes
         returns = episodes.returns
-        spec = self._rollouts.spec
-        if wider := wider_range(spec.utility_range, returns):
-            raise DataError(
-                f"{spec.id} had returns outside of its utility range {spec.utility_range} (profile {profile.index}). Nothing was recorded. "
-                f"Resume with env.options.utility_range={[*map(list, wider)]} or wider, if they are right, or correct the environment."
-            )
         totals = moments(returns)
         name = "-".join(map(str, profile.index))
         return Match(
@@ -171,6 +165,7 @@ class MatchRunner:
             totals.m2,
             wins=outcomes(returns),
             statistics=statistics_of(self.statistics, episodes.statistics),
+            outside=wider_range(self._rollouts.spec.utility_range, returns),
         )
 
 

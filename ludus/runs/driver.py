@@ -357,7 +357,14 @@ class Driver:
         elif result.task.solution is not None:
             self._announce(result, result.task.solution)
         else:
+            declared = self.manager.table.utility_range
             self.manager.on_result(result)
+            if (widened := self.manager.table.utility_range) != declared:
+                self.warn(
+                    "utility_range",
+                    f"returns were outside of {declared}, the range of {self.parts.rollouts.spec.id}; {widened} is used from now on, "
+                    "and what rests on it is less certain than it says. Give a range that holds (env.options.utility_range).",
+                )
 
     def _add(self, result: TrainingResult) -> None:
         self.store.check_place()  # a policy's file would make the folder again

@@ -1,4 +1,4 @@
-"""Returns outside of the range that an environment declares: a match of a run is refused, a tournament widens the range and says so."""
+"""Returns outside of the range that an environment declares: runs and tournaments widen the range and say so."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import numpy as np
 import pyspiel
 import pytest
 
+import ludus
 from ludus.core.errors import ConfigError, DataError
-from ludus.core.types import PolicyRef
+from ludus.core.types import Match, PolicyRef
 from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.evaluation.matches import MatchProfile, MatchRunner
 from ludus.metagame.population.match_log import wider_range
+from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.rollout.host import LocalRollouts
+from ludus.storage.reader import Reader
 from ludus.testing.env import check_env
 from ludus.tournament.ranking_decisions import bounds_of
 from ludus.tournament.run import Options, play_tournament
@@ -48,17 +51,54 @@ def test_the_least_range_that_holds(returns: list, wider: object) -> None:
 
 
 @pytest.mark.parametrize(("id", "options"), TOO_NARROW)
-def test_a_match_outside_of_the_range_never_reaches_a_table(id: str, options: dict) -> None:
+def test_a_match_says_what_is_outside_of_the_range(id: str, options: dict) -> None:
     rollouts = LocalRollouts.around(make_env(id, num_envs=8, **options))
 
     def uniform(_: PolicyRef) -> Policy:
         return build_policy(random_spec(rollouts.spec.agents[0].action), {})
 
     profile = MatchProfile((0, 0), (PolicyRef(0, "a"), PolicyRef(1, "b")))
-    with pytest.raises(
-        DataError, match=r"outside of its utility range .*utility_range=\[\[-1\.0, 1\.0\], \[-1\.0, 1\.0\]\]"
-    ):
-        list(MatchRunner(rollouts, uniform, seed=0).play([profile], 16))
+    (match,) = MatchRunner(rollouts, uniform, seed=0).play([profile], 16)
+    assert match.outside == ((-1.0, 1.0), (-1.0, 1.0))
+
+
+def test_a_table_widens_its_range_to_what_it_is_told() -> None:
+    """The mean is within the range, single returns are not; without a word about them such a spread is refused."""
+    table = PayoffTable(utility_range=((-0.5, 0.5),) * 2, population=(0, 1), zero_sum=True)
+    table.add_policy(0)
+    table.add_policy(1)
+    seats = (PolicyRef(0, "a"), PolicyRef(1, "b"))
+    match = Match("m", (0, 0), seats, 4, np.array([0.4, -0.4]), np.array([2.0, 2.0]))
+    with pytest.raises(DataError, match=r"m2 is 2\.0, expected at most 1"):
+        table.record([match])
+    assert table.utility_range == ((-0.5, 0.5),) * 2
+    table.record([replace(match, outside=((-1.0, 0.5), (-0.5, 1.0)))])
+    assert table.view().utility_range == ((-1.0, 0.5), (-0.5, 1.0))
+    assert table.record([match]) == (), "the same result, whoever says what is outside"
+    again = PayoffTable(utility_range=((-0.5, 0.5),) * 2, population=(0, 1), zero_sum=True)
+    again.load_state_dict(table.state_dict())
+    assert again.utility_range == table.utility_range
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_a_wider_range_and_says_so(tmp_path: Path) -> None:
+    scenario = ludus.PSRO(
+        env=ludus.Environment(
+            id="openspiel/tic_tac_toe", num_envs=8, tree="off", options={"utility_range": [-0.5, 0.5]}
+        ),
+        algorithm="ppo",
+        generations=1,
+        response={"episodes": 16},
+        evaluation={"episodes": 16},
+    )
+    assert ludus.run(scenario, run_dir=tmp_path / "run", report=False).generations
+    with Reader(tmp_path / "run") as reader:
+        said = [event.text for event in reader.events() if event.kind == "utility_range"]
+    assert len(said) == 1
+    assert "returns were outside of ((-0.5, 0.5), (-0.5, 0.5)), the range of openspiel/tic_tac_toe" in said[0]
+    again = ludus.resume(tmp_path / "run", ["generations=2"], report=False)
+    assert len(again.generations) == 3
+    assert [event.kind for event in again.warnings if event.kind == "utility_range"] == ["utility_range"]
 
 
 @pytest.mark.slow

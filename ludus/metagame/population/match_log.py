@@ -127,7 +127,7 @@ def same_match(a: Match, b: Match) -> bool:
     scalars = all(
         getattr(a, f.name) == getattr(b, f.name)
         for f in dataclasses.fields(Match)
-        if f.name not in ("mean", "m2", "statistics")
+        if f.name not in ("mean", "m2", "statistics", "outside")
     )
     arrays = np.array_equal(a.mean, b.mean) and np.array_equal(a.m2, b.m2)
     return scalars and arrays and _same_statistics(a.statistics, b.statistics)

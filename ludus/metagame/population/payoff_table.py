@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from ludus.core.errors import DataError
 from ludus.core.types import Match, State
 from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import (
+    MatchRules,
     Moments,
     as_block,
     check_equal,
@@ -37,6 +39,7 @@ from ludus.metagame.population.match_log import (
     rules_of,
     same_match,
     unpack_matches,
+    wider_range,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -212,8 +215,8 @@ class PayoffTable:
                 f"population {tuple(population)} and {len(utility_range)} utility ranges: expected one of each per player, "
                 "populations counted from 0 without gaps."
             )
-        self._rules = rules_of(utility_range, population, zero_sum)
-        self.utility_range, self.population = self._rules.utility_range, self._rules.population
+        self._set_rules(rules_of(utility_range, population, zero_sum))
+        self._declared, self.population = self.utility_range, self._rules.population
         self.zero_sum = self._rules.zero_sum
         self._sizes = [0] * len(set(self.population))
         self._log: list[Match] = []
@@ -264,10 +267,13 @@ class PayoffTable:
     def record(self, matches: Iterable[Match]) -> tuple[Match, ...]:
         """Append matches; those that were new, in order. A match recorded twice counts once.
 
-        Raises DataError, with the table untouched, if any match is malformed, NaN, outside the utility range, contradicts itself, a
-        zero-sum game or an exact payoff, or carries a known id with different content.
+        The utility range widens to what matches say is `outside` of it. Raises DataError, with the table untouched, if any match is
+        malformed, NaN, outside the range, contradicts itself, a zero-sum game or an exact payoff, or carries a known id with different
+        content.
         """
+        matches = tuple(matches)
         new, total = self._checked(matches)
+        self._set_rules(self._rules_with(matches))
         self._keep(new)
         self._total = total
         return new
@@ -300,6 +306,7 @@ class PayoffTable:
 
     def check(self, matches: Iterable[Match], values: NDArray[np.float64]) -> None:
         """Raise DataError if `record` of these matches and then `record_exact` of this block would, and changes nothing."""
+        matches = tuple(matches)
         new, total = self._checked(matches)
         self._checked_block(values, None, total)
         for match in new:
@@ -352,12 +359,15 @@ class PayoffTable:
             "log": pack_matches(self._log, self.num_players),
             "exact": np.where(cells.exact[region[1:]], cells.mean[region], np.nan),
             "whole": list(self._whole),
+            **({"utility_range": np.array(self.utility_range)} if self.utility_range != self._declared else {}),
         }
 
     def load_state_dict(self, state: State) -> None:
         """Replace everything; the views are equal to the bit, since the log is replayed in its order."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
         self._matches.clear()
+        wider = wider_range(self._declared, np.array(state.get("utility_range", self._declared)).T) or self._declared
+        self._set_rules(replace(self._rules, utility_range=wider))
         self._cells, self._whole = CellArrays(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
@@ -367,13 +377,21 @@ class PayoffTable:
 
     # ------------------------------------------------------------------------------------------ checks
 
-    def _checked(self, matches: Iterable[Match]) -> tuple[tuple[Match, ...], float | None]:
+    def _rules_with(self, matches: Iterable[Match]) -> MatchRules:
+        ends = [np.array(match.outside).T for match in matches if match.outside is not None]
+        wider = wider_range(self.utility_range, np.concatenate(ends)) if ends else None
+        return self._rules if wider is None else replace(self._rules, utility_range=wider)
+
+    def _set_rules(self, rules: MatchRules) -> None:
+        self._rules, self.utility_range = rules, rules.utility_range
+
+    def _checked(self, matches: Sequence[Match]) -> tuple[tuple[Match, ...], float | None]:
         """Those that are new, and what exact payoffs sum to then."""
         new: dict[str, Match] = {}
         exact: dict[tuple[int, ...], NDArray[np.float64]] = {}
-        total, sizes = self._total, self.sizes
+        total, sizes, rules = self._total, self.sizes, self._rules_with(matches)
         for candidate in matches:
-            check_match(candidate, sizes, self._rules)
+            check_match(candidate, sizes, rules)
             match = frozen_match(candidate)
             known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
             if known is not None and not same_match(known, match):
