@@ -109,15 +109,21 @@ def _explained(recording: Recording, ended: Sequence[Episode], player: int, agen
 def _features(
     recording: Recording, decisions: Sequence[Decision], width: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return float64[n, at most width + 3]: numbers of observations, by equal strides, their sum, the sum of their magnitudes, and one."""
+    """Return float64[n, k]: numbers of observations and masks, by equal strides; their sums, sums of magnitudes, non-zeros; one."""
     enumeration = recording.spec.enumeration
     rows = np.stack([np.asarray(one.observation) for one in decisions])
     if enumeration is not None:
         rows = enumeration.observation[rows]
-    rows = np.nan_to_num(rows.reshape(len(decisions), -1).astype(np.float64), posinf=0, neginf=0)
-    strides = np.unique(np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _WIDTH, max(1, width))).astype(int))
-    ones = np.ones(len(rows))
-    return np.column_stack([rows[:, strides], rows.sum(axis=1), np.abs(rows).sum(axis=1), ones])
+    parts = [rows.reshape(len(decisions), -1)]
+    if all(one.mask is not None for one in decisions):
+        parts.append(np.stack([np.asarray(one.mask) for one in decisions]))
+    parts = [np.nan_to_num(part.astype(np.float64), posinf=0, neginf=0) for part in parts]
+    sums = [
+        column for part in parts for column in (part.sum(axis=1), np.abs(part).sum(axis=1), (part != 0).sum(axis=1))
+    ]
+    every = np.hstack(parts)
+    strides = np.unique(np.linspace(0, every.shape[1] - 1, min(every.shape[1], _WIDTH, max(1, width))).astype(int))
+    return np.column_stack([every[:, strides], *sums, np.ones(len(every))])
 
 
 def ends_at_once(recording: Recording) -> Iterator[Finding]:

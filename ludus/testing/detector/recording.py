@@ -27,6 +27,7 @@ class Decision:
         step: Steps of the episode before it.
         code: Hash of observation and mask.
         observation: A copy; None where there was no room.
+        mask: A copy, likewise; None without.
         action: What was played.
         reward: Until its next decision or its end.
     """
@@ -36,6 +37,7 @@ class Decision:
     step: int
     code: int
     observation: Array | None
+    mask: Array | None = None
     action: Any = None
     reward: float = 0.0
 
@@ -172,13 +174,18 @@ class Recorder:
                 before.reward = float(due.reward[i])
             row = due.observation[i]
             code = hash((row.tobytes(), b"" if due.mask is None else due.mask[i].tobytes()))
-            copy = None
-            if self._room >= row.nbytes:
-                self._room -= row.nbytes
-                copy = np.array(row)
-            decision = self._last[p, slot] = Decision(p, agent, episode.length, code, copy)
+            legal = None if due.mask is None else due.mask[i]
+            copies = self._copy(row), None if legal is None else self._copy(legal)
+            decision = self._last[p, slot] = Decision(p, agent, episode.length, code, *copies)
             episode.decisions.append(decision)
             yield e, decision
+
+    def _copy(self, row: Array) -> Array | None:
+        """Return a copy; None where there is no room for it."""
+        if self._room < row.nbytes:
+            return None
+        self._room -= row.nbytes
+        return np.array(row)
 
     def _finish(self, e: int, timestep: Timestep, row: int) -> None:
         finished, episode = timestep.finished, self._now[e]
