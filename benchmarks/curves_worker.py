@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.live import Live
 
 from benchmarks.lines import Lines
+from ludus.apps.common.progress import RichProgress
 from ludus.apps.ui.figures import learning_curves as figures
 from ludus.core import recorders
-from ludus.reporting.progress import RichProgress
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import load_scenario

@@ -171,7 +171,7 @@ class _Progress(ProgressLine):
     def __call__(self, scores: Scores, epochs: int) -> None:
         if not self.due():
             return
-        from ludus.reporting.progress import duration
+        from ludus.apps.common.progress import duration
 
         left = duration((time.monotonic() - self.begun) / scores.epoch * (epochs - scores.epoch))
         loss = scores.learned if math.isnan(scores.held) else scores.held

@@ -121,8 +121,8 @@ def show_figures(comparison: Comparison) -> None:
 
 
 def _row(group: GroupResult) -> tuple[str, ...]:
+    from ludus.apps.common.progress import duration
     from ludus.reporting.curves import compact
-    from ludus.reporting.progress import duration
 
     decisions, seconds = group.spent("decisions"), group.spent("seconds")
     figures = (_cell(group.mean), _cell(group.iqm), _number(group.best))

@@ -223,7 +223,7 @@ class _Progress(ProgressLine):
             self.begin()
         if not share or not self.due():
             return
-        from ludus.reporting.progress import duration
+        from ludus.apps.common.progress import duration
 
         left = duration((time.monotonic() - self.begun) * (1 - share) / share)
         self.say(f"{self._doing(number, population)}: {share:.0%}, {left} left")

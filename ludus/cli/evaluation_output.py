@@ -23,7 +23,7 @@ _LEAST = 5e-5  # of a mixture, that four digits show
 
 def show_population(report: PopulationReport) -> None:
     """The least exploitable mixtures, computed."""
-    from ludus.reporting.progress import number, signed
+    from ludus.apps.common.progress import number, signed
 
     title = (
         f"{report.env} after generation {report.generation}: the least exploitable mixture of each player's policies"
@@ -41,7 +41,7 @@ def show_population(report: PopulationReport) -> None:
 
 def show_responders(result: PopulationExploiters) -> None:
     """The least exploitable mixtures that were found, and what trained responders gain against them."""
-    from ludus.reporting.progress import number, signed
+    from ludus.apps.common.progress import number, signed
 
     title = (
         f"{result.env} after generation {result.generation}: the mixtures that lose least to {result.rounds} responders, trained for "
@@ -64,7 +64,7 @@ def show_responders(result: PopulationExploiters) -> None:
 
 def show_against(result: CrossPlayResult) -> None:
     """Whose population is the better one, and the mixtures that say so."""
-    from ludus.reporting.progress import signed
+    from ludus.apps.common.progress import signed
 
     how = "computed" if result.exact else f"{result.deals:,} deals of each meeting"
     split = len(result.names[0])
@@ -101,7 +101,7 @@ def _show_mixtures(title: str, names: Sequence[Sequence[str]], mixtures: Sequenc
 
 def show_exploiters(result: Exploiters) -> None:
     """What policies gain that were trained against meta-strategies."""
-    from ludus.reporting.progress import number, signed
+    from ludus.apps.common.progress import number, signed
 
     title = (
         f"{result.env} after generation {result.generation}: exploiters trained for {result.trained:,} episodes, measured in "
@@ -166,7 +166,7 @@ def show_matches(report: EvaluationReport) -> None:
     exploitability = report.exploitability
     if exploitability is None:
         return
-    from ludus.reporting.progress import number
+    from ludus.apps.common.progress import number
 
     bound = "" if exploitability.exact else " (at least)"
     pairs = [("NashConv", f"{number(exploitability.nash_conv)}{bound}")]
@@ -196,7 +196,7 @@ def _whose(of: str) -> str:
 
 
 def _row(match: HeadToHead, *, exact: bool) -> list[str]:
-    from ludus.reporting.progress import signed
+    from ludus.apps.common.progress import signed
 
     row = [*match.policies, *(f"{signed(m, 4)} ±{h:.4f}" for m, h in zip(match.mean, match.half_width, strict=True))]
     if exact:

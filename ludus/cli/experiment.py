@@ -16,10 +16,10 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.apps.common.experiments import read_experiment
+from ludus.apps.common.progress import duration
 from ludus.cli.output import facts, table, write_json
 from ludus.cli.run_command import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
-from ludus.reporting.progress import duration
 from ludus.runs.control import StopRequest, stop_on_signals
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader

@@ -51,7 +51,7 @@ class EpisodesProgress(ProgressLine):
         self._first: tuple[int, float] | None = None  # what was done by when; the time before that went into starting
 
     def __call__(self, done: int, total: int) -> None:
-        from ludus.reporting.progress import duration
+        from ludus.apps.common.progress import duration
 
         now = time.monotonic()
         if self._first is None:

@@ -261,7 +261,7 @@ class _Progress(ProgressLine):
 
 
 def _show(recording: Recording, path: Path) -> None:
-    from ludus.reporting.progress import signed
+    from ludus.apps.common.progress import signed
 
     pairs = [("file", str(path))]
     if recording.frames:

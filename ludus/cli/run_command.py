@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ludus.apps.common.progress import duration, number, progress_for, report_compilation, signed
 from ludus.cli.background_page import open_page
 from ludus.cli.output import facts, mean_cells, statistics_table, stream, table, write, write_json
 from ludus.core.errors import ConfigError, RunWarning
@@ -20,7 +21,6 @@ from ludus.core.recorders import PARTS
 from ludus.metagame.solvers.confidence import student
 from ludus.reporting.curves import newest as newest_of
 from ludus.reporting.curves import short
-from ludus.reporting.progress import duration, number, progress_for, report_compilation, signed
 from ludus.runs.control import StopRequest, stop_on_signals
 from ludus.runs.driver import COMPLETE
 from ludus.storage.base import GenerationRecord, Observer

@@ -62,7 +62,7 @@ def show_runs() -> None:
 
 
 def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
-    from ludus.reporting.progress import duration, number
+    from ludus.apps.common.progress import duration, number
     from ludus.storage.reader import Reader
 
     name = run_name(run_dir)

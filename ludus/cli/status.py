@@ -118,7 +118,7 @@ def _show_experiment(folder: Path) -> bool:
 
 def _after(folder: Path) -> str:
     """The last complete generation of a run, in a few words."""
-    from ludus.reporting.progress import duration, number
+    from ludus.apps.common.progress import duration, number
     from ludus.storage.reader import Reader
 
     try:
@@ -134,7 +134,7 @@ def _after(folder: Path) -> str:
 
 def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     """Return (what is known of it, whether it goes on)"""
-    from ludus.reporting.progress import duration, number
+    from ludus.apps.common.progress import duration, number
     from ludus.storage.reader import Reader
 
     with Reader(folder, check=False) as reader:
@@ -191,7 +191,7 @@ def _counted(reader: Reader) -> list[tuple[str, str]]:
 
 def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
     """Return what a driver that lives, or was killed, has said last."""
-    from ludus.reporting.progress import duration
+    from ludus.apps.common.progress import duration
 
     lives, is_local = is_running(folder), status.host == socket.gethostname()
     state = describe_state(status)
@@ -214,7 +214,7 @@ def _of_driver(folder: Path, status: Status) -> list[tuple[str, str]]:
 
 def _ago(when: float) -> str:
     """Nothing, if a clock has jumped."""
-    from ludus.reporting.progress import duration
+    from ludus.apps.common.progress import duration
 
     ago = time.time() - when
     return f" ({duration(ago)} ago)" if ago >= 0 else ""

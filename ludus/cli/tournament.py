@@ -204,7 +204,7 @@ def _row(report: TournamentReport, k: int, standing: EntrantStanding) -> list[st
 
 
 def _interval(mean: float, half: float) -> str:
-    from ludus.reporting.progress import signed
+    from ludus.apps.common.progress import signed
 
     if math.isnan(mean):
         return "-"

@@ -1,1 +1,1 @@
-"""What a run reports: progress, curves, TensorBoard."""
+"""What a run reports: curves, TensorBoard."""

@@ -11,9 +11,7 @@ import pytest
 import synthetic_run as synthetic
 from rich.console import Console
 
-from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
-from ludus.reporting.curves import compact
-from ludus.reporting.progress import (
+from ludus.apps.common.progress import (
     PlainProgress,
     Rates,
     RichProgress,
@@ -23,6 +21,8 @@ from ludus.reporting.progress import (
     remaining,
     signed,
 )
+from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
+from ludus.reporting.curves import compact
 from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, Observers, RunInfo, RunSummary
 

@@ -1,1 +1,1 @@
-"""What several applications use: experiments on disk, and requests to runs that are running."""
+"""What several applications use: progress in the terminal, experiments on disk, and requests to runs that are running."""

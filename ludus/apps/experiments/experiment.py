@@ -27,12 +27,12 @@ from typing import Protocol
 
 from ludus import __version__
 from ludus.apps.common.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
+from ludus.apps.common.progress import PlainProgress
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
 from ludus.core.machine import available_cpus
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import describe_user_error
-from ludus.reporting.progress import PlainProgress
 from ludus.runs.assembly import read_opponents, validated_env
 from ludus.runs.control import (
     STOPPED,
