@@ -174,6 +174,7 @@ def survey(again: Sequence[str], *, minutes: float, jobs: int) -> None:
         "day": today(),
         "seconds": SECONDS,
         "versions": versions(PACKAGES),
+        "bars": [],
     }
     ids = surveyed_ids()
     document["families"] = {

@@ -230,6 +230,7 @@ COMMANDS = {
     "curves": "cost of learning curves",
     "data_plane": "replay tables, prefetching, transfer of weights",
     "distributed": "Ray: overhead, efficiency, stragglers, several best responses",
+    "env_survey": "random play of the installed environments, searched for faults ([table](environments/survey.md))",
     "faults": "processes killed at random moments ([table](guides/faults.md))",
     "football": "MAPPO on football academies",
     "football_steps": "football steps, relative to the bare environment",
