@@ -26,7 +26,7 @@ from result_tables import lags, results
 if TYPE_CHECKING:
     from ludus.cli.command import Command
 
-READ_ON = re.compile(r";? ?[sS]ee (?:the )?README beside\s+this\s+file\b")
+READ_ON = re.compile(r";? ?[sS]ee (?:the )?README beside\s+(?:this\s+file|it)\b")
 """What docstrings say of a page that the site links to."""
 ONE_ALGORITHM = re.compile(r"\(`\w+`\)$")
 """What ends the meaning of a metric that only one algorithm of its page has."""
@@ -180,7 +180,7 @@ def database() -> str:
             )
             for column, type_, notnull, key in columns
         ]
-        sections.append(f"### `{name}`{' (view)' if kind == 'view' else ''}\n")
+        sections.append(f"### `{name}`{' (view)' if kind == 'view' else ''}\n\nA row is {meanings[name]['row']}\n")
         sections.append(markdown_table(("column", "type", "may be null", "key", "meaning"), rows))
     connection.close()
     return "\n".join(sections)

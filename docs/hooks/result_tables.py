@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import site_layout
 from option_tables import markdown_table
+from scipy.stats import t as student
 
 if TYPE_CHECKING:
     from benchmarks.learning_task import LearningTask
@@ -69,9 +70,9 @@ def _results(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def lags(names: str) -> str:
-    """Return the table of one experiment of `benchmarks.gradients_lag`: means and their standard errors. names: `TASK: KIND KIND`."""
+    """Return the table of one experiment of `benchmarks.gradients_lag`: means and 95% intervals. names: `TASK: KIND KIND`."""
     task, _, kinds = names.partition(": ")
-    caption = "Returns by `python -m benchmarks.gradients_lag`, five seeds; ± is the standard error."
+    caption = "Returns by `python -m benchmarks.gradients_lag`, five seeds; ± is the 95% interval over seeds."
     return f"{markdown_table(*_with_heading(_lags(task, kinds.split())))}\n{caption}\n"
 
 
@@ -81,7 +82,12 @@ def _lags(task: str, kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for lag in (0, 2, 4, 8):
         figures = {kind: [run["figures"] for run in measured[f"{task}, lag {lag}, {kind}"]] for kind in kinds}
         columns = [[run[name] for run in figures[kind]] for name in ("training return", "score") for kind in kinds]
-        yield (str(lag), *(f"{mean(values):.3g} ± {stdev(values) / len(values) ** 0.5:.2g}" for values in columns))
+        yield (str(lag), *(f"{mean(values):.3g} ± {half_width(values):.2g}" for values in columns))
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Return half of the 95% interval of the mean (Student's t)."""
+    return float(student.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
 
 
 def _with_heading(rows: Iterator[tuple[str, ...]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -45,6 +45,13 @@ def test_pages_of_the_start_show_the_examples(page: str, example: str) -> None:
     assert source.partition('"""\n\n')[2] in pages.blocks(pages.ROOT / "docs" / "start" / f"{page}.md", "python")
 
 
+def test_own_meta_solver_is_on_its_page() -> None:
+    source = (pages.EXAMPLES / "own_meta_solver.py").read_text(encoding="utf-8")
+    solver = source[source.index("@dataclass") : source.index("\n\n\ndef main")]
+    blocks = pages.blocks(pages.ROOT / "docs" / "guides" / "own-meta-solver.md", "python")
+    assert any(solver in block for block in blocks)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has stopped to change:ludus.RunWarning")
 def test_odd_stakes_are_mixed_as_its_page_says() -> None:

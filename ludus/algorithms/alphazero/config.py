@@ -62,7 +62,7 @@ class SearchOptions(ReplayOptions):
         average: Share by which the published weights follow the trained ones per update; 1: they are equal.
         learning_rate: Step size of Adam.
         max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
-        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+        scale_rewards: Whether rewards are divided by the largest utility, if `utility_range` is finite.
     """
 
     simulations: int = Field(default=50, ge=1)

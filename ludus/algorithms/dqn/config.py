@@ -60,7 +60,7 @@ class QLearning(ReplayOptions):
         polyak: Share by which the target network moves per update, in place of copies; None: copies.
         huber_delta: Error beyond which Huber's loss is linear.
         max_gradient_norm: Gradients are scaled down to this norm; 0: they are not clipped.
-        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+        scale_rewards: Whether rewards are divided by the largest utility, if `utility_range` is finite.
     """
 
     takes_learned_rewards: ClassVar[bool] = True

@@ -65,7 +65,7 @@ class MMD(CollectOptions):
         clip: Range ε of the ratio in the surrogate; None: not clipped.
         value_coefficient: Weight of the value loss.
         max_gradient_norm: Norm to which the gradient is scaled down; 0: it is not clipped.
-        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+        scale_rewards: Whether rewards are divided by the largest utility, if `utility_range` is finite.
         bound: For "table": largest magnitude of advantage / probability.
         explore: For "table" that publishes its magnet or average: share of uniform play of the acting policy.
         value_rate: For "table": share by which one row moves its state's value.

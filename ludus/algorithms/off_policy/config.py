@@ -36,7 +36,7 @@ class OffPolicy(ReplayOptions):
         critic_learning_rate: Step size for the critics; None: `learning_rate`.
         polyak: Share by which target networks move per update; 0.001 to 0.01.
         max_gradient_norm: Norm to which the gradients of each network are scaled down; 0: they are not clipped.
-        scale_rewards: Whether rewards are divided by the largest utility, where it is known.
+        scale_rewards: Whether rewards are divided by the largest utility, if `utility_range` is finite.
     """
 
     takes_added: ClassVar[bool] = True

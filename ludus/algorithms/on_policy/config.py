@@ -77,8 +77,8 @@ class Gradient(CollectOptions):
         max_gradient_norm: Gradients are scaled down to this norm; 0: they are not clipped.
         normalise_advantages: Whether advantages of a batch are shifted and scaled to mean 0 and variance 1, which makes
             the step size independent of the rewards' scale.
-        scale_rewards: Whether rewards are divided by the largest utility, where it is known, so that returns are in
-            [-1, 1].
+        scale_rewards: Whether rewards are divided by the largest utility, if `utility_range` is finite, so that returns
+            are in [-1, 1].
         team_rewards: Whether every agent of a team learns from the sum of the team's rewards.
     """
 
