@@ -222,7 +222,7 @@ def _why_not(result: Result) -> str:
         return "evaluation.exploitability is off"
     if any(record.spec.kind == "bot" for members in result.populations for record in members):
         return "a bot plays a part, whose strategy nobody can read, or the game is not enumerated"
-    return "the game is not enumerated: too large, wrapped, or env.tree is off"
+    return "the game is not enumerated: not one of OpenSpiel, too large, wrapped, or env.tree is off"
 
 
 def _against_random(result: Result, last: GenerationRecord) -> str | None:

@@ -106,7 +106,10 @@ def test_missing_result_names_the_command(tmp_path: Path, told: Any) -> None:
     last = GenerationRecord(2, 2.0, 60, marginals=(HALF, HALF))
     large = result(tmp_path / "large", last, matches=[])
     found = told(large)
-    assert found["NashConv"] == "not computed: the game is not enumerated: too large, wrapped, or env.tree is off"
+    assert (
+        found["NashConv"]
+        == "not computed: the game is not enumerated: not one of OpenSpiel, too large, wrapped, or env.tree is off"
+    )
     assert f"ludus evaluate {tmp_path}/large --exploit 10000" in found, "nothing says how long is long in this game"
     found = told(replace(large, summary=replace(large.summary, episodes=5554, trained=4)))
     assert f"ludus evaluate {tmp_path}/large --exploit 1400" in found, "as long as its own responses: 1,388.5"
