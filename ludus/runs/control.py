@@ -406,7 +406,7 @@ class Control(NullObserver):
 
     def close(self) -> None:
         """End the session without a message."""
-        self._parts = tuple  # which leads back to here
+        self._parts, self._stop.doing = tuple, str  # which lead back to here
         remove_live_files(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders

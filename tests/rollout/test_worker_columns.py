@@ -143,14 +143,12 @@ def test_many_requests_take_no_more_memory_than_a_few(unit):
     try:
         few = play(3)
         buffers = [
-            id(array)
-            for columns in (worker._writer._rows, worker._writer._segments)
-            for array in columns.arrays.values()
+            id(array) for columns in (worker._writer._rows, worker._writer._segments) for array in columns.values()
         ]
         many = play(30)
     finally:
         tracemalloc.stop()
     assert many - few < 16_384
     assert buffers == [
-        id(array) for columns in (worker._writer._rows, worker._writer._segments) for array in columns.arrays.values()
+        id(array) for columns in (worker._writer._rows, worker._writer._segments) for array in columns.values()
     ]

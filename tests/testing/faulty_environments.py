@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -173,12 +174,14 @@ class VectorReward(Walk):
 
 
 class GrowingMemory(Walk):
-    """Holds a record of each episode."""
+    """Holds a record of each episode, in pages of its own: what the heap has freed before does not hide it."""
 
-    history: ClassVar[list[bytearray]] = []
+    history: ClassVar[list[mmap.mmap]] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self.history.append(bytearray(np.random.default_rng(0).bytes(100_000)))
+        record = mmap.mmap(-1, 100_000)
+        record.write(b"\1" * len(record))
+        self.history.append(record)
         return super().reset(seed=seed)
 
 
