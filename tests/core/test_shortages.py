@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from ludus.cli import start
 from ludus.core.errors import RunError, escape_controls, one_line
 from ludus.core.machine import files_allowed
 from ludus.core.shortages import shortage
@@ -64,21 +63,55 @@ def test_limit_of_the_process_is_named() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [150_000, 400_000, 700_000])
-def test_little_address_space_is_no_fault_of_ludus(tmp_path: Path, limit: int) -> None:
-    """From a start that has no room for Python's own modules to a run that cannot load torch."""
-    command = f'ulimit -v {limit}; "{sys.executable}" -c "from ludus.cli.start import script; script()" train kuhn generations=1 --name r'
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 5, done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("error: ")
-    assert "not enough memory" in last or "no further thread" in last
-    assert "Traceback" not in done.stderr
-    assert "fault of Ludus" not in done.stderr
+class NoRoom:
+    """A finder that has no room for one module."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name, self.error = name, error
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == self.name:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            ImportError("lib.so: failed to map segment from shared object"),
+            "there is not enough memory: lib.so: failed to map",
+        ),
+        (MemoryError(), "there is not enough memory. Lower"),
+        (RuntimeError("can't start new thread"), "no further thread or process can be started: can't start new thread"),
+    ],
+)
+@pytest.mark.parametrize("module", ["ludus.cli.main", "ludus.core.shortages"])
+def test_no_room_to_load_the_command_is_no_fault_of_ludus(
+    error: Exception, line: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not by a limit of the process: libraries that have too little may wait for memory for ever."""
+    for name in {"ludus.cli.main", module}:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setattr(sys, "meta_path", [NoRoom(name, error), *sys.meta_path])
+    codes: list[int] = []
+
+    def leave(code: int) -> None:
+        codes.append(code)
+        raise SystemExit
+
+    monkeypatch.setattr(start.os, "_exit", leave)
+    with pytest.raises(SystemExit):
+        start.script()
+    assert codes == [5]
+    begins = line if module == "ludus.cli.main" else "there is not enough memory to load Ludus: "
+    assert capsys.readouterr().err.startswith(f"error: {begins}")
+
+
+def test_another_error_of_an_import_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ludus.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NoRoom("ludus.cli.main", ImportError("no module")), *sys.meta_path])
+    with pytest.raises(ImportError, match="no module"):
+        start.script()
 
 
 def test_control_characters_are_written_out() -> None:
