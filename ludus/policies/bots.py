@@ -260,7 +260,8 @@ class BotSettings(Config):
     Attributes:
         processes: Bot processes per worker, started if there are bots; 0: in the worker itself, where they cannot be
             stopped.
-        restarts: How often each of these processes is replaced when it dies; by default as `runtime.restarts` says.
+        restarts: How often each of these processes is replaced when it dies; by default as `runtime.restarts` says. Never
+            where the decisions of its open episodes take more than 32 MiB.
         deadline: Seconds without an answer for a move after which a bot's process is killed; to be made it has 10 at
             least. (`runtime.deadline` is of a worker of the run, `env.deadline` of a step of an environment.)
     """

@@ -226,24 +226,29 @@ class _OpenEpisodes:
         self._first = 0  # number of the first batch that is held
         self._compact_at = _BATCHES
         self._bytes = 0
+        self._lost = False  # since they were too much to hold
 
     def add(self, batch: BotRequests) -> None:
         """Record what was asked, and answered."""
+        if self._lost:
+            return
         number = self._first + len(self._batches)
         for row in np.flatnonzero(batch.seed >= 0).tolist():
             self._begun[batch.worker, batch.player, int(batch.slot[row])] = number
         self._batches.append(batch)
         self._bytes += batch.observation.nbytes + _STATE * len(batch.states)
-        if len(self._batches) >= self._compact_at:
+        if len(self._batches) >= self._compact_at or self._bytes > _BYTES:
             self._batches = list(self._open())
             self._first = number + 1 - len(self._batches)
             self._begun = {key: self._first for key in self._begun}
             self._bytes = sum(held.observation.nbytes + _STATE * len(held.states) for held in self._batches)
             self._compact_at = max(_BATCHES, 2 * len(self._batches))
+            if self._bytes > _BYTES // 2:
+                self._lost, self._batches, self._begun = True, [], {}
 
     def batches(self) -> list[BotRequests] | None:
         """Return what is to be asked again, oldest first; None where that is too much to hold."""
-        return None if self._bytes > _BYTES else list(self._open())
+        return None if self._lost else list(self._open())
 
     def _open(self) -> Iterator[BotRequests]:
         for number, batch in enumerate(self._batches, start=self._first):

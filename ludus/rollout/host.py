@@ -26,7 +26,7 @@ from ludus.rollout.base import PolicyBank, RecentCache, Rollout, RolloutRequest,
 from ludus.rollout.bot_players import BotPlayers
 from ludus.rollout.inference.local import LocalBank
 from ludus.rollout.inference.remote import RemoteBank
-from ludus.rollout.rollouts import BOT_FAULTS, ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
+from ludus.rollout.rollouts import Pending, ProgressCallback, Receive, RemotePolicy, Rollouts, report_faults
 from ludus.rollout.worker import EndlessWarning, RolloutWorker
 from ludus.runtime.base import Peer, Ref
 
@@ -399,10 +399,7 @@ class LocalRollouts(Rollouts[LocalPending]):
         if isinstance(pending.answer, Exception):
             raise pending.answer
         rollout = pending.answer[0] if len(pending.answer) == 1 else merge(pending.answer)
-        if faults := rollout.counters.get("env_restarts"):
-            self._tell(ENV_FAULTS.format(faults))
-        if faults := rollout.counters.get("bot_restarts"):
-            self._tell(BOT_FAULTS.format(faults))
+        report_faults(rollout.counters, self._tell)
         self.profile.rollout(pending.seconds, rollout.seconds, rollout.counters)
         return rollout
 

@@ -22,7 +22,7 @@ from ludus.rollout import rollouts
 from ludus.rollout.base import RecentCache, Rollout, RolloutRequest, check_shares, merge, split_envs
 from ludus.rollout.host import CACHE_BYTES, SCORED, HostSpec, MakeEnv, PolicyMessage, RolloutHost
 from ludus.rollout.inference.server import Servers, Serving, SharedInference
-from ludus.rollout.rollouts import BOT_FAULTS, ENV_FAULTS, Pending, ProgressCallback, Receive, RemotePolicy, Rollouts
+from ludus.rollout.rollouts import Pending, ProgressCallback, Receive, RemotePolicy, Rollouts, report_faults
 from ludus.rollout.worker import EndlessWarning
 from ludus.runtime.base import Handle, Ref, Runtime, ignore
 
@@ -553,10 +553,7 @@ class RolloutManager(Rollouts[HostsPending]):
             self._lives = lives
         if self._servers is not None and (restarts := self._servers.newly_restarted()):
             rollout = replace(rollout, counters={**rollout.counters, "server_restarts": restarts})
-        if faults := rollout.counters.get("env_restarts"):
-            self._tell(ENV_FAULTS.format(faults))
-        if faults := rollout.counters.get("bot_restarts"):
-            self._tell(BOT_FAULTS.format(faults))
+        report_faults(rollout.counters, self._tell)
         seconds = {name: value / len(self._hosts) for name, value in rollout.seconds.items()}
         self.profile.rollout(pending.seconds + waited, seconds, rollout.counters)
         return rollout

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,14 +22,19 @@ ProgressCallback: TypeAlias = Callable[[int], None]
 
 REPORT_SECONDS = 0.5
 """Seconds between two times that it is told."""
-ENV_FAULTS = (
-    "{} processes of environments died, raised or were stuck, and were made again; the episodes that they were in ended as truncated. "
-    "`env.restarts` says how often that may be."
-)
-BOT_FAULTS = (
-    "{} processes of bots died, and were made again; their bots know the open episodes again. `runtime.restarts` says how often that "
-    "may be."
-)
+_FAULTS = {
+    "env_restarts": "{} processes of environments died, raised or were stuck, and were made again; the episodes that they were in ended as "
+    "truncated. `env.restarts` says how often that may be.",
+    "bot_restarts": "{} processes of bots died, and were made again; their bots know the open episodes again. `runtime.restarts` says how "
+    "often that may be.",
+}
+
+
+def report_faults(counters: Mapping[str, int], tell: Callable[[str], None]) -> None:
+    """Tell what was made again while a request was played. counters: of its rollout."""
+    for name, text in _FAULTS.items():
+        if count := counters.get(name):
+            tell(text.format(count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -415,7 +415,12 @@ def _record_end(store: Store) -> Iterator[None]:
         is_failure = isinstance(error, Exception) and not isinstance(error, BrokenPipeError)
         own = None if isinstance(error, LudusError) else describe_user_error(error)
         kind = type(error).__name__
-        cause = own or (one_line(error) if isinstance(error, LudusError) else f"{kind}: {one_line(error)}".rstrip(": "))
+        short = shortages.shortage(error)
+        cause = (
+            short
+            or own
+            or (one_line(error) if isinstance(error, LudusError) else f"{kind}: {one_line(error)}".rstrip(": "))
+        )
         with suppress(RunError):  # a full disk, of which the first error tells
             store.end_session("failed" if is_failure else "interrupted", cause, error=kind, place=error_place(error))
         raise

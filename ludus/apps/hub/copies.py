@@ -20,7 +20,7 @@ from ludus.runs.resumable_run import SCENARIO
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage import checkpoint
 from ludus.storage.database import FILE
-from ludus.storage.reader import Reader, check_integrity, translated
+from ludus.storage.reader import Reader, translated
 from ludus.storage.run_dirs import EXPERIMENT, STUDY, SWEEP, require_empty
 from ludus.storage.store import sha256_of
 
@@ -163,7 +163,6 @@ def verify_run(run_dir: Path) -> list[Damage]:
         return [Damage(FILE, "is missing", "the run cannot be read, resumed or evaluated")]
     try:
         with Reader(run_dir) as reader:
-            check_integrity(reader._connection, reader.path)
             damages = [*_unreadable(reader)]
             with suppress(LudusError):  # of a table that is among them
                 damages += _dangling(reader)
