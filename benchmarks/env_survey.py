@@ -111,7 +111,8 @@ def examine(id: str, *, seconds: float = SECONDS, episodes: int = EPISODES) -> d
         {"check": one.check, "severity": one.severity, "sentence": one.sentence, "evidence": dict(one.evidence)}
         for one in detect(lambda n: environment.make(num_envs=n), budget=budget, recordings=recordings)
     ]
-    result: dict[str, Any] = to_builtins({**summarize(recordings[0]), "findings": findings})
+    text = json.dumps(to_builtins({**summarize(recordings[0]), "findings": findings}))
+    result: dict[str, Any] = json.loads(text.replace(sys.prefix, "PREFIX"))  # a message may name a file of this machine
     return result
 
 

@@ -48,6 +48,20 @@ class Walk(gymnasium.Env[Any, Any]):
         return {}
 
 
+class Diary(Walk):
+    """Always 24 steps; three of 4,800 numbers show the step, the others show where it is, and noise."""
+
+    observation_space = Box(-10, 10, (4800,), np.float32)
+
+    def view(self) -> Any:
+        numbers = np.clip(self.x + self.np_random.normal(0, 1, 4800), -10, 10).astype(np.float32)
+        numbers[3001:3004] = self.t / 3
+        return numbers
+
+    def over(self) -> bool:
+        return bool(self.t >= 24)
+
+
 class SeedIgnored(Walk):
     """Its generator begins again with 0, whatever the seed."""
 
@@ -498,6 +512,7 @@ FAULTS: dict[str, tuple[type, dict[str, Any], set[str]]] = {
 RIGHT = SimpleNamespace(
     own={
         "a walk with wind": (Walk, {}),
+        "a diary of few numbers that count": (Diary, {}),
         "a grid without chance": (Grid, {}),
         "guesses": (Guesses, {"zero_sum": True, "symmetry": [[0, 1]]}),
         "guesses of teams": (TeamGuesses, {"teams": "prefix", "zero_sum": True, "symmetry": [[0, 1]]}),

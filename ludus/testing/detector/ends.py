@@ -17,6 +17,8 @@ _SHARE = 0.2  # of all episodes that end with the largest length, before which e
 _VISIBLE = 0.95  # share of the variance of the step's number that observations explain
 _WIDTH = 512  # numbers of an observation that are used for that, at most
 
+_Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
 
 def limits(recording: Recording) -> Iterator[Finding]:
     """Yield a finding where episodes are terminated at one and the same length, which observations do not show."""
@@ -98,18 +100,28 @@ def _explained(recording: Recording, ended: Sequence[Episode], player: int, agen
     if min(map(len, parts)) < 10:
         return 0.0
     (x, y), (test, steps) = (
-        (_features(recording, part, len(parts[0]) // 3), np.array([one.step for one in part], float)) for part in parts
+        (_features(recording, part), np.array([one.step for one in part], float)) for part in parts
     )
     if np.ptp(steps) == 0:
         return 0.0
-    weights = np.linalg.lstsq(x, y, rcond=None)[0]
-    return 1.0 - float(np.var(steps - test @ weights) / np.var(steps))
+    columns = _correlated(x, y, min(_WIDTH, len(y) // 3))
+    weights = np.linalg.lstsq(x[:, columns], y, rcond=None)[0]
+    return 1.0 - float(np.var(steps - test[:, columns] @ weights) / np.var(steps))
 
 
-def _features(
-    recording: Recording, decisions: Sequence[Decision], width: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return float64[n, k]: numbers of observations and masks, by equal strides; their sums, sums of magnitudes, non-zeros; one."""
+def _correlated(x: _Matrix, y: _Matrix, width: int) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+    """Return intp[<= width + 1]: the last column, which is one, and those of the others that correlate most with `y`.
+
+    Observations may have thousands of numbers of which few count time, so columns are not drawn without a look at them.
+    """
+    centred, steps = x - x.mean(axis=0), y - y.mean()
+    scale = np.sqrt((centred**2).sum(axis=0) * (steps**2).sum())
+    strength = np.abs(centred.T @ steps) / np.where(scale > 0, scale, np.inf)
+    return np.append(np.argsort(-strength[:-1], kind="stable")[: max(1, width)], x.shape[1] - 1)
+
+
+def _features(recording: Recording, decisions: Sequence[Decision]) -> _Matrix:
+    """Return float64[n, k]: numbers of observations and masks; their sums, sums of magnitudes, non-zeros; one."""
     enumeration = recording.spec.enumeration
     rows = np.stack([np.asarray(one.observation) for one in decisions])
     if enumeration is not None:
@@ -121,9 +133,7 @@ def _features(
     sums = [
         column for part in parts for column in (part.sum(axis=1), np.abs(part).sum(axis=1), (part != 0).sum(axis=1))
     ]
-    every = np.hstack(parts)
-    strides = np.unique(np.linspace(0, every.shape[1] - 1, min(every.shape[1], _WIDTH, max(1, width))).astype(int))
-    return np.column_stack([every[:, strides], *sums, np.ones(len(every))])
+    return np.column_stack([*parts, *sums, np.ones(len(decisions))])
 
 
 def ends_at_once(recording: Recording) -> Iterator[Finding]:
