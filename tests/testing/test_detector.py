@@ -56,6 +56,22 @@ def test_a_planted_fault_is_detected(name: str) -> None:
         assert json.loads(json.dumps(one.evidence)) == one.evidence
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wrappers", [[{"kind": "frame_stack", "k": 2}], [{"kind": "time_limit", "steps": 12}]])
+def test_masked_actions_are_played_below_wrappers(wrappers: list[dict[str, Any]]) -> None:
+    kind, _, expected = FAULTS["a mask that is too narrow"]
+    observed = findings(Environment.model_validate({"source": kind, "wrappers": wrappers}))
+    assert {one.check for one in observed} & expected
+
+
+@pytest.mark.slow
+def test_what_a_wrapper_rules_out_is_no_fault_of_the_mask() -> None:
+    kind, options = RIGHT.own["a grid without chance"]
+    wrappers = [{"kind": "mask_actions", "allowed": [0, 1]}]
+    observed = findings(Environment.model_validate({"source": kind, "options": options, "wrappers": wrappers}))
+    assert "masked actions" not in {one.check for one in observed}
+
+
 @pytest.mark.parametrize("name", slow_but(RIGHT.own, ()))
 def test_nothing_is_wrong_with_own_environments(name: str) -> None:
     kind, options = RIGHT.own[name]

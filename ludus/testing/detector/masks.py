@@ -29,9 +29,9 @@ def masks(session: Session) -> Iterator[Finding]:
     """Yield a finding where masked-out actions work: they lead where no legal action leads, and are not punished.
 
     Args:
-        session: Of a vector of Python objects or of JAX, without wrappers; others refuse such actions before the game has them.
+        session: Of a vector of Python objects or of JAX; others refuse such actions before the game has them.
     """
-    if session.spec.determinism == "none" or session.spec.enumeration is not None or not _checks_by_last(session.env):
+    if session.spec.determinism == "none" or session.spec.enumeration is not None or _checking_vector(session) is None:
         return
     tried, working = 0, []
     for state in session.states(episodes=3, depths=_DEPTHS):
@@ -51,9 +51,16 @@ def masks(session: Session) -> Iterator[Finding]:
         )
 
 
-def _checks_by_last(env: Any) -> bool:
-    """Whether a vector checks actions by the masks of its last timestep."""
-    return any(kind.__name__ in _KINDS for kind in type(env).__mro__) and hasattr(env, "_last")
+def _checking_vector(session: Session) -> Any:
+    """Return the vector, below wrappers that leave actions as they are, which checks actions by the masks of its last timestep; None where
+    there is none."""
+    env: Any = session.env
+    while not any(kind.__name__ in _KINDS for kind in type(env).__mro__):
+        if not hasattr(env, "env"):
+            return None
+        env = env.env
+    spaces = [[agent.action for agent in spec.agents] for spec in (env.spec, session.spec)]
+    return env if hasattr(env, "_last") and spaces[0] == spaces[1] else None
 
 
 def _try_masked(session: Session, state: State, player: int) -> Iterator[tuple[bool, dict[str, Any]]]:
@@ -164,7 +171,7 @@ def _past_the_check(
     session: Session, timestep: Timestep, player: int, values: list[Any], actor: Actor
 ) -> tuple[Array, ...]:
     """Return actions, one of which may be masked out, after the vector has forgotten the masks by which it checks them."""
-    env: Any = session.env
+    env = _checking_vector(session)
     actions = session.actions_with(timestep, player, 0, values, actor)
     unmasked = tuple(due._replace(mask=None) for due in env._last.due)
     env._last = env._last._replace(due=unmasked)
