@@ -395,7 +395,7 @@ class ActionValuePolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `Policy.act`. Raise PolicyError for an unknown mode, a row without a legal action or with a NaN,
+        """Implement `Policy.act`. Raise PolicyError for an unknown mode, a row without a legal action or with a NaN,
         memory of another shape, and, of a team, observations without an agent's id."""
         check_mode(self, mode)
         return self._networks.act(
@@ -405,12 +405,12 @@ class ActionValuePolicy(CategoricalPolicy):
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """Return implement `CategoricalPolicy.probabilities`, for a policy that `tabulates`."""
+        """Implement `CategoricalPolicy.probabilities`, for a policy that `tabulates`."""
         probs = one_hot_best(self._networks.values(observation, mask)[0], mask)
         return (epsilon_mix(probs, mask, self.epsilon) if mode == "explore" else probs), {}
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `CategoricalPolicy.tabulate`; None unless the spec `tabulates`: in "explore" with a noisy head,
+        """Implement `CategoricalPolicy.tabulate`; None unless the spec `tabulates`: in "explore" with a noisy head,
         whose choices are no product of a table, with memory, and for a team, since enumerated games have no ids of
         agents."""
         check_mode(self, mode)
@@ -419,7 +419,7 @@ class ActionValuePolicy(CategoricalPolicy):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """Return implement `SupportsValues.values`; of a noisy head, without noise. The state is ignored."""
+        """Implement `SupportsValues.values`; of a noisy head, without noise. The state is ignored."""
         values = np.array(self._networks.values(observation, mask, memory)[0][:, : self.actions], np.float32)
         legal = values if mask is None else np.where(mask, values, -np.inf)
         return Values(legal.max(axis=1).astype(np.float32), values)

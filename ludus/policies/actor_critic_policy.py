@@ -454,7 +454,7 @@ class ActorCriticPolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `Policy.act`. Raise PolicyError for an unknown mode, a row that has no legal action, observations
+        """Implement `Policy.act`. Raise PolicyError for an unknown mode, a row that has no legal action, observations
         or memory of another shape, observations without an agent's id where there are several, and outputs that are not
         finite."""
         check_mode(self, mode)
@@ -490,7 +490,7 @@ class ActorCriticPolicy(CategoricalPolicy):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """Return implement `SupportsValues.values` by the critic, shared or its own. A central one gives nothing without a
+        """Implement `SupportsValues.values` by the critic, shared or its own. A central one gives nothing without a
         state."""
         if self._critics is None:
             with own_stream():
@@ -520,7 +520,7 @@ class ActorCriticPolicy(CategoricalPolicy):
         return multiplications(self.networks[0].description.shapes.values())
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`; None with memory, for vectors of actions, and with several agents, whose ids
+        """Implement `Policy.tabulate`; None with memory, for vectors of actions, and with several agents, whose ids
         enumerated games do not have."""
         if not self.actions or self.memory_shape is not None or self.agents > 1:
             return None

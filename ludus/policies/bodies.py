@@ -25,7 +25,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def own_stream(seed: int | None = None) -> Iterator[None]:
-    """Return isolate torch's random stream: inside the context modules are made by this thread alone, from `seed` (None: from
+    """Isolate torch's random stream: inside the context modules are made by this thread alone, from `seed` (None: from
     the stream's present state), and afterwards the stream is as it was."""
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         if seed is not None:
@@ -80,7 +80,7 @@ class OwnBody(nn.Module):
         self.features = _features(module, kind, shape)
 
     def train(self, mode: bool = True) -> Self:
-        """Return stay in evaluation mode: a row's output must not depend on other rows, or on chance."""
+        """Stay in evaluation mode: a row's output must not depend on other rows, or on chance."""
         return super().train(False)
 
     def forward(self, x: Tensor) -> Tensor:

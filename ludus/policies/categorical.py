@@ -233,7 +233,7 @@ class CategoricalPolicy:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `Policy.act`; actions int32[n]. Raise PolicyError for an unknown mode, or a row that has no legal
+        """Implement `Policy.act`; actions int32[n]. Raise PolicyError for an unknown mode, or a row that has no legal
         action."""
         check_mode(self, mode)
         probs, extras = self.probabilities(observation, full_mask(mask, len(observation), self.actions), mode=mode)
@@ -241,7 +241,7 @@ class CategoricalPolicy:
         return PolicyOutput(action=action, logp=logp, extras=extras)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`. Raise PolicyError if the enumeration has another number of actions."""
+        """Implement `Policy.tabulate`. Raise PolicyError if the enumeration has another number of actions."""
         check_mode(self, mode)
         if enumeration.mask.shape[1] != self.actions:
             raise PolicyError(

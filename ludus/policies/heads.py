@@ -279,7 +279,7 @@ class _BoxHead:
         return action.reshape(n, *box.shape), logp
 
     def _draw(self, out: NDArray[np.float32], arguments: tuple[Any, ...]) -> int:
-        """Return call a kernel with these last arguments."""
+        """Call a kernel with these last arguments."""
         raise NotImplementedError
 
 
@@ -350,7 +350,7 @@ class Point(_BoxHead):
     def act(
         self, out: NDArray[np.float32], mask: NDArray[np.bool_] | None, noise: NDArray[np.float32], *, greedy: bool
     ) -> tuple[Array, NDArray[np.float32]]:
-        """Return implement `Head.act`. With a spread the first number of the noise is the position of a row's environment
+        """Implement `Head.act`. With a spread the first number of the noise is the position of a row's environment
         (`RolloutRequest.place`)."""
         if self.spread:
             out, size = out.copy(), self.bounds.size

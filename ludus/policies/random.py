@@ -49,7 +49,7 @@ class RandomPolicy(CategoricalPolicy):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `CategoricalPolicy.act`; vectors of actions as in the class. Masks of `choices` are concatenated,
+        """Implement `CategoricalPolicy.act`; vectors of actions as in the class. Masks of `choices` are concatenated,
         bool[n, Σ choices]."""
         if self._box is None and self._choices is None:
             return super().act(observation, mask, memory, noise, mode=mode)

@@ -113,7 +113,7 @@ class TwoPolicies:
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `Policy.act`. Raise PolicyError for an unknown mode."""
+        """Implement `Policy.act`. Raise PolicyError for an unknown mode."""
         policy, inner = self.playing(mode)
         act = policy.act(observation, mask, memory, noise[:, : policy.noise_width], mode=inner)
         return PolicyOutput(act.action, act.logp)
@@ -248,7 +248,7 @@ class ChoicePolicy:
         return picks, np.stack(members)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`: the members' probabilities, weighted by the chooser's."""
+        """Implement `Policy.tabulate`: the members' probabilities, weighted by the chooser's."""
         ids = enumeration.ids(player)
         observation: Array = np.arange(ids.start, ids.stop, dtype=np.int32)
         if not self.takes_ids:

@@ -105,7 +105,7 @@ class TorchPolicy(CategoricalPolicy):
     def probabilities(
         self, observation: Array, mask: NDArray[np.bool_], *, mode: str
     ) -> tuple[NDArray[np.float64], Mapping[str, Array]]:
-        """Return implement `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raise PolicyError
+        """Implement `CategoricalPolicy.probabilities`: the softmax; greedy, the first best action. Raise PolicyError
         for another shape."""
         with torch.no_grad():
             logits = self._networks["policy"](as_rows(observation, self._inputs)).numpy()

@@ -294,7 +294,7 @@ class ConditionedLearner(LearnerWrapper):
         return x, self._enumeration.mask[ids] | ~known[:, None]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """Return nothing before all rows have come."""
+        """Wait until all rows have come."""
         if not self._came.all():
             return ()
         self._came[:] = False

@@ -48,7 +48,7 @@ class KnownModel:
         return Expanded(positions, np.zeros(n), np.ones(n), logits, legal, value)
 
     def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
-        """Return implement `Model.expand`. Finished games are not evaluated: their outcome is exact."""
+        """Implement `Model.expand`. Finished games are not evaluated: their outcome is exact."""
         rules, moved = self.rules, self.rules.step(states, action)
         n, live = len(action), np.flatnonzero(moved.discount)
         logits, value = np.zeros((n, rules.actions), np.float32), np.zeros(n, np.float32)
@@ -98,11 +98,11 @@ class Searches(ABC):
 
     @abstractmethod
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`."""
+        """Implement `Policy.tabulate`."""
 
     @abstractmethod
     def weights(self) -> Weights:
-        """Return implement `Policy.weights`."""
+        """Implement `Policy.weights`."""
 
     @abstractmethod
     def temperature(self, observation: Array) -> NDArray[np.float64]:
@@ -117,7 +117,7 @@ class Searches(ABC):
         *,
         mode: str = "explore",
     ) -> PolicyOutput:
-        """Return implement `Policy.act`. Raise PolicyError as the network does, and for observations that show no position of
+        """Implement `Policy.act`. Raise PolicyError as the network does, and for observations that show no position of
         the rules."""
         check_mode(self, mode)
         if mode in ("explore", "greedy"):
@@ -200,7 +200,7 @@ class SearchingPolicy(Searches):
         return self.network.act(observation, mask, None, noise, mode=mode)
 
     def temperature(self, observation: Array) -> NDArray[np.float64]:
-        """Return implement `Searches.temperature`: positive early in a game."""
+        """Implement `Searches.temperature`: positive early in a game."""
         rules = self.model.rules
         early = rules.moves(rules.positions(observation)) < self._noise["moves"]
         return np.where(early, float(self._noise["temperature"]), 0.0)
@@ -214,11 +214,11 @@ class SearchingPolicy(Searches):
     def values(
         self, observation: Array, mask: NDArray[np.bool_] | None, memory: Array | None, state: Array | None
     ) -> Values:
-        """Return implement `SupportsValues.values`: the network's own."""
+        """Implement `SupportsValues.values`: the network's own."""
         return self.network.values(observation, mask, memory, state)
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`; None in self-play, where its search has noise."""
+        """Implement `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
         if mode not in ("explore", "greedy"):
             return self.searched(enumeration, player, mode=mode)

@@ -71,7 +71,7 @@ class Adversarial(LearnedRewardOptions):
 
     @property
     def discounted(self) -> bool:
-        """Return see the base."""
+        """See the base."""
         return self.absorbing
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:

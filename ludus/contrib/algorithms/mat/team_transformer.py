@@ -428,7 +428,7 @@ class TeamTransformerPolicy:
         mode: str = "explore",
         teams: Teams | None = None,
     ) -> PolicyOutput:
-        """Return implement `JointPolicy.act`. Raise PolicyError for an unknown mode, observations of another shape, a row that
+        """Implement `JointPolicy.act`. Raise PolicyError for an unknown mode, observations of another shape, a row that
         has no legal action, and outputs that are not finite."""
         return _play(
             self.network, self.shaped(observation), mask, noise, self.whose(teams, mode), greedy=mode == "greedy"
@@ -443,7 +443,7 @@ class TeamTransformerPolicy:
         *,
         mode: str = "explore",
     ) -> NDArray[np.float64] | None:
-        """Return implement `JointPolicy.chances`."""
+        """Implement `JointPolicy.chances`."""
         check_mode(self, mode)
         unknown = bool(len(action)) and bool((np.asarray(action)[:-1][np.diff(teams.group) == 0] < 0).any())
         if not isinstance(self.network.head_of, Categorical) or unknown:

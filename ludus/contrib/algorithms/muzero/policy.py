@@ -134,7 +134,7 @@ class LearnedModel:
 
     @torch.no_grad()
     def expand(self, states: Array, action: NDArray[np.int32]) -> Expanded:
-        """Return implement `Model.expand`. Everything is legal there, and nothing ends: the network has learned the value of
+        """Implement `Model.expand`. Everything is legal there, and nothing ends: the network has learned the value of
         that."""
         at, moves = to_device(states, self._device), to_device(action.astype(np.int64), self._device)
         return self._expanded(self._network.recurrent(at, moves), None)
@@ -176,11 +176,11 @@ class MuZeroPolicy(Searches):
         return PolicyOutput(*sample(logits, mask, noise, actions=self.actions, greedy=mode == "greedy"))
 
     def temperature(self, observation: Array) -> NDArray[np.float64]:
-        """Return implement `Searches.temperature`: the learner's, when it published."""
+        """Implement `Searches.temperature`: the learner's, when it published."""
         return np.full(len(observation), float(self._weights["temperature"][0]))
 
     def tabulate(self, enumeration: Enumeration, player: int, *, mode: str = "explore") -> NDArray[np.float64] | None:
-        """Return implement `Policy.tabulate`; None in self-play, where its search has noise."""
+        """Implement `Policy.tabulate`; None in self-play, where its search has noise."""
         check_mode(self, mode)
         if mode not in ("explore", "greedy"):
             return self.searched(enumeration, player, mode=mode)
