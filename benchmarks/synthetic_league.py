@@ -69,17 +69,8 @@ def write(run_dir: Path, league: League) -> Path:
     )
     Store.create(run_dir, info).close()
     rng = np.random.default_rng(league.seed)
-    skill, angle = _strengths(league, rng)
-    rows: dict[str, Iterable[tuple[object, ...]]] = {
-        "policies": _policies(league, rng),
-        "generations": _generations(league, skill),
-        "ratings": _ratings(league, skill),
-        "tasks": _tasks(league),
-        "opponents": _opponents(league, skill),
-        "curves": _curves(league, rng),
-        "metrics": _metrics(league, rng),
-        "events": _events(league),
-    }
+    skill, angle = strengths(league, rng)
+    rows = {"policies": _policies(league, rng), **rows_of(league, skill, rng)}
     with closing(sqlite3.connect(run_dir / FILE, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         for table, some in rows.items():
@@ -102,7 +93,22 @@ def name(population: int, place: int) -> str:
     return f"{population}-{place}"
 
 
-def _strengths(league: League, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rows_of(
+    league: League, skill: NDArray[np.float64], rng: np.random.Generator
+) -> dict[str, Iterable[tuple[object, ...]]]:
+    """Return the rows of each table, but for policies and matches."""
+    return {
+        "generations": _generations(league, skill),
+        "ratings": _ratings(league, skill),
+        "tasks": _tasks(league),
+        "opponents": _opponents(league, skill),
+        "curves": _curves(league, rng),
+        "metrics": _metrics(league, rng),
+        "events": _events(league),
+    }
+
+
+def strengths(league: League, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """[populations, policies] logits of winning and places on the circle."""
     shape = len(league.populations), league.policies
     skill = np.linspace(-2.0, 2.0, league.policies) + rng.normal(0.0, 0.3, shape)

@@ -299,7 +299,12 @@ def build_driver(
     spec = env.spec
     population = scenario.population(spec)
     manager = AgentManager(
-        utility_range=info.utility_range, population=population, zero_sum=info.zero_sum, recorder=store, store=files
+        utility_range=info.utility_range,
+        population=population,
+        zero_sum=info.zero_sum,
+        recorder=store,
+        store=files,
+        archive=store,
     )
     scheduler = scenario.scheduler(population)
 

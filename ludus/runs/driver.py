@@ -548,6 +548,7 @@ class Driver:
         self._record_throughput(list(curve_of.values()))
         name = checkpoint.save(self.checkpoints, self.history.checkpoints, state)
         self.store.commit(name)
+        self.manager.release_log()
         self.named.append(name)
         self.clean()
         self._checkpointed, self._matches = True, 0

@@ -34,7 +34,14 @@ from ludus.metagame.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
 from ludus.storage.reader import KILLED, Reader, check_integrity, translated
-from ludus.storage.records import info_rows, summary_to_json
+from ludus.storage.records import (
+    STATISTICS_OF,
+    STATISTICS_ORDER,
+    info_rows,
+    parse_match,
+    statistics_by_match,
+    summary_to_json,
+)
 from ludus.storage.run_dirs import RunLock
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -117,6 +124,7 @@ def statistics_rows(match: Match) -> list[tuple[object, ...]]:
 Located = tuple[str, str]
 EventLevel = Literal["info", "warning", "error"]
 _LIKELIEST = 64  # opponents of a task that are told, of each seat
+_OF_MATCHES = ("matches", "statistics")
 _FLUSH = 4096  # rows held in memory before they go into the open transaction
 
 
@@ -215,6 +223,26 @@ class Store:
         """profiles int64[k, P], mean float64[k, P]."""
         packed = np.ascontiguousarray(profiles, "<i4").tobytes()
         self._add("payoffs", (self.generation, profiles.shape[1], packed, blob(mean)))
+
+    # ------------------------------------------------------------------------------------------ the archive of committed matches
+
+    def matches_with(self, ids: Sequence[str]) -> dict[str, Match]:
+        """Return those of the committed matches that have one of these ids."""
+        some = "(SELECT value FROM json_each(?))"
+        matches = self._matches(f"WHERE id IN {some}", f"WHERE match IN {some}", json.dumps([*ids]))
+        return {match.id: match for match in matches}
+
+    def first_matches(self, count: int) -> tuple[Match, ...]:
+        """Return the first `count` matches, in the order in which they were recorded."""
+        first = "rowid IN (SELECT rowid FROM matches ORDER BY rowid LIMIT ?)"
+        return self._matches(f"WHERE {first}", f"WHERE match IN (SELECT id FROM matches WHERE {first})", count)
+
+    def _matches(self, where: str, counted: str, argument: object) -> tuple[Match, ...]:
+        with translated(self.path):
+            rows = self._connection.execute(f"{STATISTICS_OF} {counted} {STATISTICS_ORDER}", (argument,)).fetchall()
+            statistics = statistics_by_match(rows)
+            matches = self._connection.execute(f"SELECT * FROM matches {where} ORDER BY rowid", (argument,))
+            return tuple(parse_match(row, statistics).match for row in matches)
 
     # ------------------------------------------------------------------------------------------ the driver
 
@@ -404,11 +432,22 @@ class Store:
                     )
                 barrier = int(row[0])
             self._connection.execute("BEGIN IMMEDIATE")
+            self._drop_matches(barrier)
             for table in (*COVERED, "checkpoints"):
-                self._connection.execute(f"DELETE FROM {table} WHERE barrier > ?", (barrier,))
+                if table not in _OF_MATCHES:
+                    self._connection.execute(f"DELETE FROM {table} WHERE barrier > ?", (barrier,))
             self._connection.execute("DELETE FROM run WHERE key = 'summary'")
             self._connection.execute("COMMIT")
         self._barrier = barrier + 1
+
+    def _drop_matches(self, barrier: int) -> None:
+        """Drop matches that came after a barrier, and their statistics: the last rows, so that millions before them are not read."""
+        last = "SELECT rowid FROM matches WHERE barrier <= ? ORDER BY rowid DESC LIMIT 1"
+        row = self._connection.execute(last, (barrier,)).fetchone()
+        after = "rowid > ?"
+        place = (row[0] if row else 0,)
+        self._connection.execute(f"DELETE FROM statistics WHERE match IN (SELECT id FROM matches WHERE {after})", place)
+        self._connection.execute(f"DELETE FROM matches WHERE {after}", place)
 
     def check_place(self) -> None:
         """Raise RunError if the run's directory was moved or deleted."""

@@ -23,7 +23,7 @@ from ludus.core.types import (
     TrainingResult,
     Weights,
 )
-from ludus.metagame.population.base import Lineage, PolicyRecord, Recorder, View, WeightsStore
+from ludus.metagame.population.base import Lineage, MatchArchive, PolicyRecord, Recorder, View, WeightsStore
 from ludus.metagame.population.match_log import pack_record, unpack_record
 from ludus.metagame.population.payoff_table import PayoffTable
 from ludus.metagame.population.ratings.bradley_terry import Elo
@@ -41,9 +41,14 @@ class AgentManager:
         zero_sum: bool,
         recorder: Recorder | None = None,
         store: WeightsStore | None = None,
+        archive: MatchArchive | None = None,
     ) -> None:
-        """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them."""
-        self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum)
+        """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them. archive:
+        keeps matches; without one, `state_dict` holds them, and memory does."""
+        self.table = PayoffTable(
+            utility_range=utility_range, population=population, zero_sum=zero_sum, archive=archive
+        )
+        self._archive = archive
         self._tally: PairwiseCounter | None = None  # what it counts are two players' matches
         self._recorder, self._store = recorder, store
         self._members: list[list[PolicyRecord]] = [[] for _ in self.table.population_sizes]
@@ -208,9 +213,7 @@ class AgentManager:
         if self.table.num_players != 2:
             return ()
         sizes = self.table.population_sizes
-        self._tally = self._tally or PairwiseCounter(self.table.population)
-        self._tally.read(self.table.log)
-        results = self._tally.results(sizes)
+        results = self._counted().results(sizes)
         if not len(results.first):
             return ()
         rated = Elo(intervals="none").fit(count_pairs(results, sum(sizes)), sizes=sizes)
@@ -219,14 +222,30 @@ class AgentManager:
             for p, members in enumerate(self._members)
         )
 
+    def _counted(self) -> PairwiseCounter:
+        """Return the win counts of all matches, which are two players'."""
+        self._tally = self._tally or PairwiseCounter(self.table.population)
+        self._tally.add(self.table.log_after(self._tally.num_read))
+        return self._tally
+
     # ------------------------------------------------------------------------------------------ state
 
+    def release_log(self) -> None:
+        """Give up the log in memory, once the archive has all of it durably; what is counted of it stays."""
+        if self._archive is not None:
+            if self.table.num_players == 2:
+                self._counted()
+            self.table.release()
+
     def state_dict(self) -> State:
-        """Return members, log and exact payoffs; weights only if there is no store to read them back from."""
+        """Return members, results and exact payoffs; weights only if there is no store to read them back from."""
         state: dict[str, object] = {
             "members": [[pack_record(record) for record in members] for members in self._members],
             "table": self.table.state_dict(),
         }
+        if self._archive is not None and self.table.num_players == 2:
+            self._counted().pool()
+            state["tally"] = self._counted().state_dict()
         if self._store is None:
             state["weights"] = [[dict(self._weights[record.ref]) for record in members] for members in self._members]
         return state
@@ -239,6 +258,9 @@ class AgentManager:
         self._members, self._records, self._weights, self._by_task = [[] for _ in members], {}, {}, {}
         self.table.load_state_dict(state["table"])
         self._tally = None
+        if "tally" in state:
+            self._tally = PairwiseCounter(self.table.population)
+            self._tally.load_state_dict(state["tally"])
         for records in members:
             for record in records:
                 if self._store is not None:

@@ -196,6 +196,19 @@ class Recorder(Protocol):
 
 
 @runtime_checkable
+class MatchArchive(Protocol):
+    """Matches that are recorded durably, implemented by the run's database: they need not stay in memory."""
+
+    def matches_with(self, ids: Sequence[str]) -> Mapping[str, Match]:
+        """Return those of the recorded matches that have one of these ids."""
+        ...
+
+    def first_matches(self, count: int) -> Sequence[Match]:
+        """Return the first `count` recorded matches, in their order."""
+        ...
+
+
+@runtime_checkable
 class WeightsStore(Protocol):
     """Durable weights, by reference (`version` is always a number)."""
 

@@ -7,13 +7,14 @@
 Cells are kept per profile in the players' seat order: with a shared population (i, j) and (j, i) are different cells, so nothing
 depends on how often each order happened to be drawn. An exact value replaces sampled ones. Arrays double when they are full, and a
 view shares them: it is copied only when something is written inside what was handed out, so adding rows costs the rows alone.
+
+With an archive (the run's database) the log does not stay in memory: `release` gives up what the archive has.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import DataError
 from ludus.core.types import Match, State
-from ludus.metagame.population.base import Payoffs
+from ludus.metagame.population.base import MatchArchive, Payoffs
 from ludus.metagame.population.match_log import (
     MatchRules,
     Moments,
@@ -79,7 +80,8 @@ def outside(start: Corner, stop: Corner, inner: Corner) -> Iterator[tuple[Corner
 
 
 class CellArrays:
-    """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …]; c: capacities."""
+    """mean, m2 float64[P, c_0, …], weight [c_0, …] (int64 counts, or what decay left of them), exact bool[c_0, …], matches int32[c_0, …]
+    (how many a profile has); c: capacities."""
 
     def __init__(self, players: int, capacity: int, weight: type[np.int64 | np.float64] = np.int64) -> None:
         self.players = players
@@ -96,6 +98,7 @@ class CellArrays:
             self.m2 = np.zeros((self.players, *capacity))
             self.weight: NDArray[Any] = np.zeros(capacity, dtype=self._weight)
             self.exact = np.zeros(capacity, dtype=np.bool_)
+            self.matches = np.zeros(capacity, dtype=np.int32)
         except (MemoryError, ValueError) as error:  # NumPy has no more than 64 axes, and no sizes beyond 2^63
             raise DataError(
                 f"the payoff table of {self.players} players would need {math.prod(capacity):.2g} cells, which do not fit into memory: "
@@ -107,14 +110,16 @@ class CellArrays:
         """Grow to `sizes`, new cells being missing; amortised constant time per cell."""
         capacity = self.exact.shape
         if any(size > room for size, room in zip(sizes, capacity, strict=True)):
-            old, region = (self.mean, self.m2, self.weight, self.exact), block_slices((0,) * self.players, self.sizes)
+            old, region = (self.mean, self.m2), block_slices((0,) * self.players, self.sizes)
+            old_cells = self.weight, self.exact, self.matches
             factor = 2 ** min(1.0, 3 / self.players)  # of each axis: 8 times the cells at most
             self._allocate(
                 tuple(r if size <= r else max(int(factor * r), size) for size, r in zip(sizes, capacity, strict=True))
             )
-            for new, source in zip((self.mean, self.m2), old, strict=False):
+            for new, source in zip((self.mean, self.m2), old, strict=True):
                 new[region] = source[region]
-            self.weight[region[1:]], self.exact[region[1:]] = old[2][region[1:]], old[3][region[1:]]
+            for cells, source_cells in zip((self.weight, self.exact, self.matches), old_cells, strict=True):
+                cells[region[1:]] = source_cells[region[1:]]
             self._shared = None  # what was shared keeps the old arrays
         for start, stop in outside((0,) * self.players, sizes, self.sizes):
             self.mean[block_slices(start, stop)] = np.nan
@@ -193,6 +198,25 @@ class CellArrays:
         region = block_slices((0,) * self.players, self.sizes)
         self.mean[region], self.exact[region[1:]] = mean, ~np.isnan(mean[0])
 
+    # ------------------------------------------------------------------------------------------ state
+
+    def pack_played(self) -> State:
+        """Return the profiles that have matches, int32[k, P], with the number of their matches, n, mean and M2: [k], [k], [k, P], [k, P]."""
+        region = block_slices((0,) * self.players, self.sizes)
+        where = np.nonzero(self.matches[region[1:]])
+        return {
+            "profile": np.stack(where, axis=1).astype(np.int32),
+            "matches": self.matches[where],
+            "n": self.weight[where],
+            **{name: np.ascontiguousarray(getattr(self, name)[(slice(None), *where)].T) for name in ("mean", "m2")},
+        }
+
+    def load_played(self, state: Mapping[str, Any]) -> None:
+        """Set what `pack_played` has packed."""
+        where = tuple(np.asarray(state["profile"]).T)
+        self.matches[where], self.weight[where] = state["matches"], state["n"]
+        self.mean[(slice(None), *where)], self.m2[(slice(None), *where)] = state["mean"].T, state["m2"].T
+
 
 PayoffKind: TypeAlias = Literal["all", "latest", "decayed"]
 KINDS: tuple[PayoffKind, ...] = ("all", "latest", "decayed")
@@ -208,8 +232,10 @@ class PayoffTable:
         population: Sequence[int],
         zero_sum: bool,
         capacity: int = 8,
+        archive: MatchArchive | None = None,
     ) -> None:
-        """utility_range: [P] least and largest return (infinities allowed). population: [P] indices 0, 1, … without gaps."""
+        """utility_range: [P] least and largest return (infinities allowed). population: [P] indices 0, 1, … without gaps. archive: where all
+        that is recorded can be read again; see `release`."""
         if len(utility_range) != len(population) or sorted(set(population)) != list(range(len(set(population)))):
             raise DataError(
                 f"population {tuple(population)} and {len(utility_range)} utility ranges: expected one of each per player, "
@@ -219,9 +245,10 @@ class PayoffTable:
         self._declared, self.population = self.utility_range, self._rules.population
         self.zero_sum = self._rules.zero_sum
         self._sizes = [0] * len(set(self.population))
-        self._log: list[Match] = []
-        self._ids: dict[str, int] = {}
-        self._matches: Counter[tuple[int, ...]] = Counter()
+        self._archive = archive
+        self._released = 0  # matches at the beginning of the log that only the archive has
+        self._log: list[Match] = []  # the later ones
+        self._ids: dict[str, int] = {}  # their places
         self._cells = CellArrays(len(self.population), capacity)
         self._whole = self.sizes  # the cells 0 … _whole[p] - 1 are all exact
         self._total = self._rules.total  # that exact payoffs of a zero-sum game sum to, once it is known
@@ -244,15 +271,30 @@ class PayoffTable:
 
     @property
     def log(self) -> tuple[Match, ...]:
-        """Return every match, in the order of recording."""
-        return tuple(self._log)
+        """Return every match, in the order of recording; those that were released are read from the archive."""
+        archived = self._archive.first_matches(self._released) if self._archive is not None and self._released else ()
+        return (*archived, *self._log)
+
+    def __len__(self) -> int:
+        """Return the number of matches of the log."""
+        return self._released + len(self._log)
 
     def __contains__(self, match_id: object) -> bool:
-        return match_id in self._ids
+        return isinstance(match_id, str) and match_id in self._known([match_id])
 
     def matches_of(self, profile: tuple[int, ...]) -> int:
         """Return how many matches of a profile the log has."""
-        return self._matches[profile]
+        return int(self._cells.matches[profile])
+
+    def log_after(self, place: int) -> Sequence[Match]:
+        """Return the matches from a place of the log on; those that were not released are there at once."""
+        return self._log[place - self._released :] if place >= self._released else self.log[place:]
+
+    def _known(self, ids: Sequence[str]) -> dict[str, Match]:
+        known = {name: self._log[self._ids[name]] for name in ids if name in self._ids}
+        if self._archive is not None and self._released and (others := [name for name in ids if name not in known]):
+            known.update(self._archive.matches_with(others))
+        return known
 
     # ------------------------------------------------------------------------------------------ growing
 
@@ -282,7 +324,7 @@ class PayoffTable:
         for match in new:
             self._ids[match.id] = len(self._log)
             self._log.append(match)
-            self._matches[match.profile] += 1
+            self._cells.matches[match.profile] += 1
         self._cells.detach([match.profile for match in new])
         for match in new:
             _apply(self._cells, match, 1.0)
@@ -332,7 +374,7 @@ class PayoffTable:
             raise DataError(f"decay is {decay}, expected above 0, at most 1.")
         cells = self._cells.exact_only(self.sizes, np.float64 if kind == "decayed" else np.int64)
         keep = self._newest() if kind == "latest" else None
-        for match in self._log:
+        for match in self.log:
             if keep is None or keep(match):
                 _apply(cells, match, decay if kind == "decayed" else 1.0)
         return self._payoffs(cells)
@@ -343,7 +385,7 @@ class PayoffTable:
 
     def _newest(self) -> Callable[[Match], bool]:
         newest: dict[tuple[int, str], int] = {}
-        for match in self._log:
+        for match in self.log:
             for seat in match.seats:
                 name = (seat.population, seat.policy)
                 newest[name] = max(newest.get(name, 0), seat.version or 0)
@@ -351,27 +393,38 @@ class PayoffTable:
 
     # ------------------------------------------------------------------------------------------ state
 
+    def release(self) -> None:
+        """Give up the matches of the log in memory, once the archive has all of them durably. Views stay as they are."""
+        if self._archive is not None:
+            self._released += len(self._log)
+            self._log, self._ids = [], {}
+
     def state_dict(self) -> State:
-        """Return the log, the exact cells: mean float64[P, n_0, …] (NaN where not exact), and the sizes of the part that is all exact."""
+        """Return the exact cells: mean float64[P, n_0, …] (NaN where not exact), the sizes of the part that is all exact, and the log; with
+        an archive, which has it, the played cells and the number of matches instead."""
         cells, region = self._cells, block_slices((0,) * self.num_players, self.sizes)
+        archived = {"played": cells.pack_played(), "matches": len(self)}
         return {
             "sizes": list(self._sizes),
-            "log": pack_matches(self._log, self.num_players),
+            **({"log": pack_matches(self._log, self.num_players)} if self._archive is None else archived),
             "exact": np.where(cells.exact[region[1:]], cells.mean[region], np.nan),
             "whole": list(self._whole),
             **({"utility_range": np.array(self.utility_range)} if self.utility_range != self._declared else {}),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Replace everything; the views are equal to the bit, since the log is replayed in its order."""
+        """Replace everything; the views are equal to the bit: the log is replayed in its order, or the played cells are as they were."""
         self._sizes, self._log, self._ids = [int(n) for n in state["sizes"]], [], {}
-        self._matches.clear()
+        self._released = int(state.get("matches", 0))
         wider = wider_range(self._declared, np.array(state.get("utility_range", self._declared)).T) or self._declared
         self._set_rules(replace(self._rules, utility_range=wider))
         self._cells, self._whole = CellArrays(self.num_players, 1), tuple(int(n) for n in state["whole"])
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
-        self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
+        if "log" in state:
+            self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
+        else:
+            self._cells.load_played(state["played"])
         exact = self._cells.mean[:, self._cells.exact]
         self._total = self._total_of(exact, self._rules.total)
 
@@ -390,10 +443,11 @@ class PayoffTable:
         new: dict[str, Match] = {}
         exact: dict[tuple[int, ...], NDArray[np.float64]] = {}
         total, sizes, rules = self._total, self.sizes, self._rules_with(matches)
+        recorded = self._known([match.id for match in matches if isinstance(match.id, str)])
         for candidate in matches:
             check_match(candidate, sizes, rules)
             match = frozen_match(candidate)
-            known = self._log[self._ids[match.id]] if match.id in self._ids else new.get(match.id)
+            known = recorded.get(match.id) or new.get(match.id)
             if known is not None and not same_match(known, match):
                 raise DataError(
                     f"match {match.id!r} was recorded before with other content ({describe_match(known)}; now {describe_match(match)}). "

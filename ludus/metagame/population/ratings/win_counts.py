@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ludus.core.errors import DataError
-from ludus.core.types import Match
+from ludus.core.types import Match, State
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,17 +93,24 @@ def group_notes(group: NDArray[np.int64]) -> list[str]:
 
 
 class PairwiseCounter:
-    """Win counts of a growing log; every match is read once."""
+    """Win counts of a growing log; every match is read once.
+
+    Attributes:
+        num_read: Matches that were read.
+    """
 
     def __init__(self, population: Sequence[int] = (0, 0)) -> None:
         """population: each player's."""
-        self._population, self._read = population, 0
+        self._population, self.num_read = population, 0
         self._profile, self._wins = np.zeros((0, 2), np.int64), np.zeros((0, 2, 3))
 
     def read(self, log: Sequence[Match]) -> None:
         """Take in the matches that were added to `log`. Raises DataError if one of them has another number of players, or win counts that
         contradict each other; then none is taken."""
-        new = log[self._read :]
+        self.add(log[self.num_read :])
+
+    def add(self, new: Sequence[Match]) -> None:
+        """Take in more matches. Raises DataError as `read`."""
         for match in new:
             if len(match.profile) != 2:
                 raise DataError(f"match {match.id!r} has {len(match.profile)} players; win counts are for two.")
@@ -118,7 +125,28 @@ class PairwiseCounter:
             )
         profile = np.fromiter(chain.from_iterable(m.profile for m in counted), np.int64).reshape(-1, 2)
         self._profile, self._wins = np.concatenate([self._profile, profile]), np.concatenate([self._wins, wins])
-        self._read = len(log)
+        self.num_read += len(new)
+
+    def pool(self) -> None:
+        """Put together what was read of each profile: sums of whole numbers, in which the order of matches is lost and nothing else."""
+        cells, at = np.unique(self._profile[:, 0] << 32 | self._profile[:, 1], return_inverse=True)
+        wins = np.stack([np.bincount(at, self._wins[:, 0, end], len(cells)) for end in range(3)], axis=1)
+        self._profile = np.stack([cells >> 32, cells & 0xFFFFFFFF], axis=1)
+        self._wins = np.stack([wins, wins[:, ::-1]], axis=1)
+
+    def state_dict(self) -> State:
+        """Return what was read: profile int32[k, 2] and the first player's (won, drawn, lost) int64[k, 3]."""
+        return {
+            "read": self.num_read,
+            "profile": self._profile.astype(np.int32),
+            "wins": self._wins[:, 0].astype(np.int64),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Replace everything."""
+        wins = np.asarray(state["wins"], np.float64)
+        self.num_read, self._profile = int(state["read"]), np.asarray(state["profile"], np.int64)
+        self._wins = np.stack([wins, wins[:, ::-1]], axis=1)
 
     def results(self, sizes: Sequence[int]) -> PairwiseResults:
         """Return what was read, except matches without win counts. sizes: policies per population."""
