@@ -111,7 +111,8 @@ def watch(part: str, folder: Path, *, minutes: float) -> list[Sample]:
     samples = list[Sample]()
     with ExitStack() as stack:
         process = stack.enter_context(training(run_dir, RUNS[part]))
-        roots, answers = [process.pid], lambda: 0
+        roots = [process.pid]
+        answers: Callable[[], int] = int  # none
         if part == "page":
             server, answers = stack.enter_context(viewed(run_dir))
             roots.append(server)
@@ -135,7 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         threads = [
-            threading.Thread(target=watch, args=(part, folder), kwargs={"minutes": options.minutes}) for part in options.only
+            threading.Thread(target=watch, args=(part, folder), kwargs={"minutes": options.minutes})
+            for part in options.only
         ]
         for thread in threads:
             thread.start()

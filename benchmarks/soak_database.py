@@ -125,7 +125,9 @@ def _matches(
     n = skill.shape[1]
     pairs = np.indices((n, n)).reshape(2, -1)
     pairs = pairs[:, np.argsort(pairs.max(axis=0), kind="stable")]
-    rate = 1.0 / (1.0 + np.exp(-(skill[0][pairs[0]] - skill[1][pairs[1]]) - 1.2 * np.sin(angle[0][pairs[0]] - angle[1][pairs[1]])))
+    rate = 1.0 / (
+        1.0 + np.exp(-(skill[0][pairs[0]] - skill[1][pairs[1]]) - 1.2 * np.sin(angle[0][pairs[0]] - angle[1][pairs[1]]))
+    )
     bucket = np.minimum((rate * _BUCKETS).astype(int), _BUCKETS - 1)
     connection.execute(
         "CREATE TEMP TABLE cells (number INTEGER PRIMARY KEY, place INTEGER, bucket INTEGER, barrier INTEGER)"
@@ -168,7 +170,7 @@ def _checkpoint(run_dir: Path, names: Sequence[Sequence[str]], policies: int) ->
         ]
         for p, members in enumerate(manager["members"])
     ]
-    where = np.nonzero(log.count)
+    where: tuple[Any, ...] = np.nonzero(log.count)
     profile = np.stack(where, axis=1).astype(np.int32)
     manager["table"] = {
         "sizes": [policies, policies],
@@ -208,9 +210,11 @@ def costs(run_dir: Path, *, policies: int) -> dict[str, Cost]:
             "resume",
             str(run_dir),
             f"generations={policies + 10}",
-            until=lambda: (status := read_status(run_dir)) is not None
-            and status.generation >= policies
-            and status.fraction is not None,
+            until=lambda: (
+                (status := read_status(run_dir)) is not None
+                and status.generation >= policies
+                and status.fraction is not None
+            ),
         ),
     }
 

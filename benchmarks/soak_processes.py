@@ -114,7 +114,8 @@ def _add_database(now: Sample, run_dir: Path) -> None:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             counts = [float(count or 0) for count in connection.execute(_COUNTS).fetchone()]
             pages, free, size = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
             )
     except sqlite3.Error:  # the run is about to create its tables
         return

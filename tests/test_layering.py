@@ -177,6 +177,7 @@ HANDED_DOWN = {
     ("backend/device", "algorithms/on_policy/kernels"): "what is done again and again on a device",
     ("metagame/population/agent_manager", "storage/checkpoint"): "where weights are kept",
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
+    ("metagame/population/payoff_table", "storage/store"): "where matches are read again",
     ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
     ("storage/base", "reporting/tensorboard"): "an observer",
     ("storage/base", "runs/control"): "an observer",

@@ -109,7 +109,7 @@ class ResumableRun:
                 path.unlink()
         if (self.folder / f"{FILE}-wal").exists():
             with suppress(RunError):
-                Store.open(self.folder).close()
+                Store.open(self.folder, check=False).close()
 
     def still_last(self) -> None:
         """Raise RunError if another process went on with the run since it was read."""
@@ -125,9 +125,8 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
     if is_running(folder):
         RunLock(folder).close()  # raises, and says which process has it
     run = StoredRun(folder)
-    with Reader(folder) as reader:
-        for read in (reader.generations, reader.payoffs, reader.ratings):
-            read()  # damage must be found before anything is changed
+    with Reader(folder, check=False) as reader:
+        reader.require_readable()  # damage must be found before anything is changed
     with as_stored():
         stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
         scenario = _changed(stored, overrides, run) if overrides else stored

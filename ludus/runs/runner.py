@@ -312,7 +312,7 @@ def resume(
     with (
         closed_on_error(vector),
         _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
-        Store.open(at, locate=files.locate) as store,
+        Store.open(at, locate=files.locate, check=False) as store,
         _record_end(store),
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):

@@ -84,6 +84,8 @@ class Position:
 
 KILLED = "its process was killed, or its machine stopped"
 """Cause of a session that has no end."""
+_CHECKED = 1_000_000
+"""Newest matches that are read to see whether they are whole."""
 _JOINED = "FROM generations LEFT JOIN joints ON generation = number"
 _GENERATIONS = f"SELECT {SCORES}, sizes, marginals, profiles, probs {_JOINED}"
 _EVENTS = "SELECT time, level, kind, text, seq FROM events"
@@ -355,6 +357,19 @@ class Reader:
         with translated(self.path):
             counted = statistics_by_match(self._rows(STATISTICS_ROWS))
             return tuple(parse_match(row, counted) for row in self._rows("SELECT * FROM matches ORDER BY rowid"))
+
+    def require_readable(self) -> None:
+        """Raise RunError if generations, ratings or payoffs are damaged: of a long run the newest ratings, and the newest million
+        matches."""
+        self.generations()
+        self.ratings(last=True)
+        if (last := self.position().matches) <= _CHECKED:
+            self.payoffs()
+            return
+        with translated(self.path):
+            sizes = self._sizes(self.info())
+            batch = read_batch(self._connection, after=last - _CHECKED, last=last, players=len(sizes))
+            PayoffLog.empty(sizes).extended(sizes, batch, self._payoff_cells(-1))
 
     def counted(self, *, last: int | None = None) -> tuple[Match, ...]:
         """Return the matches that have statistics, in the order in which they were recorded. last: number of newest matches."""

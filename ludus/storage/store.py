@@ -97,8 +97,8 @@ def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Bring an older database to the present version. Raises RunError if it is damaged or newer."""
-    migrate(connection, repr(str(path)))
-    check_integrity(connection, path)
+    if migrate(connection, repr(str(path))) < VERSION:
+        check_integrity(connection, path)
 
 
 def match_row(match: Match, generation: int, created: float) -> tuple[object, ...]:
@@ -170,9 +170,10 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None) -> Store:
-        """Open an existing run's database, migrated if it is older. Raises RunError if it is missing, damaged, newer or in use."""
-        Reader(run_dir).close()  # refuses what is foreign or damaged before anything is written
+    def open(cls, run_dir: Path, *, locate: Callable[[PolicyRef], Located] | None = None, check: bool = True) -> Store:
+        """Open an existing run's database, migrated if it is older. check: whether its pages are; False where they have just been. Raises
+        RunError if it is missing, damaged, newer or in use."""
+        Reader(run_dir, check=check).close()  # refuses what is foreign or damaged before anything is written
         return cls._locked(run_dir, locate, lambda connection: upgrade(connection, run_dir / FILE))
 
     @classmethod

@@ -45,9 +45,7 @@ class AgentManager:
     ) -> None:
         """population: [P] index of each player's population. store: keeps weights durably; without one, `state_dict` holds them. archive:
         keeps matches; without one, `state_dict` holds them, and memory does."""
-        self.table = PayoffTable(
-            utility_range=utility_range, population=population, zero_sum=zero_sum, archive=archive
-        )
+        self.table = PayoffTable(utility_range=utility_range, population=population, zero_sum=zero_sum, archive=archive)
         self._archive = archive
         self._tally: PairwiseCounter | None = None  # what it counts are two players' matches
         self._recorder, self._store = recorder, store

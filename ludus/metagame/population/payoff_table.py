@@ -201,7 +201,7 @@ class CellArrays:
     # ------------------------------------------------------------------------------------------ state
 
     def pack_played(self) -> State:
-        """Return the profiles that have matches, int32[k, P], with the number of their matches, n, mean and M2: [k], [k], [k, P], [k, P]."""
+        """Return the profiles that have matches, int32[k, P], with how many they have, n, mean and M2: [k], [k], [k, P], [k, P]."""
         region = block_slices((0,) * self.players, self.sizes)
         where = np.nonzero(self.matches[region[1:]])
         return {
@@ -234,8 +234,8 @@ class PayoffTable:
         capacity: int = 8,
         archive: MatchArchive | None = None,
     ) -> None:
-        """utility_range: [P] least and largest return (infinities allowed). population: [P] indices 0, 1, … without gaps. archive: where all
-        that is recorded can be read again; see `release`."""
+        """utility_range: [P] least and largest return (infinities allowed). population: [P] indices 0, 1, … without gaps. archive: where
+        all that is recorded can be read again; see `release`."""
         if len(utility_range) != len(population) or sorted(set(population)) != list(range(len(set(population)))):
             raise DataError(
                 f"population {tuple(population)} and {len(utility_range)} utility ranges: expected one of each per player, "
@@ -422,7 +422,9 @@ class PayoffTable:
         self._cells.reserve(self.sizes)
         self._cells.load_exact(np.asarray(state["exact"], dtype=np.float64))
         if "log" in state:
-            self._keep([frozen_match(match) for match in unpack_matches(state["log"])])  # they were checked when they came
+            self._keep(
+                [frozen_match(match) for match in unpack_matches(state["log"])]
+            )  # they were checked when they came
         else:
             self._cells.load_played(state["played"])
         exact = self._cells.mean[:, self._cells.exact]
