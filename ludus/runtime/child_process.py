@@ -33,6 +33,7 @@ from typing import Any, Protocol
 from ludus.core import errors
 from ludus.core.errors import ConfigError, LudusError, UnknownName
 from ludus.core.machine import ignore_termination_signals, reserve_stack
+from ludus.runtime.activity import StartupSilence, silent_start
 
 _GRACE = 2.0  # seconds that a child has to end by itself
 _LOOK = 1.0  # seconds of waiting after which it is looked whether a child is there at all
@@ -51,6 +52,10 @@ class Served(Protocol):
 
 class ChildLost(Exception):
     """The child is gone, or was ended because it did not answer; the message is the end of a sentence about it."""
+
+
+class ChildSilent(ChildLost):
+    """The child did not run for long while it started, and was ended: another may do better."""
 
 
 class ChildRaised(Exception):
@@ -98,6 +103,7 @@ class ChildProcess:
                 process_group=0,  # Ctrl-C goes to the parent alone, which then ends it, with all that it started
             )
         os.close(lifeline)
+        self._silence: StartupSilence | None = StartupSilence(self._popen.pid)  # None: it has answered
         self._connection = Connection(parent_end.detach())
         self._readable = select.poll()
         self._readable.register(self._connection.fileno(), select.POLLIN)
@@ -133,6 +139,7 @@ class ChildProcess:
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._lost(error) from error
+        self._silence = None
         if answer[0] == "done":
             return answer[1]
         _, kind, *rest = answer
@@ -144,8 +151,15 @@ class ChildProcess:
             return True
         # What the child started may hold the socket open, so that there is no end of file.
         if self._popen.poll() is None or self._readable.poll(0):
+            self._require_sign_of_life()
             return False
         raise ChildLost(self._how_it_ended())
+
+    def _require_sign_of_life(self) -> None:
+        """Raise ChildSilent, and kill it, if it has not run for long before its first answer: its thread wakes every second."""
+        if self._silence is not None and self._silence.look():
+            self.kill()
+            raise ChildSilent(f"{silent_start()} and was killed")
 
     def kill(self) -> None:
         """End it at once, with all that it started."""

@@ -32,7 +32,7 @@ _CHUNK = 1 << 18  # bytes that are read at a time
 _FILES = 64  # descriptors that are taken at a time
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
-DONE, RAISED, CALL, FETCH, HEARTBEAT, BEGIN = range(1, 7)
+DONE, RAISED, CALL, FETCH, HEARTBEAT, BEGIN, PING = range(1, 8)
 """Kinds of frames: two of answers, and what is asked for."""
 _numbers = count(1)
 

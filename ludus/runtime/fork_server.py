@@ -26,6 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 from ludus.core.machine import ignore_termination_signals
+from ludus.runtime.activity import StartupSilence
 from ludus.runtime.connections import ConnectionLoop
 from ludus.runtime.exceptions import THREADS
 
@@ -42,7 +43,8 @@ _BUSY = 60.0  # and to take an order, where it is loading a library from a slow 
 
 class ForkServer:
     """forked(number, process, descriptor), ended(number, how): a part's process is there; is over, as the words say. over(): the server is,
-    and the kernel ends what it has forked. All three are called by the thread of `wires`, and must not wait."""
+    and the kernel ends what it has forked. All three are called by the thread of `wires`, and must not wait. silence: whether its process
+    runs. why: it is over, at the end of a sentence."""
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class ForkServer:
         self._wires, self._forked, self._ended, self._over = wires, forked, ended, over
         self._loaded: set[str] = set()
         self.alive = True
+        self.why = "which was killed"
         self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end:
             code = (
@@ -68,6 +71,7 @@ class ForkServer:
                 env={**os.environ, **dict.fromkeys(THREADS, "1")},
                 start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it, nor what it forks
             )
+        self.silence = StartupSilence(self._popen.pid, "the server that forks the processes of this run")
         self._socket.settimeout(_BUSY)
         wires.watch(self._socket, self._read)
 
@@ -80,6 +84,11 @@ class ForkServer:
     def fork(self, number: int, files: Sequence[int]) -> None:
         """Fork a process for a part. files: its end of the wire, what it listens at, and what it writes its messages to."""
         self._send(["fork", number], files)
+
+    def kill(self, why: str) -> None:
+        """Kill it, whatever it is doing, with all that it has forked: `over` is called."""
+        self.why = why
+        self._popen.kill()
 
     def end(self) -> None:
         """End it, with all that it has forked."""

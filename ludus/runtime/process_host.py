@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from ludus.core.errors import RunError
 from ludus.core.machine import reserve_stack
-from ludus.runtime.connections import BEGIN, CALL, DONE, HEARTBEAT, RAISED, ConnectionLoop, FrameConnection
+from ludus.runtime.connections import BEGIN, CALL, DONE, HEARTBEAT, PING, RAISED, ConnectionLoop, FrameConnection
 from ludus.runtime.process_peers import ProcessContext, RemoteRef, raised, register_actor
 from ludus.runtime.shared_values import Value, pack
 
@@ -134,6 +134,8 @@ class Host:
             self._calls.put((wire, number, value))
         elif kind == HEARTBEAT:
             self._heartbeat(wire, number)
+        elif kind == PING:  # while the part is being made, of which nothing is asked
+            wire.send(DONE, number, Value())
 
     def _heartbeat(self, wire: FrameConnection, number: int) -> None:
         try:

@@ -25,6 +25,7 @@ import cloudpickle
 from ludus.core.errors import PartDied, RunError
 from ludus.core.machine import open_standard_files, raise_file_limit, why_no_processes
 from ludus.runtime import process_peers
+from ludus.runtime.activity import StartupSilence, silent_start
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
@@ -49,6 +50,7 @@ from ludus.runtime.connections import (
     DONE,
     FETCH,
     HEARTBEAT,
+    PING,
     RAISED,
     ConnectionLoop,
     FrameConnection,
@@ -65,6 +67,7 @@ _GRACE = 5.0  # seconds that a killed process may take to be gone, and what is k
 _MOST_WORDS = 1 << 24  # bytes that are kept of what a part prints
 _LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
 _LINES = 40
+_LOOK = 1.0  # seconds between two looks at whether processes that start run
 _NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
 _numbers = count(1)
 
@@ -72,8 +75,9 @@ _numbers = count(1)
 class ProcessIncarnation:
     """One incarnation of a part: a process.
 
-    process: its id, 0 before it is there. descriptor: of the process, which no other can come to have; -1 before it is there and once it
-    is gone. how: it ended, in words. why: what it did not answer fails with. until: when it must be there, in `time.monotonic` seconds.
+    process: its id, 0 before it is there. made: its part is. silence: whether its process runs until then. descriptor: of the process,
+    which no other can come to have; -1 before it is there and once it is gone. how: it ended, in words. why: what it did not answer fails
+    with. until: when it must be there, in `time.monotonic` seconds.
     pending_heartbeat: of a heartbeat that was asked for, at the Unix time heartbeat_at.
     """
 
@@ -81,6 +85,8 @@ class ProcessIncarnation:
         self.part, self.wire, self.address, self.until = part, wire, address, until
         self.number = next(_numbers)
         self.process = 0
+        self.made = False
+        self.silence: StartupSilence | None = None
         self.descriptor = -1
         self.unwanted = False
         self.pending_heartbeat: Outcome | None = None
@@ -93,7 +99,15 @@ class ProcessIncarnation:
     def begun(self, outcome: Outcome) -> None:
         """Its part was made, which may be heard before its fork is: whoever has had an answer knows its process."""
         if outcome.kind == DONE and outcome.value is not None:
-            self.process = outcome.value.load()
+            self.process, self.made = outcome.value.load(), True
+
+    def is_silent(self) -> bool:
+        """Return whether its process, which is there and makes the part, has not run for long. Its thread is woken by each question."""
+        if self.silence is None:
+            self.silence = StartupSilence(self.process, self.part.name)
+        if self.pending_heartbeat is None or self.pending_heartbeat.kind:
+            self.pending_heartbeat = self.wire.ask(PING, Value())
+        return self.silence.look()
 
     def kill(self) -> None:
         """Kill it, whatever it is doing, also where it is frozen. What it has not answered is lost."""
@@ -460,19 +474,38 @@ class ProcessRuntime:
         """Wait until it holds, or the time is over; lives whose process does not come are ended meanwhile."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._starting = [life for life in self._starting if not (life.process or life.how)]
-            limits = [life.until for life in self._starting] + ([] if end is None else [end])
+            self._starting = [life for life in self._starting if not (life.made or life.how)]
+            limits = [life.until for life in self._starting if not life.process] + ([] if end is None else [end])
+            limits += [time.monotonic() + _LOOK] if self._starting else []
             left = max(0.0, min(limits) - time.monotonic()) if limits else None
             if self._wires.wait(enough, left):
                 return True
             now = time.monotonic()
-            for life in [life for life in self._starting if now >= life.until]:
-                life.why = RunError(
-                    f"{life.part.name} got no process within {self._start_timeout:g} seconds; see what this machine is doing."
-                )
-                self._kill(life)
+            self._end_silent(now)
             if end is not None and now >= end:
                 return enough()
+
+    def _end_silent(self, now: float) -> None:
+        """End what starts, and does not come or does not run."""
+        for life in [life for life in self._starting if not life.process and now >= life.until]:
+            life.why = RunError(
+                f"{life.part.name} got no process within {self._start_timeout:g} seconds; see what this machine is doing."
+            )
+            self._kill(life)
+        server = self._server
+        if server is not None and server.alive and any(not life.process for life in self._starting):
+            if server.silence.look():
+                server.kill(f"which {silent_start()} a process")
+            self._warn(server.silence)
+        for life in [life for life in self._starting if life.process]:
+            if life.is_silent():
+                self._end(life, silent_start())
+            elif life.silence is not None:
+                self._warn(life.silence)
+
+    def _warn(self, silence: StartupSilence) -> None:
+        if text := silence.warning():
+            self.tell(text)
 
     # ------------------------------------------------------------------------------------------ called by the wires' thread
 
@@ -525,7 +558,8 @@ class ProcessRuntime:
     def _over(self) -> None:
         for life in list(self._lives.values()):
             life.kill()
-            self._ended(life.number, "its process ended with the fork server, which was killed")
+            why = "which was killed" if self._server is None else self._server.why
+            self._ended(life.number, f"its process ended with the fork server, {why}")
 
     # ------------------------------------------------------------------------------------------ what there is
 

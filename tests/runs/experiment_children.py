@@ -22,6 +22,9 @@ class MadeUp:
     error after a generation); waits (for a stop). `x=…`: NashConv is 2 + |x| after the first
     generation and |x| after the second. Of overrides: end=killed, end=over (it has reached what it stops by)."""
 
+    def ready(self):
+        pass
+
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
         given = dict(change.replace('"', "").split("=", 1) for change in changes)
         end, x = given.get("end", "done"), abs(float(given.get("x", "1")))

@@ -94,3 +94,11 @@ class NotMade:
 
     def close(self) -> None:
         return None
+
+
+class LateServer(Server):
+    """Takes its time to be made."""
+
+    def __init__(self) -> None:
+        time.sleep(5.0)
+        super().__init__()

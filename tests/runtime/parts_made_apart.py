@@ -1,6 +1,7 @@
 """Parts that the tests of runtimes have made in other processes, which load this module: so it loads little."""
 
 import asyncio
+import ctypes
 import faulthandler
 import gc
 import os
@@ -191,3 +192,15 @@ class Drawing:
 
     def draw(self):
         return np.random.random()  # noqa: NPY002  as environments of users do
+
+
+class LateCounter(CounterActor):
+    """Takes its time to be made: asleep, or asleep in compiled code that holds the interpreter's lock."""
+
+    def __init__(self, spec):
+        how, seconds = spec
+        if how == "locked":
+            ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+        else:
+            time.sleep(seconds)
+        super().__init__(0)

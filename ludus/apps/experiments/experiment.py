@@ -253,6 +253,7 @@ class RunProcesses:
         try:
             due = list(self.experiment.due.get(run, ()))  # those that begin have them from the experiment's scenario
             arguments = (str(folder), text, list(self.experiment.runs[run]), due, str(log))
+            child.send("ready")
             child.send("go", *arguments, descriptor=child_end)
         except ChildLost as lost:
             process.lost = str(lost)
@@ -294,11 +295,12 @@ class RunProcesses:
 
 @dataclass(slots=True)
 class _Process:
-    """asking: the end of a pipe; what is written there, and its end, ask the run to stop. lost: how the process ended before it had taken
-    its orders."""
+    """asking: the end of a pipe; what is written there, and its end, ask the run to stop. begun: it has said that it is there. lost: how
+    the process ended before it had taken its orders."""
 
     child: ChildProcess
     asking: int
+    begun: bool = False
     lost: str = ""
 
     @property
@@ -306,8 +308,11 @@ class _Process:
         if self.lost:
             return True
         try:
-            return self.child.answered()
-        except ChildLost as lost:
+            if not self.begun and self.child.answered():
+                self.child.receive()
+                self.begun = True
+            return self.begun and self.child.answered()
+        except (ChildLost, ChildRaised) as lost:
             self.lost = str(lost)
             return True
 
@@ -339,6 +344,9 @@ class _Process:
 
 class RunInChild:
     """Starts or resumes a run in a process of its own."""
+
+    def ready(self) -> None:
+        """Answer as soon as the process is there; a run takes long."""
 
     def go(self, folder: str, text: str, changes: list[str], overrides: list[str], log: str, asking: int) -> str:
         """Return why the run ended, where its folder does not say so: an error. Whatever is said goes to the file `log`."""

@@ -18,6 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ludus.contrib.ray.ray_host import Host, loading_error
 from ludus.core.errors import PartDied, RunError
+from ludus.runtime.activity import StartupSilence
 from ludus.runtime.base import CLOSED, PartState, Runtime, part_kind, part_state
 from ludus.runtime.exceptions import PackedException, RemoteTraceback, unpack
 
@@ -109,7 +110,7 @@ class RayIncarnation:
     exist, in `time.monotonic` seconds; look_at: when to look if it can; had_room_at: when there last was room for it, 0 if there never was.
     process: its id where it is known, otherwise 0; node: where that is. calls, answered: number of its calls, and the number of the last
     that is known to be answered. last_seen: Unix time of its last sign of life. pending_heartbeat: a heartbeat that was requested at
-    heartbeat_at.
+    heartbeat_at. silence: whether its process runs while the part is made, where it is one of this machine.
     """
 
     __slots__ = (
@@ -126,6 +127,7 @@ class RayIncarnation:
         "pending_heartbeat",
         "placement_ref",
         "process",
+        "silence",
         "start_ref",
         "until",
         "why",
@@ -146,6 +148,7 @@ class RayIncarnation:
         self.last_seen: float | None = None
         self.pending_heartbeat: ray.ObjectRef[Any] | None = None
         self.heartbeat_at = 0.0
+        self.silence: StartupSilence | None = None
         self.why: RunError | None = None
 
     def look(self) -> bool:
@@ -156,6 +159,17 @@ class RayIncarnation:
             self.process, self.node = ray.get(self.placement_ref)
             self.last_seen = self.last_seen or time.time()
         return True
+
+    def is_made(self) -> bool:
+        """Return whether its part was made, or has failed."""
+        return bool(ray.wait([self.start_ref], timeout=0.0)[0])
+
+    def is_silent(self) -> bool:
+        """Return whether its process, which is one of this machine and makes the part, has not run for long. Ray's threads in it wake all
+        the time."""
+        if self.silence is None:
+            self.silence = StartupSilence(self.process, self.part.name)
+        return self.silence.look()
 
     def heard(self, number: int) -> None:
         """Record that the call of this number, and those before it, are answered."""

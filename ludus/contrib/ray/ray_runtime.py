@@ -28,6 +28,7 @@ from ludus.contrib.ray.ray_parts import (
 )
 from ludus.contrib.ray.ray_session import enter, kill, leave, require_alive, spilled, stderr_tail
 from ludus.core.errors import PartDied, RunError
+from ludus.runtime.activity import silent_start
 from ludus.runtime.base import (
     CLOSED,
     GIVEN_UP,
@@ -109,6 +110,7 @@ class RayRuntime:
         self.tell: Callable[[str], None] = ignore
         self._closed = False
         self._starting: list[RayIncarnation] = []
+        self._making: list[RayIncarnation] = []  # of the Ray that was started here; their processes are there
         self._parts: list[RayPart] = []
         self._start_timeout = start_timeout
         self._session = enter(address=address, cpus=cpus, gpus=gpus, object_store=object_store, verbose=verbose)
@@ -369,8 +371,22 @@ class RayRuntime:
                 return set(ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)[0])
             require_alive(self._session)
 
+    def _end_silent(self) -> None:
+        """End parts whose process is stopped while it makes them. Those of a cluster are on machines that nobody here can look at."""
+        self._making = [life for life in self._making if life.why is None and not life.is_made()]
+        for life in list(self._making):
+            if life.is_silent():
+                self._end(life, silent_start())
+                kill(self._session, life.process)
+            elif life.silence is not None and (text := life.silence.warning()):
+                self.tell(text)
+
     def _end_unplaced(self) -> None:
-        self._starting = [life for life in self._starting if not life.look()]
+        arrivals = [life for life in self._starting if life.look()]
+        self._starting = [life for life in self._starting if life not in arrivals]
+        if self._session.folder:
+            self._making += [life for life in arrivals if life.process]
+            self._end_silent()
         now = time.monotonic()
         for life in [life for life in self._starting if life.look_at <= now]:
             life.look_at = min(life.until, now + _LOOK)

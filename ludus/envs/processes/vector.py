@@ -25,7 +25,7 @@ from ludus.envs.processes.environment_worker import EnvironmentWorker, RowCounts
 from ludus.envs.processes.memory import Memory, PlayerRows, SideRows, memory_file
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.python_vector import check_actions
-from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, end_all
+from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, ChildSilent, end_all
 
 Fault: TypeAlias = ChildLost | ChildRaised
 _NAMED = 4  # environments in the message of a fault
@@ -528,18 +528,31 @@ class SubprocessVectorEnv:
             for share, process in zip(self._shares, self._processes, strict=True):
                 process.send("make", self._make, share.first, share.count, share.number == 0)
             share, since = self._shares[0], time.perf_counter()
-            spec: EnvSpec = self._processes[0].receive(self._until(0))
+            spec: EnvSpec = self._receive_made(share, since)
             self._descriptors.append(memory_file(spec, self.num_envs))
             self._memory = Memory(spec, self.num_envs, self._descriptors[0])
             self._joiners = [RowConcatenator(side, self._shares) for side in self._memory.sides]
-            for share, process in zip(self._shares, self._processes, strict=True):
+            for share in self._shares:
                 if share.number:
-                    process.receive(self._until(share.number, since))
-                self._send_memory(process, spec)
-                process.receive(self._until(share.number))
+                    self._receive_made(share, since)
+                self._send_memory(self._processes[share.number], spec)
+                self._processes[share.number].receive(self._until(share.number))
         except (ChildLost, ChildRaised) as fault:
             raise as_error(f"{share} of {self.num_envs} cannot be made", share, fault) from None
         return spec
+
+    def _receive_made(self, share: Share, since: float) -> Any:
+        """Return the answer to "make"; a subprocess that was silent while it started is replaced, if there is a restart left."""
+        while True:
+            try:
+                return self._processes[share.number].receive(self._until(share.number, since))
+            except ChildSilent:
+                if self.restarts == self._allowed:
+                    raise
+                self.restarts += 1
+                process = self._processes[share.number] = self._process()
+                process.send("make", self._make, share.first, share.count, share.number == 0)
+                since = time.perf_counter()
 
     def _process(self) -> ChildProcess:
         patience = None if self._deadline is None else self._deadline + _START
