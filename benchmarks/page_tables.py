@@ -243,6 +243,7 @@ COMMANDS = {
     "learning": "every algorithm against published results; `--list` prints tasks, budgets and sources",
     "meta_solvers": "meta-solvers against OpenSpiel's",
     "mutations": "whether the tests notice deliberate faults ([the faults](../benchmarks/mutations.yaml))",
+    "openspiel_arrays": "OpenSpiel's games as arrays, against its states ([page](environments/openspiel.md#rules-as-arrays))",
     "population_scale": "a league that grows to 1,000 policies",
     "psro_family": "PSRO's family under one budget ([page](concepts/psro-family.md))",
     "psro_leduc": "the preset `leduc`",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from ludus.core.config import LONGEST, Config
+from ludus.core.config import LONGEST, Config, is_stored
 from ludus.core.errors import ConfigError
 from ludus.core.types import EnvSpec
 from ludus.envs.base import VectorEnv
@@ -115,6 +115,8 @@ class Environment(Config):
         num_envs: Number of environments that are stepped together. `runtime.shards` splits them, so that results depend on it.
         tree: Whether the game is compiled into arrays, which is possible where it can be enumerated within `node_limit` nodes.
         node_limit: Nodes of the largest tree that is compiled.
+        fast: Whether a game of OpenSpiel whose tree is not compiled is played by its rules as arrays, where there are any; episodes are the
+            same. "off" for stored runs that began before that.
         workers: Number of subprocesses that slow environments are distributed over.
         deadline: Seconds without an answer to a step after which a subprocess of `workers` is killed; None: no limit.
             (`runtime.deadline` is of a worker of the run, `runtime.bots.deadline` of a bot's move.)
@@ -130,6 +132,9 @@ class Environment(Config):
     num_envs: int = Field(1024, ge=1)
     tree: Annotated[Literal["auto", "on", "off"], Switch] = "auto"
     node_limit: int = Field(1_000_000, ge=1)
+    fast: Annotated[Literal["auto", "on", "off"], Switch] = Field(
+        default_factory=lambda: "off" if is_stored() else "auto"
+    )
     workers: int = Field(0, ge=0)
     deadline: float | None = Field(None, gt=0, le=LONGEST)
     restarts: int = Field(0, ge=0)
@@ -303,6 +308,7 @@ class Environment(Config):
             num_envs=num_envs or self.num_envs,
             tree=self.tree,
             node_limit=self.node_limit,
+            fast=self.fast,
             workers=self.workers if num_envs is None else min(self.workers, num_envs),
             deadline=self.deadline,
             restarts=self.restarts,

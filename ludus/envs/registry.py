@@ -27,6 +27,7 @@ def make_env(
     num_envs: int,
     tree: TreeChoice = "auto",
     node_limit: int = 1_000_000,
+    fast: TreeChoice = "auto",
     workers: int = 0,
     deadline: float | None = None,
     restarts: int = 0,
@@ -41,6 +42,7 @@ def make_env(
         num_envs: Number of environments.
         tree: Whether a game of OpenSpiel is compiled into arrays: "auto" (where its tree is small enough), "on" or "off".
         node_limit: Nodes of the largest tree that is compiled.
+        fast: Whether another game of OpenSpiel is played by its rules as arrays: "auto" (where somebody has written them), "on" or "off".
         workers: Number of subprocesses that the environments are distributed over; 0: all are in this process.
         deadline: Seconds that a step may take in a subprocess before that counts as hung; None: no limit.
         restarts: Number of faults of environments that are repaired, their episodes truncated, before the vector raises.
@@ -61,6 +63,7 @@ def make_env(
         num_envs=num_envs,
         tree=tree,
         node_limit=node_limit,
+        fast=fast,
         workers=workers,
         deadline=deadline,
         restarts=restarts,
@@ -76,6 +79,7 @@ def make_vector(
     num_envs: int,
     tree: TreeChoice,
     node_limit: int,
+    fast: TreeChoice,
     workers: int,
     deadline: float | None,
     restarts: int,
@@ -98,7 +102,7 @@ def make_vector(
     family, name = ("", id) if id.startswith(UNNAMED) else _parse(id)
     if name == id and id.startswith(UNNAMED):
         _check_source(id, source, workers=workers)
-    options = _with_tree(id, family, dict(options), tree=tree, node_limit=node_limit)
+    options = _with_tree(id, family, dict(options), tree=tree, node_limit=node_limit, fast=fast)
     entry = FAMILIES.get(family)
     make = partial(
         _make,
@@ -182,11 +186,13 @@ def _parse(id: str) -> tuple[str, str]:
     raise UnknownName("environment", id, known, hint=own_name_hint("environment"))
 
 
-def _with_tree(id: str, family: str, options: dict[str, Any], *, tree: TreeChoice, node_limit: int) -> dict[str, Any]:
+def _with_tree(
+    id: str, family: str, options: dict[str, Any], *, tree: TreeChoice, node_limit: int, fast: TreeChoice
+) -> dict[str, Any]:
     if family == "openspiel":
-        return {"tree": tree, "node_limit": node_limit, **options}
-    if tree == "on":
-        raise ConfigError(f"tree=on was given; only OpenSpiel's games can be compiled, and {id} is none. Use auto.")
+        return {"tree": tree, "node_limit": node_limit, "fast": fast, **options}
+    if wrong := [f"{name}=on" for name, choice in (("tree", tree), ("fast", fast)) if choice == "on"]:
+        raise ConfigError(f"{wrong[0]} was given; only OpenSpiel's games can be compiled, and {id} is none. Use auto.")
     return options
 
 

@@ -20,6 +20,7 @@ from ludus.cli.check_env import ELSEWHERE
 from ludus.core.packages import EXTRAS
 from ludus.core.parts import resolve_name
 from ludus.core.recorders import PARTS
+from ludus.envs.adapters.openspiel import ARRAYS
 from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
 from ludus.evaluation.run_ratings import RATINGS
@@ -44,7 +45,8 @@ from ludus.training.stopping import STOPPERS
 
 OWN = "module:Class"
 GROUPS = [
-    table.group for table in (ALGORITHMS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RATINGS, RUNTIMES)
+    table.group
+    for table in (ALGORITHMS, ARRAYS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RATINGS, RUNTIMES)
 ]
 """Of entry points."""
 

@@ -18,7 +18,7 @@ from ludus.envs.tree.walk import display_name
 
 CHANCE, TERMINAL = -1, -4
 _BLOCK = 16  # uniforms drawn together
-_OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
+OPENING = np.uint64(0x6F70656E696E6773)  # sets its events apart from chance's
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def _block(seed: np.uint64, episode: np.uint64, start: int) -> NDArray[np.float6
 
 @kernel
 def _opening(seed: np.uint64, episode: np.uint64, n: int) -> NDArray[np.float64]:
-    key = seeding.mix(episode_seed(seed, episode) ^ _OPENING)
+    key = seeding.mix(episode_seed(seed, episode) ^ OPENING)
     out = np.empty(n)
     for i in range(n):
         out[i] = seeding.uniform(key, np.uint64(i))

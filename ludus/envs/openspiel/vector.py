@@ -133,7 +133,7 @@ def _integers(values: Iterable[int]) -> NDArray[np.int64]:
 
 
 Observation: TypeAlias = Literal["auto", "information_state", "observation"]
-_SNAPSHOT = "ludus openspiel 2"
+SNAPSHOT = "ludus openspiel 2"
 # Unbound, for `map`: looking a method up on each state costs as much as half of a cheap call.
 _apply, _mover = pyspiel.State.apply_action, pyspiel.State.current_player
 _legal, _returns = pyspiel.State.legal_actions, pyspiel.State.returns
@@ -221,7 +221,7 @@ class OpenSpielVectorEnv:
             return None
         finished = self._last.finished
         document = {
-            "format": _SNAPSHOT,
+            "format": SNAPSHOT,
             "game": self.spec.id,
             "quota": self._pub.quota.tolist(),
             "idle": self._pub.idle.tolist(),
@@ -238,7 +238,7 @@ class OpenSpielVectorEnv:
         """Restore as `VectorEnv.restore` describes. Raises EnvError if the snapshot is not one of an equal environment."""
         try:
             document = json.loads(snapshot)
-            fits = document["format"] == _SNAPSHOT and document["game"] == self.spec.id
+            fits = document["format"] == SNAPSHOT and document["game"] == self.spec.id
             chance = [ChanceStream(int(seed), episode) for seed, episode, _ in document["games"]]
             resumed = [resume(self._game, k, row[2]) for k, row in zip(chance, document["games"], strict=True)]
         except (ValueError, KeyError, TypeError, IndexError, pyspiel.SpielError) as error:
