@@ -224,6 +224,7 @@ COMMANDS = {
     "adapters": "a step through each adapter, relative to the bare environment",
     "adaptive_evaluation": "matches that adaptive evaluation saves",
     "apex": "Ape-X by number of actors",
+    "chaos": "random harm to small runs of every kind, and whether promises hold ([table](benchmarks.md#random-harm))",
     "cold_start": "the first run of a new installation, which compiles kernels",
     "connect_four_alphazero": "AlphaZero for an hour",
     "connect_four_mcts": "PPO in self-play for an hour, against tree search",
