@@ -75,7 +75,7 @@ _numbers = count(1)
 class ProcessIncarnation:
     """One incarnation of a part: a process.
 
-    process: its id, 0 before it is there. made: its part is. silence: whether its process runs until then. descriptor: of the process,
+    process: its id, 0 before it is there. ready: its part is made. silence: whether its process runs until then. descriptor: of the process,
     which no other can come to have; -1 before it is there and once it is gone. how: it ended, in words. why: what it did not answer fails
     with. until: when it must be there, in `time.monotonic` seconds.
     pending_heartbeat: of a heartbeat that was asked for, at the Unix time heartbeat_at.
@@ -85,7 +85,7 @@ class ProcessIncarnation:
         self.part, self.wire, self.address, self.until = part, wire, address, until
         self.number = next(_numbers)
         self.process = 0
-        self.made = False
+        self.ready = False
         self.silence: StartupSilence | None = None
         self.descriptor = -1
         self.unwanted = False
@@ -99,7 +99,7 @@ class ProcessIncarnation:
     def begun(self, outcome: Outcome) -> None:
         """Its part was made, which may be heard before its fork is: whoever has had an answer knows its process."""
         if outcome.kind == DONE and outcome.value is not None:
-            self.process, self.made = outcome.value.load(), True
+            self.process, self.ready = outcome.value.load(), True
 
     def is_silent(self) -> bool:
         """Return whether its process, which is there and makes the part, has not run for long. Its thread is woken by each question."""
@@ -474,7 +474,7 @@ class ProcessRuntime:
         """Wait until it holds, or the time is over; lives whose process does not come are ended meanwhile."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._starting = [life for life in self._starting if not (life.made or life.how)]
+            self._starting = [life for life in self._starting if not (life.ready or life.how)]
             limits = [life.until for life in self._starting if not life.process] + ([] if end is None else [end])
             limits += [time.monotonic() + _LOOK] if self._starting else []
             left = max(0.0, min(limits) - time.monotonic()) if limits else None
