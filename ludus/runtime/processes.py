@@ -75,9 +75,9 @@ _numbers = count(1)
 class ProcessIncarnation:
     """One incarnation of a part: a process.
 
-    process: its id, 0 before it is there. ready: its part is made. silence: whether its process runs until then. descriptor: of the process,
-    which no other can come to have; -1 before it is there and once it is gone. how: it ended, in words. why: what it did not answer fails
-    with. until: when it must be there, in `time.monotonic` seconds.
+    process: its id, 0 before it is there. ready: its part is made. silence: whether its process runs until then. descriptor: of the
+    process, which no other can come to have; -1 before it is there and once it is gone. how: it ended, in words. why: what it did not
+    answer fails with. until: when it must be there, in `time.monotonic` seconds.
     pending_heartbeat: of a heartbeat that was asked for, at the Unix time heartbeat_at.
     """
 

@@ -372,7 +372,7 @@ class RayRuntime:
             require_alive(self._session)
 
     def _end_silent(self) -> None:
-        """End parts whose process is stopped while it makes them. Those of a cluster are on other machines, whose kernels cannot be asked."""
+        """End parts whose process is stopped while it makes them. Other machines' kernels cannot be asked."""
         self._making = [life for life in self._making if life.why is None and not life.is_made()]
         for life in list(self._making):
             if life.is_silent():
