@@ -19,6 +19,8 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch or numpy
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
+os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parents[1] / "build" / "config")  # marks of runs are no user's
+
 CACHE = Path(__file__).parents[1] / "build" / "jax"
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(CACHE)

@@ -211,4 +211,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     execute=_execute,
+    trusts=True,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ludus.cli.output import aligned
+from ludus.cli.trust import add_trust
 from ludus.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """summary: one line. examples: (line, what it does). `execute` returns the exit code and raises LudusError for bad input."""
+    """summary: one line. examples: (line, what it does). trusts: it takes --trust, since it may import what stored files
+    name. `execute` returns the exit code and raises LudusError for bad input."""
 
     name: str
     summary: str
     examples: tuple[tuple[str, str], ...]
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], int]
+    trusts: bool = False
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return options and positionals in any order. Raises ConfigError; `--help` prints and raises SystemExit."""
@@ -51,6 +54,8 @@ class Command:
             allow_abbrev=False,
         )
         self.add_arguments(parser)
+        if self.trusts:
+            add_trust(parser)
         return parser
 
 

@@ -249,4 +249,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     execute=_execute,
+    trusts=True,
 )

@@ -41,7 +41,8 @@ from ludus.cli import (
 )
 from ludus.cli.command import Command
 from ludus.cli.output import aligned, separate, stream
-from ludus.core.errors import LudusError, ResourceError, UnknownName, escape_controls
+from ludus.cli.trust import trusted_as
+from ludus.core.errors import LudusError, ResourceError, TrustError, UnknownName, escape_controls
 from ludus.core.machine import reserve_stack
 from ludus.core.shortages import shortage
 
@@ -49,6 +50,8 @@ from ludus.core.shortages import shortage
 _GARBAGE = 10_000
 SHORTAGE = 5
 """Exit code where the machine has not enough memory, processes, files or room on a disk."""
+UNTRUSTED = 6
+"""Exit code where a stored file names code that this user has neither made nor trusts."""
 
 COMMANDS: dict[str, Command] = {
     command.name: command
@@ -86,7 +89,7 @@ COMMANDS: dict[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 2 refused (one line says why), 5 the machine is short of
-    something, 1 a fault of Ludus itself.
+    something, 6 code of a stored file is not trusted, 1 a fault of Ludus itself.
 
     LUDUS_DEBUG=1 shows tracebacks.
     """
@@ -99,9 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stream().flush()
         return code
     except LudusError as error:
-        return _fail(
-            str(error), SHORTAGE if shortage(error) is not None or isinstance(error, ResourceError) else 2, own=error
-        )
+        return _fail(str(error), _code(error), own=error)
     except KeyboardInterrupt:
         return _fail("stopped by Ctrl-C", 130, prefix="")
     except BrokenPipeError:
@@ -178,6 +179,13 @@ def _check_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _code(error: LudusError) -> int:
+    """Return the exit code of what was refused."""
+    if isinstance(error, ResourceError) or shortage(error) is not None:
+        return SHORTAGE
+    return UNTRUSTED if isinstance(error, TrustError) else 2
+
+
 def _refusal(error: OSError) -> str:
     where = "" if error.filename is None else f" {error.filename!r}"
     return f"{error.strerror or error}:{where}" if where else f"{error.strerror or error}."
@@ -200,7 +208,8 @@ def _run(arguments: list[str]) -> int:
             options = command.parse(arguments[1:])
     except SystemExit as done:  # argparse printed its help
         return int(done.code or 0)
-    return command.execute(options)
+    with trusted_as(options):
+        return command.execute(options)
 
 
 def _overview() -> str:

@@ -340,4 +340,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     execute=_execute,
+    trusts=True,
 )

@@ -135,4 +135,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     execute=_execute,
+    trusts=True,
 )

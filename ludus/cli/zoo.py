@@ -197,6 +197,7 @@ PUSH = Command(
     ),
     add_arguments=_add_push,
     execute=_push,
+    trusts=True,
 )
 PULL = Command(
     name="pull",
@@ -208,4 +209,5 @@ PULL = Command(
     ),
     add_arguments=_add_pull,
     execute=_pull,
+    trusts=True,
 )

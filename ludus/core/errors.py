@@ -12,6 +12,7 @@ LudusError
 │   └── Deadlock         a rate limiter setting that could never make progress
 ├── TrainingError        NaN loss or weights; a device whose memory is not enough for a task
 ├── CallbackError        a callback that raised
+├── TrustError           a stored file that names code, made elsewhere or changed
 ├── PlayError            a move, or another wish, that a table does not grant
 │   ├── WrongTurnError   one that comes too late, too early, or from another's seat
 │   └── TooManySessionsError   one more than there may be
@@ -48,6 +49,7 @@ __all__ = [
     "TableClosed",
     "TooManySessionsError",
     "TrainingError",
+    "TrustError",
     "UnknownName",
     "WrongTurnError",
     "article",
@@ -111,6 +113,11 @@ class TrainingError(LudusError):
 
 class CallbackError(LudusError):
     """A user's callback raised; the run has ended and can be resumed."""
+
+
+class TrustError(LudusError):
+    """A stored file names code and has no mark of this user, who does not trust it either: nothing was imported. The commands exit with
+    status 6."""
 
 
 class PlayError(LudusError):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.process_settings import standard_settings
+from ludus.core.trust import trusting
 from ludus.core.types import Array, Enumeration, EnvSpec, Mixture, PolicyOutput, PolicyRef, PolicySpec, Weights
 from ludus.envs.adapters.agent_seats import Sides
 from ludus.envs.base import VectorEnv
@@ -439,13 +440,16 @@ def _shape(config: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 @standard_settings()
-def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: int | None = None) -> TrainedPolicy:
+def load_policy(
+    name: str | PathLike[str], *, player: int | None = None, seed: int | None = None, trust: bool = False
+) -> TrainedPolicy:
     """Load a policy by its name.
 
     Args:
         name: RUN, RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, or a file.
         player: Player that `predict` acts for; default: the first one that the policy plays without a bot.
         seed: Seed of sampling; None: different each time.
+        trust: Whether code that it names is imported though the run or file was made elsewhere; kept in a run.
 
     Returns:
         The policy, with `predict` and `play`.
@@ -454,7 +458,13 @@ def load_policy(name: str | PathLike[str], *, player: int | None = None, seed: i
         ConfigError: For an unknown name, with the nearest one.
         RunError: If the run cannot be read.
         PolicyError: If the policy cannot be read, or is a bot.
+        TrustError: It names code of somebody else's, which is not trusted.
     """
+    with trusting(trust):
+        return _load(name, player, seed)
+
+
+def _load(name: str | PathLike[str], player: int | None, seed: int | None) -> TrainedPolicy:
     wanted = parse_policy_name(str(name), find_run, open_run, what="policy", forms=FORMS)
     if wanted.bot or wanted.random:
         raise ConfigError(f"{str(name)!r} is no trained policy. Expected {FORMS}.")

@@ -13,7 +13,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ludus.core.errors import LudusError, PolicyError
+from ludus.core import trust
+from ludus.core.errors import LudusError, PolicyError, TrustError
 from ludus.core.machine import replace_file, temporary_path
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
@@ -83,6 +84,7 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
 
     Raises:
         PolicyError: With the file and what is wrong with it.
+        TrustError: It names code, and lies in no run that this user made or trusts.
     """
     try:
         data = Path(path).read_bytes()
@@ -94,9 +96,19 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         )
     try:
         form, spec = _spec(data)
+        _require_trust(Path(path), spec)
         return build_policy(*(_modern(spec, load(data)) if form == 1 else (spec, load(data))))
+    except TrustError:
+        raise
     except (SafetensorError, LudusError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
+
+
+def _require_trust(path: Path, spec: PolicySpec) -> None:
+    """Raise TrustError for code of somebody else's. A run, whose file RUN/policies/POPULATION/NAME.safetensors is, keeps marks of it."""
+    absolute = path.absolute()
+    run = absolute.parents[2] if absolute.parent.parent.name == "policies" else None
+    trust.require_trust(path, [trust.spec_document(spec.kind, spec.config)], folder=run)
 
 
 def spec_in(data: bytes) -> PolicySpec:

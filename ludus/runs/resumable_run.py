@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.core import trust
 from ludus.core.config import as_stored
-from ludus.core.errors import LudusError, RunError, ScenarioError
+from ludus.core.errors import LudusError, RunError, ScenarioError, TrustError
 from ludus.core.machine import atomic_replace, replace_file, temporary_path, write_file
 from ludus.core.types import PolicyRef, State
 from ludus.runs.control import read_status
@@ -125,6 +126,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
     if is_running(folder):
         RunLock(folder).close()  # raises, and says which process has it
     run = StoredRun(folder)
+    run.require_trust()
     with Reader(folder, check=False) as reader:
         reader.require_readable()  # damage must be found before anything is changed
     with as_stored():
@@ -132,6 +134,7 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         scenario = _changed(stored, overrides, run) if overrides else stored
     _check_changes(stored, scenario)
     named, state, lost = _newest(folder / "checkpoint", [c.id for c in run.checkpoints])
+    trust.require_trust(folder, [checkpoint.state_document(state or {})], folder=folder)
     refs = list(run.records)
     if lost:  # what came after the checkpoint is made again, policies too
         known = _members(state)
@@ -179,7 +182,10 @@ def _scenario(folder: Path, info: RunInfo, *, begun: bool) -> Scenario:
         return parse_scenario(info.text)
     try:
         text = path.read_text(encoding="utf-8")
+        trust.require_trust(path, [trust.scenario_document(text)], folder=folder)
         edited, stored = parse_scenario(text), parse_scenario(info.text)
+    except TrustError:
+        raise
     except (OSError, UnicodeDecodeError, LudusError) as error:
         raise RunError(
             f"{str(path)!r} cannot be used: {str(error).rstrip('.')}. Restore it; `ludus resume` takes changes as key=value."

@@ -37,6 +37,7 @@ from ludus.core.jsonable import to_builtins
 from ludus.core.machine import deterministic_algorithms, out_of_memory, replace_file, thread_limits
 from ludus.core.parts import missing
 from ludus.core.process_settings import standard_settings
+from ludus.core.trust import trusting
 from ludus.core.types import EnvSpec, NamedStatistics, PolicySpec, State
 from ludus.core.user_code import describe_user_error, error_place
 from ludus.envs.families import closed_on_error
@@ -271,6 +272,7 @@ def resume(
     observer: Observer | None = None,
     stop: StopRequest | None = None,
     report: bool = True,
+    trust: bool = False,
 ) -> Result:
     """Resume a run from its last checkpoint, or extend a finished one. A finished run that is not extended is left as it is.
 
@@ -281,6 +283,7 @@ def resume(
         observer: Is called as the run goes on.
         stop: With which to end it.
         report: Whether a report is written at the end.
+        trust: Whether code that the run names is imported though it was made elsewhere; kept in the run.
 
     Returns:
         The run's result.
@@ -288,7 +291,8 @@ def resume(
     Raises:
         LudusError: Before anything is changed, if it cannot be resumed.
     """
-    stored = read_run(find_run(run_dir, zoo=False), overrides)
+    with trusting(trust):
+        stored = read_run(find_run(run_dir, zoo=False), overrides)
     if env is not None:
         again = stored.scenario.env.given_again(env)
         stored = replace(stored, scenario=stored.scenario.model_copy(update={"env": again}))

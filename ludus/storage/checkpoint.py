@@ -19,6 +19,7 @@ import numpy as np
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from ludus.core import trust
 from ludus.core.errors import PolicyError, RunError
 from ludus.core.machine import sync, write_file
 from ludus.core.types import Array, PolicyRef, PolicySpec, State, Weights
@@ -35,6 +36,8 @@ def save(folder: Path, number: int, state: State) -> str:
     arrays: dict[str, Array] = {}
     text = json.dumps(_encode(state, arrays), separators=(",", ":")).encode()
     blob = save_arrays(arrays)
+    if trust.may_name_code(text.decode()):
+        trust.mark(folder.parent, [state_document(json.loads(text))])
     name = f"{number:06d}-{_digest(text, blob)}"
     aside = folder / f".{name}"
     shutil.rmtree(aside, ignore_errors=True)
@@ -50,6 +53,11 @@ def save(folder: Path, number: int, state: State) -> str:
     sync(folder)
     sync(folder.parent)
     return name
+
+
+def state_document(state: State) -> Any:
+    """Return the document of a state (`ludus.core.trust`): the code that it names, of opponents' rules say."""
+    return {"state": trust.code_names(state)}
 
 
 def load(folder: Path, name: str) -> State:
@@ -121,6 +129,7 @@ class PolicyFiles:
 
     def put(self, ref: PolicyRef, spec: PolicySpec, weights: Weights) -> None:
         path = self.run_dir / self.file(ref)
+        trust.mark(self.run_dir, [trust.spec_document(spec.kind, spec.config)])
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
         self._digests[self.file(ref)] = save_policy(path, spec, weights, sync=False)

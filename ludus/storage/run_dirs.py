@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ludus.core.errors import ConfigError, RunError, nearest
+from ludus.core.trust import FILE as TRUST
 from ludus.storage.database import FILE, with_logs
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def require_writable(run_dir: Path) -> None:
         RunLock(run_dir).close()
 
 
-_LEFT_BY_A_START = {LOCK_FILE, *with_logs(FILE)}
+_LEFT_BY_A_START = {LOCK_FILE, TRUST, *with_logs(FILE)}
 """What a run leaves that died before it began."""
 
 

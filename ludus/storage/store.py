@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core import trust
 from ludus.core.errors import RunError
 from ludus.core.recorders import FIXED
 from ludus.core.types import (
@@ -165,6 +166,7 @@ class Store:
                 f"run directory {str(run_dir)!r} cannot be made: {error.strerror}. Give another one."
             ) from error
         require_new(run_dir)
+        trust.mark(run_dir, [trust.scenario_document(info.text)])
         store = cls._locked(run_dir, locate, lambda connection: make_tables(connection, info))
         store.begin_session(info.version)
         return store
@@ -200,6 +202,7 @@ class Store:
 
     def policy_added(self, record: PolicyRecord) -> None:
         ref, lineage = record.ref, record.lineage
+        trust.mark(self.run_dir, [trust.spec_document(record.spec.kind, record.spec.config)])
         parent = lineage.parent and json.dumps(
             {
                 "population": lineage.parent.population,
@@ -388,6 +391,7 @@ class Store:
     def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
         """Replace the run's facts, durably and at once: a resumed run may have new limits. Rows after the last commit are dropped, and so
         are the scores of versions of `abandoned` tasks: they begin anew, with other versions."""
+        trust.mark(self.run_dir, [trust.scenario_document(info.text)])
         self._discard()
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core import trust
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.parts import resolve_name
@@ -94,6 +95,15 @@ class StoredRun:
                 "asked for needs policies of each. Push the whole run, or name others for them with --policies."
             )
 
+    def require_trust(self) -> None:
+        """Raise TrustError where the scenario or the spec of a policy names code that this user has neither made nor trusts."""
+        trust.require_trust(self.folder, self._documents, folder=self.folder)
+
+    @cached_property
+    def _documents(self) -> list[Any]:
+        specs = (record.spec for record in self.records.values())
+        return [trust.scenario_document(self.info.text), *(trust.spec_document(s.kind, s.config) for s in specs)]
+
     # ---------------------------------------------------------------------------------------------- of the scenario
 
     @cached_property
@@ -104,7 +114,8 @@ class StoredRun:
     def part(self, name: str, make: Callable[[Any], T], *, default: Any = None) -> T:
         """Return what `make` makes of a part of the scenario, which the database has with all options written out. default: for a part that
         is not there. Raises RunError for one that is not there and has none, or of which `make` raises ConfigError; and, of an entry of a
-        zoo, as `refuse_code`."""
+        zoo, as `refuse_code`; TrustError as `require_trust`."""
+        self.require_trust()
         try:
             data = from_yaml(self.info.text, what="the scenario", source=str(self.folder))
             if name not in data and default is None:
@@ -243,6 +254,7 @@ class StoredRun:
     def policy(self, ref: PolicyRef) -> Policy:
         """Return a policy, read when it is first wanted."""
         if ref not in self._loaded:
+            self.require_trust()
             self._loaded[ref] = build_policy(self.records[ref].spec, self._files.get(ref))
         return self._loaded[ref]
 

@@ -94,7 +94,7 @@ def test_the_image_has_the_ray_of_the_constraints() -> None:
 
 @pytest.mark.parametrize(
     ("there", "called"),
-    [(False, "train kuhn --workers 3 --run-dir RUN\n"), (True, "resume RUN --workers 3\n")],
+    [(False, "train kuhn --workers 3 --trust --run-dir RUN\n"), (True, "resume RUN --workers 3 --trust\n")],
 )
 def test_a_run_is_trained_or_goes_on(there: bool, called: str, tmp_path: Path) -> None:
     stand_in = tmp_path / "bin" / "ludus"

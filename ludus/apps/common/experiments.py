@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ludus.core import trust
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import LudusError, RunError, nearest
 from ludus.core.machine import replace_file
@@ -21,6 +22,7 @@ from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT, SWEEP
 from ludus.storage.store import has_tables
+from ludus.storage.stored_run import StoredRun
 
 FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -133,6 +135,18 @@ class Experiment:
         others = {name: due for name, due in self.due.items() if name != run}
         return replace(self, due={**others, run: tuple(newest.values())} if newest else others)
 
+    @property
+    def _documents(self) -> list[Any]:
+        changes = (*self.runs.values(), *self.due.values())
+        return [{"scenario": self.scenario}, *({"changes": list(change)} for change in changes)]
+
+    def require_trust(self) -> None:
+        """Raise TrustError where the experiment, or a run of it, names code that this user has neither made nor trusts."""
+        trust.require_trust(self.folder, self._documents, folder=self.folder)
+        for folder in (self.folder / run for run in self.runs):
+            if has_tables(folder / FILE):
+                StoredRun(folder).require_trust()
+
     def save(self) -> None:
         """Put the file in its place. Raises RunError if the folder cannot be written."""
         content = {
@@ -144,6 +158,7 @@ class Experiment:
             **({"metric": self.metric} if self.metric else {}),
             "scenario": dict(self.scenario),
         }
+        trust.mark(self.folder, self._documents)
         try:
             replace_file(self.folder / EXPERIMENT, (_HEAD + to_yaml(content)).encode())
         except OSError as error:

@@ -155,6 +155,7 @@ def resume_experiment(
     `default_parallelism`). Returns the experiment as it is then. Raises LudusError, before anything is changed, for what is wrong."""
     with experiment_lock(experiment.folder, stop) as look:
         experiment = read_experiment(experiment.folder)  # as nobody else can change it from here on
+        experiment.require_trust()
         if overrides:
             experiment = _changed(experiment, overrides)
         limit = parallel or default_parallelism(scenario_of(experiment))

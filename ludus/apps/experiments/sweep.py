@@ -34,6 +34,7 @@ from ludus.apps.experiments.experiment import (
     scenario_of,
 )
 from ludus.apps.ui.run_metrics import MEASURES, Measure, final_value, intermediate_values, read_group
+from ludus.core import trust
 from ludus.core.config import Config, from_yaml, override, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, join_or, nearest, one_line
 from ludus.core.machine import replace_file
@@ -226,7 +227,14 @@ def new_sweep(sweep: Sweep, *, run_dir: Path | None, name: str | None) -> Experi
     return experiment
 
 
+def _document(sweep: Sweep) -> Any:
+    """Return the document of a sweep (`ludus.core.trust`). Optuna unpickles what its CMA-ES has left in the study, which is code."""
+    code = {"import": f"pickles of {STUDY}"} if sweep.sampler["kind"] == "cmaes" else {}
+    return {"sweep": sweep.model_dump(mode="json"), **code}
+
+
 def save_sweep(folder: Path, sweep: Sweep) -> None:
+    trust.mark(folder, [_document(sweep)])
     try:
         replace_file(folder / SWEEP, to_yaml(sweep.model_dump(mode="json", exclude_none=True)).encode())
     except OSError as error:
@@ -325,6 +333,8 @@ def resume_sweep(
     folder = experiment.folder
     with experiment_lock(folder, stop) as look:
         sweep = load_sweep(folder / SWEEP, overrides)
+        trust.require_trust(folder, [_document(load_sweep(folder / SWEEP))], folder=folder)
+        read_experiment(folder).require_trust()
         if sweep != (before := load_sweep(folder / SWEEP)):
             if sweep.model_copy(update={"trials": before.trials}) != before:
                 raise ConfigError("only trials=N can be changed of a sweep that has begun. Begin another one.")

@@ -14,7 +14,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.core.errors import LudusError, RunError, one_line
+from ludus.core import trust
+from ludus.core.config import from_yaml
+from ludus.core.errors import LudusError, RunError, TrustError, one_line
 from ludus.core.machine import replace_file
 from ludus.runs.resumable_run import SCENARIO
 from ludus.runs.scenario_files import parse_scenario
@@ -23,10 +25,11 @@ from ludus.storage.database import FILE
 from ludus.storage.reader import Reader, translated
 from ludus.storage.run_dirs import EXPERIMENT, STUDY, SWEEP, require_empty
 from ludus.storage.store import sha256_of
+from ludus.storage.stored_run import StoredRun
 
 _ATTEMPTS = 8
 _PAUSE = 0.5  # seconds between two of them: a run publishes a policy shortly before the database names it
-_BESIDE = (SCENARIO, "report.html", "episode.gif", "episode.txt")
+_BESIDE = (SCENARIO, trust.FILE, "report.html", "episode.gif", "episode.txt")
 _FOLDERS = ("tensorboard", "replays")
 
 
@@ -62,7 +65,7 @@ def copy_run(run_dir: Path, folder: Path, *, message: Callable[[str], object] = 
 
 
 def _copy_experiment(source: Path, target: Path, message: Callable[[str], object]) -> list[str]:
-    for name in (EXPERIMENT, SWEEP, "report.html"):
+    for name in (EXPERIMENT, SWEEP, trust.FILE, "report.html"):
         if (source / name).is_file():
             shutil.copy2(source / name, target / name)
     if (source / STUDY).is_file():
@@ -240,16 +243,31 @@ def _bad_checkpoints(run_dir: Path, named: list[str]) -> Iterator[Damage]:
 
 def _bad_scenario(run_dir: Path, text: str) -> Iterator[Damage]:
     cost = "`ludus resume` refuses the run; a copy by `ludus copy` has the scenario that the database has"
+    read = _reading(run_dir)
     try:
-        scenario = parse_scenario(text)
+        scenario = read(text)
     except LudusError as error:
         yield Damage(FILE, f"its scenario is refused: {error}", "the run is not resumed")
         return
     try:
-        if parse_scenario((run_dir / SCENARIO).read_text(encoding="utf-8")) != scenario:
+        if read((run_dir / SCENARIO).read_text(encoding="utf-8")) != scenario:
             yield Damage(SCENARIO, "is not what the database has", cost)
     except (OSError, UnicodeError, LudusError) as error:
         yield Damage(SCENARIO, f"cannot be used ({one_line(error)})", cost)
+
+
+def _reading(run_dir: Path) -> Callable[[str], object]:
+    """Return what reads a scenario's text: as data, where the run names code that is not trusted."""
+    path = run_dir / SCENARIO
+    try:
+        with trust.asking(None):  # what is damaged can be said without
+            StoredRun(run_dir).require_trust()
+            if path.is_file():
+                document = trust.scenario_document(path.read_text(encoding="utf-8", errors="replace"))
+                trust.require_trust(path, [document], folder=run_dir)
+    except TrustError:
+        return lambda text: from_yaml(text, what="the scenario")
+    return parse_scenario
 
 
 def verify(folder: Path) -> dict[str, list[Damage]]:

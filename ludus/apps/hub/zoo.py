@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 import ludus
 from ludus.apps.hub.zoo_files import check_name, check_zoo, find_entry, read_content, write_entry
+from ludus.core import trust
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, DataError, PolicyError, RunError, ScenarioError, SolverError
 from ludus.core.recorders import last
@@ -146,6 +147,7 @@ def push(
     write_entry(
         Path(zoo) / entry, manifest, lambda member: _read(pushed.files[member.sha256], member.sha256), replace=replace
     )
+    trust.mark(Path(zoo) / entry, [trust.scenario_document(manifest.scenario)])
     return ZooEntry(Path(zoo) / entry, manifest)
 
 
@@ -516,6 +518,8 @@ def pull(
         raise RunError(f"{str(destination)!r} is the entry itself. Give another target.")
     warnings = check_entry(folder, manifest, check_env=check_env)
     write_entry(destination, manifest, lambda member: read_content(folder, member), replace=replace)
+    if check_env:  # which has asked
+        trust.mark(destination, [trust.scenario_document(manifest.scenario)])
     return ZooEntry(destination, manifest, warnings)
 
 
