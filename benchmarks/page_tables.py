@@ -246,6 +246,7 @@ COMMANDS = {
     "mutations": "whether the tests notice deliberate faults ([the faults](../benchmarks/mutations.yaml))",
     "openspiel_arrays": "OpenSpiel's games as arrays, against its states ([page](environments/openspiel.md#rules-as-arrays))",
     "population_scale": "a league that grows to 1,000 policies",
+    "protocols": "every state of the state machines of pacing and commits ([page](design/protocols.md))",
     "psro_family": "PSRO's family under one budget ([page](concepts/psro-family.md))",
     "psro_leduc": "the preset `leduc`",
     "psro_leduc_dqn": "PSRO with DQN responses against psro_v2",

@@ -1,10 +1,11 @@
 """Credits: how much may be collected, in flight or waiting to be learned from, before new weights are out. Pure: no clocks, no threads.
 
-    reserve --(worker collects)--> deliver --(learner updates, weights are published)--> release
+    reserve --(worker collects)--> deliver --(learner updates, and publishes weights if that is due)--> release
        ^                             |
        +---- worker dies: its credits return; what it still sends is refused and counted
 
-With one credit per fragment, `limit` fragments bound the policy lag: a fragment's weights are at most `limit` publications old.
+At most `limit` fragments are being collected or wait for the learner. That bounds what is held, and not how old it is: while a slow worker
+collects one fragment, others deliver any number. `AsyncLimits.max_lag` bounds the age of what is learned from (docs/design/protocols.md).
 """
 
 from __future__ import annotations
