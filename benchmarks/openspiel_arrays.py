@@ -33,7 +33,7 @@ PACKAGES = ("ludus", "numpy", "numba", "open-spiel")
 _MODULE = "benchmarks.openspiel_arrays"
 KINDS = ("arrays", "states", "bare", "compile")
 TENSORS = ("observation", "information_state")
-GAMES = ("phantom_ttt", "dark_hex(board_size=3)")
+GAMES = ("phantom_ttt", "dark_hex(board_size=3)", "connect_four", "goofspiel(imp_info=True)", "liars_dice")
 """What is measured."""
 FORMS = (
     "phantom_ttt",
@@ -45,6 +45,17 @@ FORMS = (
     "dark_hex(board_size=3,gameversion=adh)",
     "dark_hex(num_rows=3,num_cols=5,gameversion=adh,obstype=reveal-numturns)",
     "dark_hex(board_size=8)",
+    "connect_four",
+    "connect_four(egocentric_obs_tensor=True)",
+    "connect_four(rows=5,columns=9,x_in_row=3)",
+    "goofspiel",
+    "goofspiel(imp_info=True)",
+    "goofspiel(imp_info=True,egocentric=True,num_cards=5,points_order=descending)",
+    "goofspiel(num_cards=6,players=3,points_order=ascending,returns_type=point_difference)",
+    "goofspiel(egocentric=True,imp_info=True,num_cards=7,num_turns=3,players=4,returns_type=total_points)",
+    "liars_dice",
+    "liars_dice(numdice=3)",
+    "liars_dice(bidding_rule=reset-quantity,dice_sides=4,numdice=2)",
 )
 """What is compared with OpenSpiel's states."""
 _WANTED = 10_000_000

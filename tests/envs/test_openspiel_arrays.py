@@ -23,8 +23,14 @@ from ludus.envs.registry import make_env
 from ludus.rollout.bot_players import FollowedGames
 from ludus.testing.env import check_env
 
-FAST = ["phantom_ttt", "dark_hex(num_rows=3,num_cols=4,gameversion=adh,obstype=reveal-numturns)"]
-"""One of each kernel: each is compiled for some seconds where nobody has yet."""
+FAST = [
+    "phantom_ttt",
+    "goofspiel(egocentric=True,imp_info=True,num_cards=4)",
+    pytest.param("dark_hex(gameversion=adh,num_cols=4,num_rows=3,obstype=reveal-numturns)", marks=pytest.mark.slow),
+    pytest.param("connect_four(columns=5,rows=4)", marks=pytest.mark.slow),
+    pytest.param("liars_dice(numdice=2)", marks=pytest.mark.slow),
+]
+"""One of each kernel. The first test of one compiles it for some seconds, where there is none in the cache."""
 
 
 def both(name: str, num_envs: int, **options: Any) -> tuple[Any, OpenSpielVectorEnv]:

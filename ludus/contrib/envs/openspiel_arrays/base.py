@@ -32,7 +32,18 @@ from ludus.envs.openspiel.vector import SNAPSHOT, take
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.walk import display_name
 
-__all__ = ["CHANCE", "SIMULTANEOUS", "TERMINAL", "ArrayGame", "ArrayVectorEnv", "Rules", "equally_likely", "rule"]
+__all__ = [
+    "CHANCE",
+    "SIMULTANEOUS",
+    "TERMINAL",
+    "ArrayGame",
+    "ArrayVectorEnv",
+    "Rules",
+    "draw",
+    "rule",
+    "thresholds",
+    "vector_of",
+]
 
 SIMULTANEOUS = -2
 _RECORDS = 4096  # number of lengths of which records are kept
@@ -49,7 +60,7 @@ class Rules(NamedTuple):
     Attributes:
         reset: (game, state, e): begin an episode.
         mover: (game, state, e) -> the player to move, or CHANCE, SIMULTANEOUS (all players), TERMINAL.
-        chance: (game, state, e, u): make chance's move that the uniform u draws; `equally_likely` helps.
+        chance: (game, state, e, u): make chance's move that the uniform u draws; see `draw`.
         play: (game, state, e, moves int64[columns]): make the mover's legal move moves[0], or of all players, moves[p].
         legal: (game, state, e, p, mask bool[A]): write every entry of the mask of a player to move.
         observation: (game, state, e, p, row float32[n]): write OpenSpiel's observation tensor; the row holds zeros.
@@ -92,16 +103,22 @@ def no_tensor(game, state, e, p, row):  # type: ignore[no-untyped-def]
     """Write nothing: in place of a tensor that the game does not have."""
 
 
+def thresholds(n: int, width: int) -> NDArray[np.float64]:
+    """Return float64[width]: up to which uniform each of n equally likely outcomes is drawn, in the sums of `ChanceStream.draw`."""
+    sums = np.cumsum(np.full(width, 1.0 / n))
+    sums[n - 1 :] = np.inf
+    return sums
+
+
 @rule
-def equally_likely(u, n):  # type: ignore[no-untyped-def]
-    """Return which of n equally likely outcomes the uniform u draws, as `ChanceStream.draw` rounds."""
-    probability = 1.0 / n
-    total = 0.0
-    for k in range(n):
-        total += probability
-        if u < total:
-            return k
-    return n - 1
+def draw(u, n, sums):  # type: ignore[no-untyped-def]
+    """Return which of n equally likely outcomes the uniform u draws. sums: their `thresholds`."""
+    k = int(u * n)
+    while u >= sums[k]:
+        k += 1
+    while k > 0 and u < sums[k - 1]:
+        k -= 1
+    return k
 
 
 # --------------------------------------------------------------------------------------------------------------------
