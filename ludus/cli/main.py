@@ -42,7 +42,7 @@ from ludus.cli import (
 from ludus.cli.command import Command
 from ludus.cli.output import aligned, separate, stream
 from ludus.cli.trust import trusted_as
-from ludus.core.errors import LudusError, ResourceError, TrustError, UnknownName, escape_controls
+from ludus.core.errors import LudusError, ResourceError, RuntimeDied, TrustError, UnknownName, escape_controls
 from ludus.core.machine import reserve_stack
 from ludus.core.shortages import shortage
 
@@ -52,6 +52,9 @@ SHORTAGE = 5
 """Exit code where the machine has not enough memory, processes, files or room on a disk."""
 UNTRUSTED = 6
 """Exit code where a stored file names code that this user has neither made nor trusts."""
+
+RUNTIME_DIED = 7
+"""Exit code where Ray, which held the processes of a run, has died."""
 
 COMMANDS: dict[str, Command] = {
     command.name: command
@@ -89,7 +92,7 @@ COMMANDS: dict[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 2 refused (one line says why), 5 the machine is short of
-    something, 6 code of a stored file is not trusted, 1 a fault of Ludus itself.
+    something, 6 code of a stored file is not trusted, 7 Ray has died, 1 a fault of Ludus itself.
 
     LUDUS_DEBUG=1 shows tracebacks.
     """
@@ -181,6 +184,8 @@ def _check_streams() -> None:
 
 def _code(error: LudusError) -> int:
     """Return the exit code of what was refused."""
+    if isinstance(error, RuntimeDied):
+        return RUNTIME_DIED
     if isinstance(error, ResourceError) or shortage(error) is not None:
         return SHORTAGE
     return UNTRUSTED if isinstance(error, TrustError) else 2

@@ -140,6 +140,10 @@ class PartDied(RunError):
     """The process of a part ended before it had answered, or its answer was lost with its node."""
 
 
+class RuntimeDied(RunError):
+    """What holds all processes of a run, Ray, has died, and the run with it; the commands exit with status 7."""
+
+
 class ResourceError(RunError):
     """The machine is short of memory, threads or processes, open files, or room on a disk; the commands exit with status 5."""
 

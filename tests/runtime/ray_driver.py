@@ -1,6 +1,7 @@
 """A driver that starts a local Ray and ends in one of several ways; run by test_ray_drivers as `python ray_driver.py END`."""
 
 import os
+import signal
 import sys
 
 
@@ -29,6 +30,12 @@ def main(end):
         sys.exit(5)
     if end == "abort":
         os.abort()
+    if end in ("raylet", "gcs_server"):
+        import ray
+
+        os.kill(ray._private.worker._global_node.all_processes[end][0].process.pid, signal.SIGKILL)
+        while True:  # it computes, and asks Ray for nothing
+            sum(range(10_000))
     runtime.get(busy[0])  # until a signal comes
 
 

@@ -84,6 +84,15 @@ def test_driver_that_ends_with_busy_parts_leaves_nothing(start, end, sent, code)
     nothing_is_left(folder, processes)
 
 
+@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
+def test_a_driver_that_computes_ends_with_one_line_when_ray_has_died(process, start):
+    driver, folder = start(process)
+    out, text = driver.communicate(input="\n", timeout=120)
+    assert driver.returncode == 7, (out, text)
+    assert text.splitlines()[-1].startswith(f"error: the Ray of this run has died: its process {process} is gone.")
+    nothing_is_left(folder)
+
+
 @pytest.mark.parametrize("seconds", [pytest.param(0.3, marks=pytest.mark.long), 1.5])
 def test_ctrl_c_while_ray_starts_ends_the_driver_and_leaves_nothing(start, seconds):
     driver, folder = start("wait")

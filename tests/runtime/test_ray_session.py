@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from ludus.cli import main as command
 from ludus.contrib.ray import ray_session
+from ludus.contrib.ray.ray_session import Session
+from ludus.core.errors import RuntimeDied
+from ludus.runtime.activity import StartupSilence
 
 MIB = 1 << 20
 
@@ -34,3 +39,62 @@ def test_a_folder_whose_name_is_long_in_bytes_is_not_taken(tmp_path: Path, monke
     made = Path(ray_session._short_folder())
     assert made.parent == Path("/tmp")
     made.rmdir()
+
+
+def ray_with(monkeypatch: pytest.MonkeyPatch, dead: list[str]) -> Session:
+    entry = SimpleNamespace(process=SimpleNamespace(pid=os.getpid()))
+    node = SimpleNamespace(dead_processes=lambda: [(kind, None) for kind in dead], all_processes={"raylet": [entry]})
+    monkeypatch.setattr("ray._private.worker._global_node", node)
+    monkeypatch.setattr(ray_session, "_LOOK", 0.01)
+    monkeypatch.setattr(ray_session, "_OWN_END", 0.01)
+    return Session(None, users=1, borrowed=False, janitor=SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_death_of_ray_is_an_error_with_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = ["log_monitor"]
+    session = ray_with(monkeypatch, dead)
+    ray_session.require_alive(session)  # Ray does without that one
+    dead.append("raylet")
+    with pytest.raises(RuntimeDied, match="the Ray of this run has died: its process raylet is gone"):
+        ray_session.require_alive(session)
+    monkeypatch.setattr(command, "_run", lambda arguments: ray_session.require_alive(session))
+    assert command.main([]) == ray_session.DIED == command.RUNTIME_DIED
+    assert capsys.readouterr().err.startswith("error: the Ray of this run has died")
+
+
+def closing(session: Session) -> Callable[[str], str]:
+    def death(cause: str) -> str:
+        session.over.set()
+        return cause
+
+    return death
+
+
+@pytest.mark.parametrize("ends_itself", [True, False])
+def test_driver_that_does_not_end_itself_is_ended(
+    ends_itself: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = ray_with(monkeypatch, ["gcs_server"])
+    ends = []
+
+    def end(code: int) -> None:
+        ends.append(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    if ends_itself:
+        monkeypatch.setattr(ray_session, "_OWN_END", 60.0)
+        monkeypatch.setattr(ray_session, "_death", closing(session))
+    ray_session._watch(session)
+    assert ends == ([] if ends_itself else [ray_session.DIED])
+    assert ("its process gcs_server is gone" in capfd.readouterr().err) is not ends_itself
+
+
+def test_ray_that_stands_still_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ray_with(monkeypatch, [])
+    monkeypatch.setattr(StartupSilence, "look", lambda silence: True)
+    monkeypatch.setattr(os, "_exit", lambda code: None)
+    ray_session._watch(session)
+    with pytest.raises(RuntimeDied, match="its process raylet has not run for 20 seconds"):
+        ray_session.require_alive(session)

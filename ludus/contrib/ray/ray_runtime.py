@@ -210,6 +210,7 @@ class RayRuntime:
         except GetTimeoutError:
             raise TimeoutError(f"no answer within {timeout:g} seconds.") from None
         except RayError as error:
+            require_alive(self._session)  # parts die with their Ray
             life, lost = ref.life, is_lost(error, ref.ref)
             if life is not None and (lost or is_death(error, life.actor_id)):
                 life.look()  # one that had no process yet (on a node that was being lost, say) costs no restart; its time goes on
@@ -410,6 +411,8 @@ class RayRuntime:
             raise RunError(CLOSED)
         if not ray.is_initialized():  # Ray would start another by itself
             raise RunError("the connection to Ray was closed by somebody else; make a new runtime.")
+        if self._session.death:
+            require_alive(self._session)
 
 
 def _no_room(name: str, why: str, options: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,8 +25,9 @@ import ray
 from ray._private.internal_api import get_memory_info_reply
 
 from ludus.contrib.ray import ray_janitor
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, RuntimeDied
 from ludus.core.machine import signals_handled
+from ludus.runtime.activity import START_SILENCE, StartupSilence
 from ludus.runtime.exceptions import THREADS
 
 CPUS = 1000
@@ -38,6 +39,10 @@ _SHARED = "/dev/shm"  # where it lies
 _VITAL = ("gcs_server", "raylet")
 _LAST_LINES = 40
 _HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
+_LOOK = 0.5  # seconds between two looks at Ray's processes
+_OWN_END = 5.0  # seconds that the driver has to end the run by itself once Ray has died; after 13 Ray would end the driver, without a word
+DIED = 7
+"""Exit code of a driver whose Ray has died."""
 _FOLDER = (
     43  # bytes of the longest folder under which Ray's sockets keep to the 107 bytes that a socket's path may have
 )
@@ -47,7 +52,8 @@ _FOLDER = (
 class Session:
     """A connection, and how many runtimes use it. The last one ends it, unless it was there before them.
 
-    address: what was asked for. janitor: the process that cleans up behind a local Ray.
+    address: what was asked for. janitor: the process that cleans up behind a local Ray. death: the sentence about its death. over: it is
+    being ended.
     """
 
     address: str | None
@@ -55,6 +61,8 @@ class Session:
     borrowed: bool
     janitor: subprocess.Popen[bytes] | None = None
     folder: str = ""
+    death: str = ""
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 _PRINTER = getattr(ray._private.worker, "print_to_stdstream", None)
@@ -96,17 +104,43 @@ def leave(session: Session) -> None:
 
 
 def require_alive(session: Session) -> None:
-    """Raise RunError if a Ray that was started here has lost a process without which it ends the driver some time later. A cluster's nodes
-    say themselves what they lose."""
+    """Raise RuntimeDied if a Ray that was started here has lost a process without which it ends the driver some time later. A cluster's
+    nodes say themselves what they lose."""
+    if session.janitor is not None and not session.death:
+        _look_for_death(session)
+    if session.death:
+        raise RuntimeDied(session.death)
+
+
+def _look_for_death(session: Session) -> None:
     node = getattr(ray._private.worker, "_global_node", None)
-    if session.janitor is None or node is None:
-        return
-    lost = [kind for kind, _ in node.dead_processes() if kind in _VITAL]
+    lost = [kind for kind, _ in node.dead_processes() if kind in _VITAL] if node is not None else []
     if lost:
-        raise RunError(
-            f"the Ray of this run has died: its process {lost[0]} is gone. Was it killed, or memory short? What was committed is kept; "
-            "`ludus resume` goes on from there."
-        )
+        session.death = _death(f"its process {lost[0]} is gone. Was it killed, or memory short?")
+
+
+def _death(cause: str) -> str:
+    return f"the Ray of this run has died: {cause} What was committed is kept; `ludus resume` goes on from there."
+
+
+def _watch(session: Session) -> None:
+    """Notice that Ray has died, or stands still, also while the driver computes and asks for nothing. Ray ends a process soon afterwards,
+    with pages of its own log or without a word: so a driver that has not ended by then is ended here, with one line."""
+    node = getattr(ray._private.worker, "_global_node", None)
+    processes = {} if node is None else node.all_processes
+    silences = [StartupSilence(entry.process.pid, kind) for kind in _VITAL for entry in processes.get(kind, ())]
+    while not session.over.wait(_LOOK):
+        _look_for_death(session)
+        stopped = [silence for silence in silences if silence.look()]
+        if stopped and not session.death:
+            session.death = _death(
+                f"its process {stopped[0].name} has not run for {START_SILENCE:g} seconds. Is it stopped?"
+            )
+        if session.death:
+            if not session.over.wait(_OWN_END):
+                os.write(2, f"\nerror: {session.death}\n".encode())
+                os._exit(DIED)
+            return
 
 
 def spilled(session: Session) -> int:
@@ -168,6 +202,7 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
         raise RunError(
             f"Ray could not be started on this machine: {' '.join(str(error).split())} Try again."
         ) from error
+    threading.Thread(target=_watch, args=(session,), name="watch of Ray", daemon=True).start()
     return session
 
 
@@ -229,6 +264,7 @@ def read_token() -> None:
 
 
 def _end(session: Session) -> None:
+    session.over.set()
     if not session.borrowed:
         _set_printer(_PRINTER)
         with contextlib.suppress(Exception):  # a Ray that is broken; the janitor ends it
