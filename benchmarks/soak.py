@@ -27,10 +27,13 @@ from pathlib import Path
 from benchmarks.machine import ROOT
 from benchmarks.soak_processes import Sample, sample
 from benchmarks.ui_worker import served
+from ludus.storage.database import FILE
 
 COMMAND = "import sys; from ludus.cli.main import script; script()"
 APART = 10.0
 """Seconds between samples."""
+FRESH = 4.0
+"""Minutes in which new processes go on from the state at the end: what they take is what the state takes."""
 VIEWERS = 10
 _LEAGUE = (
     "leduc-league", "env.num_envs=200", "main_exploiters=1", "league_exploiters=0", "algorithm.hidden=[16,16]",
@@ -49,9 +52,10 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 @contextmanager
 def training(run_dir: Path, overrides: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A run that goes on until the end of the block; then it is asked to stop."""
-    line = ["train", *overrides, "generations=1000000", "--run-dir", str(run_dir)]
-    with (run_dir.parent / f"{run_dir.name}.out").open("wb") as output:
+    """A run that goes on, a new one or where it was, until the end of the block; then it is asked to stop."""
+    begin = ["train", *overrides, "generations=1000000", "--run-dir", str(run_dir)]
+    line = ["resume", str(run_dir)] if (run_dir / FILE).exists() else begin
+    with (run_dir.parent / f"{run_dir.name}.out").open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *line],
             stdin=subprocess.DEVNULL,
@@ -74,7 +78,7 @@ def training(run_dir: Path, overrides: Sequence[str]) -> Iterator[subprocess.Pop
 @contextmanager
 def viewed(run_dir: Path) -> Iterator[tuple[int, Callable[[], int]]]:
     """The page, with viewers of a run; the process of its server, and how many answers the viewers have had."""
-    while not (run_dir / "ludus.db").exists():
+    while not (run_dir / FILE).exists():
         time.sleep(0.5)
     time.sleep(5.0)  # until its tables are there
     with served(run_dir.parent, cores=os.sched_getaffinity(0)) as server:
@@ -103,12 +107,21 @@ def viewed(run_dir: Path) -> Iterator[tuple[int, Callable[[], int]]]:
             thread.join()
 
 
-def watch(part: str, folder: Path, *, minutes: float) -> list[Sample]:
-    """Return samples of a part that goes on for so many minutes, in a new folder."""
-    run_dir = folder / part / "run"
-    run_dir.parent.mkdir(parents=True)
+def watch(part: str, folder: Path, *, minutes: float, fresh: float = FRESH) -> None:
+    """Watch a part for so many minutes, and then new processes that go on from the same state; samples are written below `folder`."""
+    target = folder / part
+    target.mkdir(parents=True)
+    for name, duration in (("samples", minutes), ("fresh", fresh)):
+        samples = list[Sample]()
+        for one, answers in observed(part, target / "run", seconds=60.0 * duration):
+            samples.append(one)
+            document = {"part": part, "answers": answers, "samples": [sample.as_json() for sample in samples]}
+            (target / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def observed(part: str, run_dir: Path, *, seconds: float) -> Iterator[tuple[Sample, int]]:
+    """Yield samples of a part that goes on for so long, and how many answers its viewers have had."""
     begun = time.monotonic()
-    samples = list[Sample]()
     with ExitStack() as stack:
         process = stack.enter_context(training(run_dir, RUNS[part]))
         roots = [process.pid]
@@ -116,14 +129,11 @@ def watch(part: str, folder: Path, *, minutes: float) -> list[Sample]:
         if part == "page":
             server, answers = stack.enter_context(viewed(run_dir))
             roots.append(server)
-        while (now := time.monotonic() - begun) < 60.0 * minutes:
-            time.sleep(min(APART, 60.0 * minutes - now))
+        while (now := time.monotonic() - begun) < seconds:
+            time.sleep(min(APART, seconds - now))
             if process.poll() is not None:
-                raise RuntimeError(f"{part}: the run ended with exit code {process.returncode}: {folder}")
-            samples.append(sample(roots, run_dir, begun=begun))
-            document = {"part": part, "answers": answers(), "samples": [one.as_json() for one in samples]}
-            (folder / part / "samples.json").write_text(json.dumps(document), encoding="utf-8")
-    return samples
+                raise RuntimeError(f"{part}: the run ended with exit code {process.returncode}: {run_dir}")
+            yield sample(roots, run_dir, begun=begun), answers()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
