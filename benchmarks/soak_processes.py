@@ -62,7 +62,8 @@ class Sample:
 
 
 def sample(roots: Sequence[int], run_dir: Path, *, begun: float) -> Sample:
-    """Return what processes, with all their descendants, and a run directory take now. roots: the driver first. begun: `time.monotonic` at the start."""
+    """Return what processes, with all their descendants, and a run directory take now. roots: the driver first. begun: `time.monotonic` at
+    the start."""
     now = Sample(time.monotonic() - begun)
     for number, pid in enumerate(family(roots)):
         _add_process(now, pid)
