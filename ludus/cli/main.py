@@ -266,11 +266,13 @@ def _give_up_output() -> None:
 
 
 def _lines(error: BaseException | None) -> Iterator[str]:
-    if error is None or (isinstance(error, LudusError) and error.__cause__ is None):
+    if error is None:
+        return
+    if isinstance(error, LudusError) and error.__cause__ is None and not getattr(error, "__notes__", ()):
         return
     from ludus.core.user_code import lines, user_frames
 
-    yield from lines(user_frames(error))
+    yield from map(escape_controls, lines(user_frames(error)))
 
 
 def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseException | None = None) -> int:
