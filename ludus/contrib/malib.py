@@ -18,7 +18,8 @@ from typing import Any
 
 import yaml
 
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.config import from_yaml
+from ludus.core.errors import ConfigError, LudusError, one_line
 
 __all__ = ["ImportedScenario", "read_expr"]
 
@@ -69,15 +70,20 @@ def read_expr(path: Path | str) -> ImportedScenario:
         ConfigError: For a file that cannot be read, is no experiment, or plays what Ludus does not.
     """
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        data = from_yaml(Path(path).read_text(encoding="utf-8"), what="the experiment", source=str(path))
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r} cannot be read: {error}.") from error
     missing = [key for key in ("framework", "rollout_manager", "populations") if not _get(data, key)]
     if missing:
         raise ConfigError(
             f"{str(path)!r} has no {missing[0]!r}; expected an experiment of Light-MALib, with framework, rollout_manager and populations."
         )
-    return _Expr(data).scenario()
+    try:
+        return _Expr(data).scenario()
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ConfigError(
+            f"{str(path)!r} has not the form of an experiment of Light-MALib: {type(error).__name__}: {one_line(error)}."
+        ) from error
 
 
 def _get(data: Any, path: str, default: Any = None) -> Any:

@@ -263,11 +263,14 @@ for _yaml in (_Loader, _FastLoader, _Dumper):
 _Constructor.add_constructor(_INT, _whole)
 
 
+_DEEPEST = 100  # collections within each other, of which no setting has more than ten
+
+
 def _check_shape(value: Any, inside: tuple[int, ...] = ()) -> None:
     """Raise RecursionError if a mapping or list contains itself, as YAML's aliases allow, or is nested too deeply."""
     if not isinstance(value, Mapping | list):
         return
-    if id(value) in inside:
+    if id(value) in inside or len(inside) > _DEEPEST:
         raise RecursionError
     for item in value.values() if isinstance(value, Mapping) else value:
         _check_shape(item, (*inside, id(value)))

@@ -28,7 +28,8 @@ that went on, and whose results may not be what they seem.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "CallbackError",
@@ -56,14 +57,31 @@ __all__ = [
     "join_or",
     "nearest",
     "one_line",
+    "reading_state",
 ]
 
 
 _SHOWN = 12
+LONGEST = 4000
+"""Characters of an error's message: what a file holds may be long, and the rest of a sentence is not."""
+_END = 500
+_BREAKS = ("\t", "\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 
 
 class LudusError(Exception):
-    """Base of all errors of Ludus; the commands print its message as one line and exit with status 2."""
+    """Base of all errors of Ludus; the commands print its message and exit with status 2.
+
+    A message is one line without control characters, of some `LONGEST` characters at most, whatever text of a file it quotes.
+    """
+
+    def __str__(self) -> str:
+        """Return the message."""
+        text = super().__str__()
+        if any(mark in text for mark in _BREAKS):
+            text = " ".join(text.split())
+        if not text.isprintable():
+            text = escape_controls(text)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - _END]} … {text[-_END:]}"
 
 
 class ConfigError(LudusError):
@@ -159,6 +177,21 @@ class RunWarning(UserWarning):
     """
 
 
+@contextmanager
+def reading_state(name: str = "") -> Iterator[None]:
+    """Raise RunError where what uses a checkpoint's state raises: the state was changed, with its hash, or by another program.
+
+    Args:
+        name: Id of the checkpoint; "": it is the run's last one.
+    """
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        which = f"checkpoint {name}" if name else "the run's checkpoint"
+        detail = f"{type(error).__name__}: {one_line(error)}"
+        raise RunError(f"{which} holds no state that a run writes: {detail}. Restore it from a copy.") from error
+
+
 def article(noun: str) -> str:
     """Return the noun with "a" or "an"."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
@@ -171,6 +204,7 @@ def join_or(names: Iterable[str]) -> str:
 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_CONTROLS |= {code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)}  # half of a pair: no encoding has it
 
 
 def escape_controls(text: str) -> str:

@@ -13,6 +13,21 @@ from typing import Any
 import numpy as np
 
 
+def parse_json(content: str | bytes) -> Any:
+    """Return what JSON text says.
+
+    Args:
+        content: The text, or its bytes in UTF-8.
+
+    Raises:
+        ValueError: It is no JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def to_json(value: Any) -> bytes:
     """Compact UTF-8. value: of what `to_builtins` takes."""
     try:

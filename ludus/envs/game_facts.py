@@ -187,7 +187,7 @@ def file_digests(id: str) -> dict[str, str]:
 
     try:
         parameters = pyspiel.game_parameters_from_string(id.removeprefix(_OPENSPIEL))
-    except pyspiel.SpielError:
+    except (pyspiel.SpielError, LookupError, ValueError, RuntimeError):
         return {}  # loading it reports what is wrong
     digests = {}
     for text in _texts(parameters):

@@ -98,7 +98,7 @@ def _option(name: str, pair: str) -> tuple[str, Any]:
     key, _, value = pair.partition("=")
     try:
         return key, yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"rating {name!r}: {value!r} was given for {key}; a number or a word was expected.") from None
 
 

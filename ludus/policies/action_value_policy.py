@@ -21,10 +21,10 @@ from ludus.core.errors import PolicyError
 from ludus.core.seeding import mix, uniform
 from ludus.core.types import Array, Enumeration, PolicyOutput, PolicySpec, Weights
 from ludus.policies.action_values import ActionValues, layout_of, rows_of
-from ludus.policies.actor_critic import agents_of, load_arrays, shapes_of
+from ludus.policies.actor_critic import agents_in, agents_of, load_arrays, shapes_of
 from ludus.policies.actor_critic_policy import Recurrent
 from ludus.policies.base import Values, check_mode, entry, integer, one_spec, validate_weights
-from ludus.policies.bodies import own_stream
+from ludus.policies.bodies import own_stream, without_memory
 from ludus.policies.categorical import (
     CategoricalPolicy,
     answers,
@@ -362,18 +362,22 @@ class ActionValuePolicy(CategoricalPolicy):
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
         self.spec, self.actions = spec, integer(spec, "actions")
-        self.agents = integer(spec, "agents", least=2) if "agents" in spec.config else 1
+        self.agents = agents_in(spec, weights)
         prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]
         layout, networks = layout_of(spec), []
         if layout is None:
-            with own_stream():
-                networks = [ActionValues(spec).requires_grad_(False) for _ in prefixes]
-        shapes = shapes_of(networks[0]) if layout is None else layout.shapes()
+            with without_memory(spec.config.get("body")):
+                shapes = shapes_of(ActionValues(spec))
+        else:
+            shapes = layout.shapes()
         every = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}
         self._weights = validate_weights(spec, weights, {**every, "epsilon": (1,)})
         self.epsilon = float(self._weights["epsilon"][0])
         if not 0.0 <= self.epsilon <= 1.0:
             raise PolicyError(f"epsilon of a {spec.kind!r} policy is {self.epsilon}; expected a probability.")
+        if layout is None:
+            with own_stream():
+                networks = [ActionValues(spec).requires_grad_(False) for _ in prefixes]
         for network, prefix in zip(networks, prefixes, strict=False):
             load_arrays(network, {name: self._weights[prefix + name] for name in shapes})
         self.carried = [CarriedWeights({name: self._weights[prefix + name] for name in shapes}) for prefix in prefixes]

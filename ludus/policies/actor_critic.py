@@ -22,7 +22,7 @@ from ludus.backend.mlp import Layout
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import choice, entry, integer, integers, validate_weights
-from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream
+from ludus.policies.bodies import for_rows, linear, make_body, orthogonal, own_stream, without_memory
 from ludus.policies.heads import Head, head_of
 
 CORES: dict[str, Callable[[int, int], nn.RNNBase] | None] = {"none": None, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -288,9 +288,13 @@ class ActorCritic(nn.Module):
 # Teams whose agents have networks of their own, told apart by what they observe.
 
 
-def agents_in(spec: PolicySpec) -> int:
-    """Return the number of networks of a spec: one for all agents, or one for each."""
-    return integer(spec, "agents", least=2) if "agents" in spec.config else 1
+def agents_in(spec: PolicySpec, weights: Weights | None = None) -> int:
+    """Return the number of networks of a spec: one for all agents, or one for each. Raise PolicyError for more than `weights` can be
+    of."""
+    agents = integer(spec, "agents", least=2) if "agents" in spec.config else 1
+    if weights is not None and agents > max(1, len(weights)):
+        raise PolicyError(f"a {spec.kind!r} policy of {agents} agents has {len(weights)} weights; each agent has some.")
+    return agents
 
 
 def member_spec(spec: PolicySpec) -> PolicySpec:
@@ -438,7 +442,7 @@ def describe_network(spec: PolicySpec) -> NetworkDescription:
 @lru_cache(maxsize=64)
 def _describe_network(config: str) -> NetworkDescription:
     spec = PolicySpec("actor_critic", json.loads(config))
-    with own_stream():
+    with without_memory(spec.config.get("body"), spec.config.get("critic")):
         network = ActorCritic(spec)
     body = entry(spec, "body")
     parts = _layouts(network, body)

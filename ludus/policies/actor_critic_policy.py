@@ -428,7 +428,7 @@ class ActorCriticPolicy(CategoricalPolicy):
     """
 
     def __init__(self, spec: PolicySpec, weights: Weights) -> None:
-        self.spec, self.agents = spec, agents_in(spec)
+        self.spec, self.agents = spec, agents_in(spec, weights)
         own = spec if self.agents == 1 else member_spec(spec)
         description = describe_network(own)
         prefixes = [f"members.{k}." for k in range(self.agents)] if self.agents > 1 else [""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import torch
@@ -30,6 +30,19 @@ def own_stream(seed: int | None = None) -> Iterator[None]:
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         if seed is not None:
             torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def without_memory(*bodies: Any) -> Iterator[None]:
+    """Make modules whose numbers take no memory, for what they would be: a spec from a file may ask for more than there is. A custom
+    body's are as always, since its code may use them.
+
+    Args:
+        bodies: Configurations of the bodies that are made inside of the context.
+    """
+    is_own = any(isinstance(body, Mapping) and ":" in str(body.get("kind")) for body in bodies)
+    with own_stream(), nullcontext() if is_own else torch.device("meta"):
         yield
 
 
@@ -144,13 +157,19 @@ def make_body(config: Mapping[str, Any], shape: Sequence[int], *, scale: float =
             f"the body {kind!r} sees images of shape (channels, height, width); observations have shape {shape}. Use 'mlp'."
         )
     convolutions = ChannelsLast(*(nature_layers(shape[0]) if kind == "nature" else impala_layers(shape[0])))
-    try:
-        with torch.no_grad(), own_stream():
-            flat = int(convolutions(torch.zeros(1, *shape)).numel())
-    except RuntimeError as error:
-        raise PolicyError(f"images of shape {list(shape)} are too small for the {kind!r} network: {error}") from error
+    flat = _outputs(kind, shape)
     features = _FEATURES[kind]
     return nn.Sequential(*scaling, convolutions, nn.Flatten(), nn.Linear(flat, features), nn.ReLU()), features
+
+
+def _outputs(kind: str, shape: tuple[int, ...]) -> int:
+    """Return the numbers that the convolutions make of an image. Raise PolicyError for one that is too small."""
+    sides = shape[1:]
+    for _, size, stride in _NATURE if kind == "nature" else [(width, 1, 2) for width in _IMPALA]:
+        sides = tuple((side - size) // stride + 1 for side in sides)
+        if min(sides) < 1:
+            raise PolicyError(f"images of shape {list(shape)} are too small for the {kind!r} network.")
+    return (_NATURE[-1][0] if kind == "nature" else _IMPALA[-1]) * math.prod(sides)
 
 
 def perceptron_body(config: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:

@@ -185,9 +185,9 @@ def registered_bots() -> list[str]:
 def _scalar(text: str, value: str) -> Any:
     try:
         scalar = yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         scalar = value
-    if isinstance(scalar, list | dict):
+    if scalar is not None and not isinstance(scalar, str | bool | int | float):
         raise ConfigError(
             f"bot {text!r}: {value!r} was given for an option; a number, a word, true or false was expected."
         )

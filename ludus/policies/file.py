@@ -15,6 +15,7 @@ from safetensors.numpy import load, save
 
 from ludus.core import trust
 from ludus.core.errors import LudusError, PolicyError, TrustError
+from ludus.core.jsonable import parse_json
 from ludus.core.machine import replace_file, temporary_path
 from ludus.core.types import Array, PolicySpec, Weights
 from ludus.policies.base import Policy
@@ -46,6 +47,8 @@ def digest_of(policy: Policy) -> str:
 
 
 FORMAT = 2
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+"""What a header raises that no Ludus wrote; torch raises RuntimeError for sizes."""
 
 
 def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True) -> str:
@@ -100,7 +103,7 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         return build_policy(*(_modern(spec, load(data)) if form == 1 else (spec, load(data))))
     except TrustError:
         raise
-    except (SafetensorError, LudusError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (SafetensorError, LudusError, *_DAMAGED) as error:
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
 
 
@@ -116,7 +119,7 @@ def spec_in(data: bytes) -> PolicySpec:
     policy's file."""
     try:
         return _spec(data)[1]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except _DAMAGED as error:
         raise PolicyError(f"it is not a policy that can be loaded: {error}") from error
 
 
@@ -125,10 +128,10 @@ def _spec(data: bytes) -> tuple[int, PolicySpec]:
     length = int.from_bytes(data[:8], "little")  # safetensors: 8 bytes of length, then a JSON header
     if not 0 < length <= len(data) - 8:
         raise ValueError("it is cut off, or not a safetensors file")
-    metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    metadata = parse_json(data[8 : 8 + length]).get("__metadata__", {})
     if "ludus" not in metadata:
         raise ValueError("its header has no 'ludus' entry, so another program wrote it")
-    header: dict[str, Any] = json.loads(metadata["ludus"])
+    header: dict[str, Any] = parse_json(metadata["ludus"])
     form = header.get("format")
     if form not in (1, FORMAT):
         raise ValueError(f"its format is {form!r}; this version reads 1 to {FORMAT}")

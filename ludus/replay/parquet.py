@@ -7,6 +7,7 @@ order, little-endian; the file's metadata, JSON under "ludus", has the dtype and
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from ludus.core.errors import DataError
+from ludus.core.errors import DataError, one_line
+from ludus.core.jsonable import parse_json
 from ludus.core.machine import atomic_replace, sync, temporary_path
 from ludus.core.packages import require
 from ludus.core.types import Array, EnvSpec
@@ -90,6 +92,9 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
     raise DataError(f"the space {space} was given; Discrete, MultiDiscrete, MultiBinary and Box can be written.")
 
 
+_MOST_ENTRIES = 1 << 24  # of an array: its bounds are made from a header of some bytes
+
+
 def space_from_json(description: Mapping[str, Any]) -> Space[Any]:
     """Raises DataError for another kind, KeyError, TypeError or ValueError for a damaged one."""
     kind = description["kind"]
@@ -101,7 +106,9 @@ def space_from_json(description: Mapping[str, Any]) -> Space[Any]:
     if kind == "multi_binary":
         return MultiBinary(description["n"])
     if kind == "box":
-        shape, dtype = tuple(description["shape"]), np.dtype(description["dtype"])
+        shape, dtype = tuple(map(int, description["shape"])), np.dtype(description["dtype"])
+        if math.prod(shape) > _MOST_ENTRIES or min(shape, default=0) < 0 or dtype.kind not in "biuf":
+            raise DataError(f"its space is of {dtype} of shape {list(shape)}, which no observation is")
         low, high = _full(description["low"], shape, dtype, -np.inf), _full(description["high"], shape, dtype, np.inf)
         return Box(low, high, shape, dtype.type)
     raise DataError(f"its space is of the kind {kind!r}, which this version does not know")
@@ -200,6 +207,7 @@ FORMAT = 2
 GROUP_ROWS = 1 << 16  # decisions of a row group, at most, where no single segment has more
 GROUP_BYTES = 1 << 26
 _KEY = b"ludus"
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _WHAT = "a trajectory file"
 
 
@@ -352,10 +360,10 @@ def read_trajectories(path: Path) -> Recorded:
             header = (file.schema_arrow.metadata or {}).get(_KEY)
             if header is None:
                 raise ValueError("its metadata has no 'ludus' entry, so another program wrote it")
-            origin, layout = _parsed(json.loads(header))
+            origin, layout = _parsed(parse_json(header))
             return Recorded(origin, _by_policy(*_read(pa, file.read(), layout)))
-    except (pa.ArrowException, DataError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{str(path)!r} holds no trajectories that can be read: {error}") from error
+    except (pa.ArrowException, DataError, OSError, *_DAMAGED) as error:
+        raise DataError(f"{str(path)!r} holds no trajectories that can be read: {one_line(error)}.") from error
 
 
 def _groups(start: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
@@ -419,6 +427,8 @@ def _header(origin: TrajectoryOrigin, layout: Mapping[str, Column]) -> dict[str,
 def _parsed(header: dict[str, Any]) -> tuple[TrajectoryOrigin, dict[str, Column]]:
     if header.get("format") != FORMAT:
         raise ValueError(f"its format is {header.get('format')!r}; this version reads {FORMAT}")
+    if any(np.dtype(dtype).kind not in "biuf" for dtype, _, _ in header["columns"].values()):
+        raise ValueError("a column is neither of numbers nor of truth values")
     layout = {
         name: Column(np.dtype(dtype).str, tuple(map(int, shape)), bool(listed))
         for name, (dtype, shape, listed) in header["columns"].items()

@@ -21,7 +21,7 @@ import numpy as np
 
 from ludus.algorithms.common.registry import COMPUTED
 from ludus.core import recorders
-from ludus.core.errors import ScenarioError
+from ludus.core.errors import ScenarioError, reading_state
 from ludus.core.machine import reserve_stack
 from ludus.core.types import (
     AdaptiveMixture,
@@ -552,7 +552,7 @@ class Driver:
         self.named.append(name)
         self.clean()
         self._checkpointed, self._matches = True, 0
-        self.control.checkpointed(self.history.checkpoints)
+        self.control.checkpointed()
 
     def _diagnose_in_progress(self, trainings: Mapping[str, State], curve_of: Mapping[str, Curve]) -> None:
         for task in self._training:
@@ -602,23 +602,24 @@ class Driver:
         checkpoint.clean(self.checkpoints, self.work.checkpoints.keep, self.named)
 
     def restore(self, state: State) -> None:
-        """Go on from what `checkpoint` saved. Raises RunError if the policies are not there any more."""
-        self.manager.load_state_dict(state["manager"])
-        for population in self.manager.populations:
-            for ref in population:
-                self.work.admit(ref)
-        if self.work.exact is not None and state["exact"] is not None:
-            known, played = tuple(state["exact"]), state.get("exact_payoffs")
-            payoffs = self.manager.table.view()
-            if played is not None:
-                self.work.exact.restore(known, np.asarray(played))
-            elif payoffs.exact[tuple(map(slice, known))].all():
-                self.work.exact.restore(known, payoffs.mean)
-        self.scheduler.load_state_dict(state["scheduler"])
-        self.work.task_slots = max(self.work.task_slots, self.scheduler.together)
-        self.history = History.of_state(state["history"])
-        self.work.resumed, self.work.learners = state["trainings"], state["kept"]
-        self.parts.profile.load_state_dict(state["profile"])
+        """Go on from what `checkpoint` saved. Raises RunError if its policies are gone, or no run wrote the state."""
+        with reading_state():
+            self.manager.load_state_dict(state["manager"])
+            for population in self.manager.populations:
+                for ref in population:
+                    self.work.admit(ref)
+            if self.work.exact is not None and state["exact"] is not None:
+                known, played = tuple(state["exact"]), state.get("exact_payoffs")
+                payoffs = self.manager.table.view()
+                if played is not None:
+                    self.work.exact.restore(known, np.asarray(played))
+                elif payoffs.exact[tuple(map(slice, known))].all():
+                    self.work.exact.restore(known, payoffs.mean)
+            self.scheduler.load_state_dict(state["scheduler"])
+            self.work.task_slots = max(self.work.task_slots, self.scheduler.together)
+            self.history = History.of_state(state["history"])
+            self.work.resumed, self.work.learners = state["trainings"], state["kept"]
+            self.parts.profile.load_state_dict(state["profile"])
         self._checkpointed = True
 
 

@@ -32,6 +32,7 @@ from ludus.core.errors import (
     RunIsOver,
     RunWarning,
     one_line,
+    reading_state,
 )
 from ludus.core.jsonable import to_builtins
 from ludus.core.machine import deterministic_algorithms, out_of_memory, replace_file, thread_limits
@@ -300,14 +301,16 @@ def resume(
         return _finished(stored, report=report)
     scenario, files = _of_game(stored.scenario, stored.info.game), stored.files
     at = files.run_dir = stored.folder.absolute()  # whatever becomes of the working directory while the run goes on
-    behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
+    with reading_state():
+        behind = 0 if stored.state is None else History.of_state(stored.state["history"]).generations
     vector, counted, game = validated_env(scenario, generation=behind)
     scenario = _of_game(scenario, game)  # of a run that does not know its own, too: all processes play the same
     with closed_on_error(vector):
         imported = None if stored.state is not None else read_opponents(scenario, vector.spec)
         info = _info(scenario, counted, stored.folder, stored.info.game)
         if stored.changed and stored.state is not None:  # which refuses what it cannot follow
-            scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
+            with reading_state():
+                scenario.scheduler(info.population).load_state_dict(stored.state["scheduler"])
             if stored.finished:
                 _require_open(scenario, stored.state, behind=behind)
         stored.tidy()

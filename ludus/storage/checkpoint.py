@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from ludus.core import trust
-from ludus.core.errors import PolicyError, RunError
+from ludus.core.errors import PolicyError, RunError, reading_state
+from ludus.core.jsonable import parse_json
 from ludus.core.machine import sync, write_file
 from ludus.core.types import Array, PolicyRef, PolicySpec, State, Weights
 from ludus.policies.file import load_policy, save_policy
@@ -61,7 +63,7 @@ def state_document(state: State) -> Any:
 
 
 def load(folder: Path, name: str) -> State:
-    """Read a checkpoint back. Raises RunError if it is missing, incomplete or changed."""
+    """Read a checkpoint back. Raises RunError if it is missing, incomplete, changed, or another program's."""
     try:
         text = (folder / name / "state.json").read_bytes()
         blob = (folder / name / "arrays.safetensors").read_bytes()
@@ -69,8 +71,16 @@ def load(folder: Path, name: str) -> State:
         raise RunError(f"checkpoint {name} cannot be read ({error.strerror}).") from error
     if not name.endswith(_digest(text, blob)):
         raise RunError(f"checkpoint {name} was changed on disk: its content does not match its hash.")
-    state: State = _decode(json.loads(text), load_arrays(blob))
+    with reading_state(name):
+        state: State = _decode(parse_json(text), _arrays(blob))
     return state
+
+
+def _arrays(blob: bytes) -> dict[str, Array]:
+    try:
+        return load_arrays(blob)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 def clean(folder: Path, keep: int, named: Sequence[str]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from ludus.core.errors import RunError
-from ludus.storage.batches import BATCHES, hash_all
 
 # --------------------------------------------------------------------------------------------------------------------
 # The tables of a run's database, `ludus.db` (SQLite). `barrier` is the number of the checkpoint whose commit covers
@@ -16,7 +16,7 @@ from ludus.storage.batches import BATCHES, hash_all
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 8
+VERSION = 7
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -100,7 +100,6 @@ CREATE TABLE metrics (
 CREATE TABLE events (
   seq INTEGER PRIMARY KEY, time REAL NOT NULL, level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   barrier INTEGER NOT NULL);
-{BATCHES}
 """
 
 COVERED = (
@@ -118,11 +117,6 @@ COVERED = (
     "events",
 )
 """The tables whose rows a checkpoint covers."""
-
-FACTS = ("run", "sessions", "checkpoints", "policies", "generations", "joints")
-"""Short tables that every command reads."""
-HASHED = (*FACTS, *(table for table in COVERED if table not in FACTS))
-"""The tables whose rows have a hash, from version 8 on: all."""
 
 INSERT = {
     "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -143,7 +137,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS, 6: SESSIONS, 7: BATCHES}
+MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS, 6: SESSIONS}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 
@@ -174,6 +168,26 @@ def with_logs(name: str) -> tuple[str, ...]:
     return name, *(f"{name}-{log}" for log in ("journal", "shm", "wal"))
 
 
+_TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
+_LONG_TABLES = ("matches", "statistics", "payoffs", "curves", "metrics")
+"""They may have millions of rows, and are checked where they are read."""
+
+
+def check_types(connection: sqlite3.Connection, where: str) -> None:
+    """Raise RunError for a cell of another type than its column's, which SQLite allows and no Ludus writes; long tables are left out."""
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    known = set(re.findall(r"CREATE TABLE (\w+)", TABLES)) - set(_LONG_TABLES)
+    for table in sorted(known & {name for (name,) in connection.execute(sql)}):
+        conditions = []
+        for _, column, kind, required, _, key in connection.execute(f"PRAGMA table_info({table})"):
+            allowed = [*_TYPES.get(kind, ()), *([] if required or key else ["null"])]
+            conditions.append(f"typeof({column}) NOT IN ({', '.join(map(repr, allowed))})")
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {' OR '.join(conditions)} LIMIT 1").fetchone():
+            raise RunError(
+                f"the database {where} is damaged: table {table} has a value of another type than its column. Restore it from a copy."
+            )
+
+
 def is_ours(path: Path) -> bool:
     """Return whether the file is a database of Ludus, or one that was never begun."""
     try:
@@ -183,17 +197,12 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def migrate(connection: sqlite3.Connection, where: str, *, hashes: bool = True) -> int:
-    """Apply what is missing, all in one transaction. Returns the version that it found. Raises RunError as `read_version`.
-    hashes: whether the rows get theirs."""
+def migrate(connection: sqlite3.Connection, where: str) -> int:
+    """Apply what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `read_version`."""
     before = read_version(connection, where)
-    if before == VERSION:
-        return before
-    connection.executescript(f"BEGIN IMMEDIATE; {' '.join(MIGRATIONS[k] for k in range(before, VERSION))}")
-    if hashes:
-        hash_all(connection, HASHED)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
+    for version in range(before, VERSION):
+        script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
+        connection.executescript(script)
     return before
 
 

@@ -117,13 +117,12 @@ class TournamentStore:
             check_integrity(db, self.path)
             facts = dict(db.execute("SELECT key, value FROM tournament"))
             known = dict(db.execute("SELECT name, sha256 FROM entrants"))
-        if facts["game"] != game:
+            its_game, its_seed = str(facts["game"]), str(facts["seed"])
+        if its_game != game:
+            raise RunError(f"{where} holds a tournament of {its_game}; these entrants play {game}. Give another --dir.")
+        if its_seed != str(seed):
             raise RunError(
-                f"{where} holds a tournament of {facts['game']}; these entrants play {game}. Give another --dir."
-            )
-        if facts["seed"] != str(seed):
-            raise RunError(
-                f"{where} was begun with --seed {facts['seed']}, and {seed} was given. Give that, or another --dir."
+                f"{where} was begun with --seed {its_seed}, and {seed} was given. Give that, or another --dir."
             )
         self._compare(known, self._entrants)
 

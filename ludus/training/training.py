@@ -26,7 +26,7 @@ from ludus.algorithms.common.base import Algorithm, LearnerContext
 from ludus.algorithms.common.behavioral_diversity import diversity_targets
 from ludus.algorithms.common.device_policy import SupportsOnDevice
 from ludus.core import recorders, seeding
-from ludus.core.errors import TrainingError
+from ludus.core.errors import TrainingError, reading_state
 from ludus.core.recorders import Timings
 from ludus.core.types import (
     CPU,
@@ -500,7 +500,8 @@ def train(
     learners = {(training.task.population, training.task.policy): training for training in trainings}
     resumed = [training for training in trainings if training.task.id in states]
     for training in resumed:
-        training.load_state_dict(states[training.task.id])
+        with reading_state():
+            training.load_state_dict(states[training.task.id])
     for training in trainings:
         training.set_live_opponents(learners)
     for training in resumed:  # now that its opponents have their weights again

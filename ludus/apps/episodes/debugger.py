@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from ludus.apps.episodes.breakpoints import Breakpoint, Known, StepScope, parse_breakpoint
 from ludus.apps.episodes.recording import SUFFIXES, Film, StoredArray, check_target, episode_key, save_film
 from ludus.core.errors import ConfigError, DataError, EnvError, LudusError, join_or
+from ludus.core.jsonable import parse_json
 from ludus.core.machine import replace_file
 from ludus.core.types import AgentSpec, Array, EnvSpec
 from ludus.envs.spaces import Choices
@@ -509,9 +511,12 @@ def _to_json(array: Array) -> dict[str, Any]:
 def _of_json(packed: Mapping[str, Any]) -> Array:
     dtype, shape = np.dtype(packed["dtype"]), tuple(packed["shape"])
     if "zlib" in packed:
-        return np.frombuffer(zlib.decompress(base64.b64decode(packed["zlib"])), dtype).reshape(shape)
+        size = dtype.itemsize * math.prod(shape)  # no more is unpacked, whatever is packed
+        content = zlib.decompressobj().decompress(base64.b64decode(packed["zlib"]), size + 1)
+        return np.frombuffer(content, dtype).reshape(shape)
     numbers = [np.nan if x is None else x for x in packed["values"]]
-    return np.array(numbers, dtype).reshape(shape)
+    with np.errstate(over="raise"):  # a number that the type does not have
+        return np.array(numbers, dtype).reshape(shape)
 
 
 class RecordedEpisode(EpisodeDebugger):
@@ -521,7 +526,7 @@ class RecordedEpisode(EpisodeDebugger):
         """Raise ConfigError for a file that is none of these, or cannot be read."""
         super().__init__()
         try:
-            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            lines = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
             head, *steps, end = lines
             if head["format"] != _FORMAT or "end" not in end:
                 raise ValueError(f"it is not of the format {_FORMAT}, or was cut")
@@ -533,7 +538,16 @@ class RecordedEpisode(EpisodeDebugger):
             )
             self._texts: list[str | None] = [*(line["text"] for line in steps), end["text"]]
             self.cut = str(end["end"])
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, zlib.error, DataError) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            zlib.error,
+            DataError,
+        ) as error:
             raise ConfigError(
                 f"{str(path)!r} cannot be read as an episode that `save` wrote as .jsonl: {type(error).__name__}: {error}."
             ) from error
@@ -594,9 +608,12 @@ class RecordedEpisode(EpisodeDebugger):
         """Return None of another game, and where moves do not lead to what was written (through wrappers, say)."""
         if not self.episode.spec.id.startswith(_OPENSPIEL):
             return None
+        from ludus.envs.openspiel.games import silenced
+
         try:
-            states = _states_again(self.episode)
-        except (LudusError, ValueError, RuntimeError, IndexError):  # pyspiel's own errors are RuntimeErrors
+            with silenced():
+                states = _states_again(self.episode)
+        except (LudusError, ValueError, TypeError, RuntimeError, LookupError):  # pyspiel's own errors are RuntimeErrors
             return None
         return states if [str(state) for state in states] == self._texts else None
 

@@ -48,7 +48,8 @@ def _check_frame(frame: Any, players: int) -> None:
     _need(_is_list(last) and all(_is_move(move, players) for move in last), "the moves of a frame")
     _need(others is None or isinstance(others, dict), "the boards of a frame")
     for board in (frame.get("board"), *(others or {}).values()):
-        check = _BOARDS.get(_of(board, "kind"))
+        kind = _of(board, "kind")
+        check = _BOARDS.get(kind) if isinstance(kind, str) else None
         _need(check is not None and check(board), "one of its boards")
 
 
@@ -70,12 +71,14 @@ def _is_grid(board: Any) -> bool:
 def _is_cards(board: Any) -> bool:
     seats, table, pot, bids = (board.get(key) for key in ("seats", "table", "pot", "bids"))
     bids_valid = bids is None or (_is_list(bids) and all(map(_is_text, bids)))
-    laid = _is_list(seats, _MOST_SEATS) and all(map(_is_card_seat, seats))
+    laid = {"pot", "bids"} <= board.keys() and _is_list(seats, _MOST_SEATS) and all(map(_is_card_seat, seats))
     return laid and bids_valid and _are_cards(table) and (pot is None or _is_number(pot))
 
 
 def _is_card_seat(seat: Any) -> bool:
-    chips = _of(seat, "chips")
+    if not isinstance(seat, dict) or "chips" not in seat:
+        return False
+    chips = seat["chips"]
     texts = _is_text(_of(seat, "name")) and _is_text(_of(seat, "note"))
     return texts and _are_cards(seat.get("cards")) and (chips is None or _is_number(_of(chips, "paid")))
 

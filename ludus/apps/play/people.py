@@ -13,14 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ludus.core.errors import RunError
+from ludus.core.jsonable import parse_json
 
 FILE = "people.db"
 APPLICATION_ID = 0x4C554450  # "LUDP"
 VERSION = 1
 _PATIENCE = 10.0  # seconds, while another process writes
 _MOST_REPLAY = 4 * 2**20  # bytes, packed
+_MOST_UNPACKED = 64 * 2**20
 
 TABLES = """
 CREATE TABLE games (
@@ -54,6 +57,40 @@ class PlayedGame:
     steps: int
     rated: bool
     has_replay: bool = False
+
+
+def _game(row: Sequence[Any], seats: Sequence[PlayedSeat]) -> PlayedGame:
+    """Return what a row says. Raise ValueError for one that no game leaves."""
+    id, time, game, run, returns, steps, rated, has_replay = row
+    gains = parse_json(returns)
+    texts = (id, game, run, *(seat.name for seat in seats))
+    if not (all(isinstance(text, str) for text in texts) and type(steps) is int and isinstance(time, int | float)):
+        raise ValueError(f"the game {id!r} is not as games are written")
+    if not (isinstance(gains, list) and len(gains) == len(seats) and all(type(gain) in (int, float) for gain in gains)):
+        raise ValueError(f"the game {id!r} has returns {returns!r} for {len(seats)} seats")
+    return PlayedGame(
+        id=id,
+        time=float(time),
+        game=game,
+        run=run,
+        seats=seats,
+        returns=[float(gain) for gain in gains],
+        steps=steps,
+        rated=bool(rated),
+        has_replay=bool(has_replay),
+    )
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Return a replay's JSON. Raise ValueError for what is none, or larger than any that was packed."""
+    unpacker = zlib.decompressobj()
+    try:
+        replay = unpacker.decompress(packed, _MOST_UNPACKED)
+    except zlib.error as error:
+        raise ValueError(f"a replay is damaged: {error}") from error
+    if not unpacker.eof:
+        raise ValueError("a replay is cut off, or too large")
+    return replay
 
 
 class People:
@@ -90,20 +127,7 @@ class People:
             rows = connection.execute(
                 "SELECT number, id, time, game, run, returns, steps, rated, replay IS NOT NULL FROM games ORDER BY number"
             )
-            return [
-                PlayedGame(
-                    id=id,
-                    time=time,
-                    game=game,
-                    run=run,
-                    seats=seats.get(number, []),
-                    returns=json.loads(returns),
-                    steps=steps,
-                    rated=bool(rated),
-                    has_replay=bool(has_replay),
-                )
-                for number, id, time, game, run, returns, steps, rated, has_replay in rows
-            ]
+            return [_game(row, seats.get(number, [])) for number, *row in rows]
 
     def replay(self, id: str) -> bytes | None:
         """Return a game's, as JSON; None if there is none. Raises RunError."""
@@ -111,7 +135,7 @@ class People:
             return None
         with self._open() as connection:
             row = connection.execute("SELECT replay FROM games WHERE id = ?", (id,)).fetchone()
-        return None if row is None or row[0] is None else zlib.decompress(row[0])
+            return None if row is None or row[0] is None else _unpacked(row[0])
 
     @property
     def _has_any(self) -> bool:
@@ -129,7 +153,7 @@ class People:
             ) as connection:
                 self._check(connection, write=write)
                 yield connection
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             raise RunError(
                 f"the games of people, {str(self.path)!r}, cannot be {'written' if write else 'read'}: {error}. Make the folder writable, "
                 "or move the file away if it is damaged."

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ludus.apps.episodes.schemas import Replay
 from ludus.apps.episodes.validation import checked
 from ludus.core.errors import ConfigError, RunError
+from ludus.core.jsonable import parse_json
 from ludus.core.machine import replace_file
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def read(run_dir: Path, id: str) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
-        replay = json.loads(path.read_bytes())
+        replay = parse_json(path.read_bytes())
         json.dumps(replay, ensure_ascii=False, allow_nan=False).encode()  # or it could not be sent to a page
         return checked(replay)
     except (OSError, ValueError, RecursionError) as error:

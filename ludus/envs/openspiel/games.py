@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.types import AgentSpec, EnvSpec
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, observer
+from ludus.envs.tree.game_files import check_game_file
 from ludus.envs.tree.walk import display_name, import_games, split, user_module
 
 __all__ = ["check_playable", "describe", "load_game", "names", "replay"]
@@ -53,6 +54,8 @@ def describe(game: Any, name: str, *, size: int) -> EnvSpec:
 
 _PREFIX = "openspiel/"
 _PYTHON = "python_"
+_CPP = (LookupError, ValueError, RuntimeError, ArithmeticError)
+"""What C++'s own exceptions arrive as: a parameter that is not there, a file's text that is no UTF-8, a number that is too large."""
 _CHAT = "chat_game"
 """Written in Python too, but without the prefix. It needs a language model."""
 
@@ -72,14 +75,15 @@ def load_game(id: str) -> Any:
     if text.count("(") != text.count(")") or ("(" in text and not text.endswith(")")):
         raise ConfigError(f"{id!r} is not a game string; expected a form such as {_PREFIX}{name}(parameter=value,…).")
     known = games[name].parameter_specification
+    check_game_file(text)
     try:
         parameters = pyspiel.game_parameters_from_string(text)
         for parameter in parameters:
             if parameter != "name" and parameter not in known:
                 raise ConfigError(f"OpenSpiel game {name!r} has no parameter {parameter!r}{nearest(parameter, known)}")
-        with _silenced():
+        with silenced():
             return pyspiel.load_game(text)
-    except (pyspiel.SpielError, IndexError) as error:  # IndexError: a parameter that was looked up and is not there
+    except (pyspiel.SpielError, *_CPP) as error:
         takes = f" It takes the parameters {', '.join(sorted(known))}." if known else ""
         raise ConfigError(f"OpenSpiel cannot load {text!r}: {one_line(error)}.{takes}") from error
 
@@ -124,7 +128,8 @@ def registered_here(id: str) -> str:
     is."""
     text = id.removeprefix(_PREFIX)
     try:
-        with _silenced():
+        check_game_file(text)
+        with silenced():
             game = pyspiel.load_game(text)
     except Exception:  # noqa: BLE001  what is wrong with it is said where it is made
         return id
@@ -148,7 +153,7 @@ def _playable(name: str, kind: Any) -> bool:
         return False
     if not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
         return False
-    with _silenced():
+    with silenced():
         game = pyspiel.load_game(name)
         try:
             check_playable(game)
@@ -171,7 +176,7 @@ def _python() -> Mapping[str, Any]:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Silence the process's standard error, to which OpenSpiel writes what it raises as well."""
     sys.stderr.flush()
     stderr_copy, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

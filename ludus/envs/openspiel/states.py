@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.core import seeding
 from ludus.core.arrays import kernel
-from ludus.core.errors import EnvError
+from ludus.core.errors import EnvError, one_line
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.walk import display_name
 
@@ -55,7 +55,7 @@ def observer(game: Any, observation: str) -> Tensor:
         )
         pyspiel_observation = pyspiel._Observation(game, game.make_observer(observation_type, {}))
     except pyspiel.SpielError as error:
-        raise EnvError(f"{display_name(game)} announces a {chosen} tensor and has none: {error}") from error
+        raise EnvError(f"{display_name(game)} announces a {chosen} tensor and has none: {one_line(error)}.") from error
     memory = memoryview(pyspiel_observation).cast("B")
     if not len(memory):
         raise EnvError(f"{display_name(game)} announces a {chosen} tensor and has none: it is empty.")

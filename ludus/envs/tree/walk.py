@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.packages import require
 from ludus.core.parts import module_hint
+from ludus.envs.tree.game_files import check_game_file
 
 CHANCE = -1
 TERMINAL = -4
@@ -122,7 +123,9 @@ def load(text: str) -> Any:
     module, name = split(text)
     if module:
         import_games(module)
-    return require("pyspiel", f"openspiel/{text}").load_game(name)
+    pyspiel = require("pyspiel", f"openspiel/{text}")
+    check_game_file(name)
+    return pyspiel.load_game(name)
 
 
 def refuse_unfit(game: Any) -> None:

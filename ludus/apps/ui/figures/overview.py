@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -164,9 +163,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
     require_known(query, "overview")
     with reader.moment():
         info, summary, last = reader.info(), reader.summary(), reader.last_generation()
-        notes = [*reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))]
-        if damage := reader.damage():
-            notes.append(Event(time.time(), "error", "database", damage))
+        notes = reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         played = max(0, reader.position().matches)
     state, status = _state(reader)
