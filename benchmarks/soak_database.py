@@ -185,7 +185,7 @@ def _checkpoint(run_dir: Path, names: Sequence[Sequence[str]], policies: int) ->
         "exact": np.full((2, policies, policies), np.nan),
         "whole": [0, 0],
     }
-    wins = np.ascontiguousarray(log.wins[(0, slice(None), *where)].T, np.int64)
+    wins = np.ascontiguousarray(log.wins[0][(slice(None), *where)].T, np.int64)
     manager["tally"] = {"read": matches, "profile": profile, "wins": wins}
     scheduler, history = dict(state["scheduler"]), dict(state["history"])
     scheduler |= {"generation": policies - 1, "warm": None}

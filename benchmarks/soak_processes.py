@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ class Sample:
         seconds: Since the processes were started.
         pss: Bytes of memory of all processes, shared pages in parts.
         anonymous: Likewise, without pages of files (libraries, say, which processes of others share too).
+        driver: Likewise, of the driver alone.
         rss: Bytes of memory of all processes, shared pages in each.
         descriptors: Open ones of all processes.
         threads: Of all processes.
@@ -41,6 +42,7 @@ class Sample:
     seconds: float
     pss: float = 0.0
     anonymous: float = 0.0
+    driver: float = 0.0
     rss: float = 0.0
     descriptors: float = 0.0
     threads: float = 0.0
@@ -59,11 +61,14 @@ class Sample:
         return asdict(self)
 
 
-def sample(roots: Iterable[int], run_dir: Path, *, begun: float) -> Sample:
-    """Return what processes, with all their descendants, and a run directory take now. begun: `time.monotonic` at the start."""
+def sample(roots: Sequence[int], run_dir: Path, *, begun: float) -> Sample:
+    """Return what processes, with all their descendants, and a run directory take now. roots: the driver first. begun: `time.monotonic` at
+    the start."""
     now = Sample(time.monotonic() - begun)
-    for pid in family(roots):
+    for number, pid in enumerate(family(roots)):
         _add_process(now, pid)
+        if not number:
+            now.driver = now.anonymous
     _add_database(now, run_dir)
     now.disk = float(sum(_size(path) for path in run_dir.rglob("*") if path.is_file()))
     return now

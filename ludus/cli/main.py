@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from types import FrameType
@@ -42,7 +43,15 @@ from ludus.cli import (
 from ludus.cli.command import Command
 from ludus.cli.output import aligned, separate, stream
 from ludus.cli.trust import trusted_as
-from ludus.core.errors import LudusError, ResourceError, RuntimeDied, TrustError, UnknownName, escape_controls
+from ludus.core.errors import (
+    LudusError,
+    ResourceError,
+    RuntimeDied,
+    RunWarning,
+    TrustError,
+    UnknownName,
+    escape_controls,
+)
 from ludus.core.machine import reserve_stack
 from ludus.core.shortages import shortage
 
@@ -136,11 +145,23 @@ def script() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
             signal.signal(number, _stop)
     separate()
+    warnings.formatwarning = _warning_line
     try:
         code = main()
     except _Stopped as stopped:
         code = _fail(f"stopped by {stopped.signal.name}", 128 + stopped.signal, prefix="")
     _end(code)
+
+
+def _warning_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    if issubclass(category, RunWarning):  # of a run, whatever line of the code it comes from
+        return escape_controls(f"warning: {' '.join(str(message).split())}") + "\n"
+    return _format_warning(message, category, filename, lineno, line)
+
+
+_format_warning = warnings.formatwarning
 
 
 class _Stopped(BaseException):
@@ -245,11 +266,13 @@ def _give_up_output() -> None:
 
 
 def _lines(error: BaseException | None) -> Iterator[str]:
-    if error is None or (isinstance(error, LudusError) and error.__cause__ is None):
+    if error is None:
+        return
+    if isinstance(error, LudusError) and error.__cause__ is None and not getattr(error, "__notes__", ()):
         return
     from ludus.core.user_code import lines, user_frames
 
-    yield from lines(user_frames(error))
+    yield from map(escape_controls, lines(user_frames(error)))
 
 
 def _fail(message: str, code: int, *, prefix: str = "error: ", own: BaseException | None = None) -> int:

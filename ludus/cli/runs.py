@@ -55,13 +55,16 @@ def show_runs() -> None:
     if not folders:
         write(f"There are no runs in ./{RUNS}. `ludus train leduc` makes one.")
         return
-    rows = [_run_row(path) for path in folders]
+    reasons: list[str] = []
+    rows = [_run_row(path, reasons) for path in folders]
     table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5), spare=(4, 1))
+    for reason in reasons:
+        write(f"Unreadable: {reason}")
     if cut := [name for name, *_, state in rows if state == "interrupted"]:
         write(f"Interrupted: the process of the run is gone. `ludus resume {shlex.quote(cut[-1])}` resumes it.")
 
 
-def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
+def _run_row(run_dir: Path, reasons: list[str]) -> tuple[str, str, str, str, str, str]:
     from ludus.apps.common.progress import duration, number
     from ludus.storage.reader import Reader
 
@@ -69,7 +72,8 @@ def _run_row(run_dir: Path) -> tuple[str, str, str, str, str, str]:
     try:
         with Reader(run_dir, check=False) as reader:
             info, last, state = reader.info(), reader.last_generation(), reader.state()
-    except LudusError:  # one broken run must not hide the others
+    except LudusError as error:  # one broken run must not hide the others
+        reasons.append(f"{name}: {error}")
         return name, "-", "-", "-", "-", "unreadable"
     if last is None:
         numbers = ("0", "-", "-")

@@ -18,7 +18,7 @@ import numpy as np
 from ludus.cli.command import Command
 from ludus.cli.output import facts, stream, table
 from ludus.core.errors import RunError
-from ludus.runs.control import Status, describe_state, read_status
+from ludus.runs.control import STATUS_FILE, Status, describe_state, read_status
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
 
 if TYPE_CHECKING:
@@ -140,9 +140,10 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     with Reader(folder, check=False) as reader:
         info, last, summary = reader.info(), reader.last_generation(), reader.summary()
         state, cause, counted = reader.state(), reader.cause(), [*_warned(reader), *_counted(reader)]
-        session = next(reversed(reader.sessions()), None)
+        session, damage = next(reversed(reader.sessions()), None), reader.damage()
     limit = "" if info.generations is None else f" of {info.generations}"
     status = read_status(folder) if summary is None else None
+    damages = [damage] if damage else []
     goes_on = summary is None and (is_running(folder) or (status is not None and status.host != socket.gethostname()))
     if summary is not None:
         pairs = [("state", f"{state}: {cause}")]
@@ -157,13 +158,24 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
     if last is not None:
         nash_conv = "" if last.nash_conv is None else f", NashConv {number(last.nash_conv)}"
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
-    pairs += counted
+    if state == "interrupted":
+        damages += _lost(folder, status)
+    pairs += [*counted, *(("damaged", text) for text in damages)]
     again = f"ludus resume {shlex.quote(run_name(folder))}"
     if state == "interrupted":
         pairs.append(("continue", f"{cause or 'the process of the run is gone'}: {again}"))
     elif state == "failed" and summary is None:
         pairs.append(("continue", f"once that is mended: {again}"))
     return pairs, goes_on
+
+
+def _lost(folder: Path, status: Status | None) -> list[str]:
+    """Return what a run that was cut off has lost, though its process wrote it."""
+    from ludus.runs.resumable_run import lost_commits
+
+    cut = status is None and (folder / STATUS_FILE).exists()
+    unread = [f"{STATUS_FILE} cannot be read: what the run did last is not known"] if cut else []
+    return [text for text in (*unread, lost_commits(folder)) if text]
 
 
 def _warned(reader: Reader) -> list[tuple[str, str]]:

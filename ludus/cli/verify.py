@@ -19,7 +19,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    from ludus.apps.hub.copies import verify
+    from ludus.apps.hub.copies import verify, without_hashes
 
     folder = find_experiment(options.run) or find_run(options.run, zoo=False)
     damages = verify(folder)
@@ -30,6 +30,12 @@ def _execute(options: argparse.Namespace) -> int:
         )
     elif not rows:
         write(f"{run_name(folder)}: nothing is damaged.")
+        if old := [name for name in damages if without_hashes(folder / name)]:
+            where = f" of {', '.join(old)}" if old != [""] else ""
+            write(
+                f"The rows{where} have no hashes, so changed numbers are not seen: an earlier version of Ludus wrote them. "
+                "`ludus resume` adds them."
+            )
     else:
         columns = ("run", "where", "damage", "what it costs")
         table(columns, [(name or run_name(folder), *others) for name, *others in rows], left=(0, 1, 2, 3))
@@ -40,7 +46,7 @@ COMMAND = Command(
     name="verify",
     summary="Check the files and the database of a run or an experiment, and say what each damage costs.",
     examples=(
-        ("ludus verify try1", "hashes, references, database, checkpoints, scenario"),
+        ("ludus verify try1", "files, rows of the database, checkpoints, scenario"),
         ("ludus verify try1 --json", "the same for programs"),
     ),
     add_arguments=_add_arguments,

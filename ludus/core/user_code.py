@@ -25,6 +25,7 @@ from ludus.core.types import PolicySpec
 _LUDUS = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _REMOTE = re.compile(r'^\s*File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 _SHOWN = 3
 _CODE = re.compile(r"(?!ludus\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -55,12 +56,13 @@ def user_frames(error: BaseException) -> tuple[Frame, ...]:
     at: BaseException | None = error
     while at is not None and id(at) not in visited:
         visited.add(id(at))
-        frames = [frame for frame in _frames(at) if frame.is_ludus or frame.is_own]
-        own = list[Frame]()
-        while frames and frames[-1].is_own:
-            own.insert(0, frames.pop())
-        if own and (frames or at is not error):  # with no frame of Ludus's it did not call this
-            return tuple(own)
+        for trace in _traces(at):
+            frames = [frame for frame in trace if frame.is_ludus or frame.is_own]
+            own = list[Frame]()
+            while frames and frames[-1].is_own:
+                own.insert(0, frames.pop())
+            if own and (frames or at is not error):  # with no frame of Ludus's it did not call this
+                return tuple(own)
         at = at.__cause__
     return ()
 
@@ -103,6 +105,16 @@ def _frames(error: BaseException) -> list[Frame]:
     """Return the frames of this process, or of another one, as Ray reports them in a text."""
     frames = list(_walked(error.__traceback__))
     return frames or [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(str(error))]
+
+
+def _traces(error: BaseException) -> Iterator[list[Frame]]:
+    """Yield the frames of an error, then those of what it was raised from in another process, which its notes or its text tell, the last
+    traceback first."""
+    if error.__traceback__ is not None:
+        yield list(_walked(error.__traceback__))
+    for text in [*getattr(error, "__notes__", ()), str(error)]:
+        for part in reversed(text.split(_TRACEBACK)):
+            yield [Frame(file, int(line), name) for file, line, name in _REMOTE.findall(part)]
 
 
 def _walked(at: TracebackType | None) -> Iterator[Frame]:

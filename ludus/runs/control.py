@@ -66,7 +66,8 @@ class LiveOrder:
 class Status:
     """What a driver does. host, pid, version: of its process. began, written: Unix times. seconds: how long it has been paused, or at this
     speed. generations: the limit, None without one. fraction: of the task, in [0, 1], None if it cannot be said. checkpoints: how many of
-    those that were asked for are there. parts: what it runs, as it last heard of each."""
+    those that were asked for are there. barrier: number of the last checkpoint that is committed. parts: what it
+    runs, as it last heard of each."""
 
     session: str
     host: str
@@ -83,6 +84,7 @@ class Status:
     doing: str = "starting"
     fraction: float | None = None
     checkpoints: int = 0
+    barrier: int = 0
     parts: tuple[PartState, ...] = ()
 
 
@@ -394,11 +396,10 @@ class Control(NullObserver):
         """Return seconds on a clock that stands while the run waits. Between two checks only."""
         return self._clock() - self.waited
 
-    def checkpointed(self) -> None:
-        """Record that the driver has taken a checkpoint: requested ones are done."""
-        if self._status.checkpoints != self._order.checkpoints:
-            self._status = replace(self._status, checkpoints=self._order.checkpoints)
-            self._write(self._clock())
+    def checkpointed(self, barrier: int) -> None:
+        """Record that the driver has committed a checkpoint, of this number: requested ones are done."""
+        self._status = replace(self._status, checkpoints=self._order.checkpoints, barrier=barrier)
+        self._write(self._clock())
 
     def watch(self, parts: Callable[[], Sequence[PartState]]) -> None:
         """parts: says what is known of the run's parts, at no cost; asked when the status is written."""
@@ -418,7 +419,7 @@ class Control(NullObserver):
     def _take_checkpoint(self, checkpoint: Callable[[], None] | None) -> None:
         if checkpoint is not None and self._order.checkpoints > self._status.checkpoints:
             checkpoint()
-            self.checkpointed()
+            self.checkpointed(self._status.barrier)
 
     def _look(self, now: float) -> None:
         if now < self._look_at:

@@ -552,7 +552,7 @@ class Driver:
         self.named.append(name)
         self.clean()
         self._checkpointed, self._matches = True, 0
-        self.control.checkpointed()
+        self.control.checkpointed(self.history.checkpoints)
 
     def _diagnose_in_progress(self, trainings: Mapping[str, State], curve_of: Mapping[str, Curve]) -> None:
         for task in self._training:

@@ -6,6 +6,7 @@ them, so a kill in between leaves one of the two that agrees with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from ludus.runs.scenario_files import parse_scenario, with_files
 from ludus.storage import checkpoint
 from ludus.storage.base import RunInfo, RunSummary
 from ludus.storage.checkpoint import PolicyFiles
-from ludus.storage.database import FILE
+from ludus.storage.database import FILE, HASHED
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import RunLock, is_running
 from ludus.storage.store import Store
@@ -46,13 +47,17 @@ _FIXED = (
     "opponents",
 )
 
+_CONTINUED = ("run", "checkpoints", "policies", "generations", "joints", "matches", "payoffs", "ratings")
+"""Tables that a resumed run needs; the others are for people."""
+_CHECKPOINT = re.compile(r"(\d{6,})-[0-9a-f]{16}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResumableRun:
     """A run that can be gone on with. scenario: with the user's changes. named: ids of the committed checkpoints, oldest first; state: of
     the last one, None if there is none. abandoned: ids of training tasks that were in progress and do not go on from where they were.
-    lost: ids of newer checkpoints that are damaged or missing, and why. summary: how the last session ended, None if it was killed; then
-    process: which one that was, and what it was doing, as far as it has said."""
+    lost: ids of newer checkpoints that are damaged or missing, and why. damages: of rows that the run does not need. summary: how
+    the last session ended, None if it was killed; then process: which one that was, and what it was doing, as far as it has said."""
 
     folder: Path
     info: RunInfo
@@ -63,6 +68,7 @@ class ResumableRun:
     state: State | None
     abandoned: tuple[str, ...]
     lost: Mapping[str, str]
+    damages: tuple[str, ...]
     summary: RunSummary | None
     process: str = ""
 
@@ -73,7 +79,7 @@ class ResumableRun:
     @property
     def warnings(self) -> list[str]:
         """What to tell the user before the run goes on."""
-        return [f"{why} {self._back}" for why in self.lost.values()]
+        return [*self.damages, *(f"{why} {self._back}" for why in self.lost.values())]
 
     @property
     def cut_off(self) -> str | None:
@@ -125,10 +131,14 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
     wrong or change what a run cannot change."""
     if is_running(folder):
         RunLock(folder).close()  # raises, and says which process has it
-    run = StoredRun(folder)
-    run.require_trust()
-    with Reader(folder, check=False) as reader:
+    lost_rows = lost_commits(folder)
+    with Reader(folder) as reader:
+        if damage := reader.damage(HASHED, of=_CONTINUED):
+            raise RunError(f"{damage} Nothing was changed. Restore the database from a copy.")
+        damages = tuple(text for text in (lost_rows, reader.damage(HASHED)) if text)
         reader.require_readable()  # damage must be found before anything is changed
+    run = StoredRun(folder, check=False)
+    run.require_trust()
     with as_stored():
         stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
         scenario = _changed(stored, overrides, run) if overrides else stored
@@ -157,9 +167,42 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         state=fitting,
         abandoned=abandoned,
         lost=lost,
+        damages=damages,
         summary=run.summary,
         process=_last_process(folder),
     )
+
+
+def lost_commits(folder: Path) -> str:
+    """Return that the database has lost what was committed last, in a sentence; "" where nothing shows it.
+
+    Whatever kills a process or a machine loses no commit, so each of the two witnesses, which are looked at before the database, is proof:
+    `status.json` names a checkpoint after its commit; and a checkpoint that is whole was begun after the commit of the one before it.
+    """
+    status = None if is_running(folder) else read_status(folder)
+    names = [path.name for path in (folder / "checkpoint").glob("*-*") if _CHECKPOINT.fullmatch(path.name)]
+    with Reader(folder, check=False) as reader:
+        ids = [record.id for record in reader.checkpoints()]
+    last = _number(ids[-1]) if ids else 0
+    committed = max(last, status.barrier if status else 0)
+    for name in sorted(names, key=_number, reverse=True):
+        if _number(name) - 1 <= committed:
+            break
+        with suppress(LudusError, ValueError):
+            checkpoint.load(folder / "checkpoint", name)
+            committed = _number(name) - 1
+    if committed == last:
+        return ""
+    return (
+        f"the database {str(folder / FILE)!r} has lost its last commits: it ends with checkpoint {last}, and checkpoint {committed} was "
+        f"committed. {FILE}-wal was cut or removed, or {FILE} is an older copy; `ludus resume` does what is missing again."
+    )
+
+
+def _number(name: object) -> int:
+    """Return the number in a checkpoint's id; 0 for another name."""
+    known = _CHECKPOINT.fullmatch(str(name))
+    return int(known[1]) if known else 0
 
 
 def _changed(stored: Scenario, overrides: Sequence[str], run: StoredRun) -> Scenario:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ludus.core.errors import RunError
+from ludus.storage.batches import BATCHES, hash_all
 
 # --------------------------------------------------------------------------------------------------------------------
 # The tables of a run's database, `ludus.db` (SQLite). `barrier` is the number of the checkpoint whose commit covers
@@ -16,7 +17,7 @@ from ludus.core.errors import RunError
 # its profiles of a probability above 0 in `joints`.
 
 APPLICATION_ID = 0x4C554455  # "LUDU": tells our files from other SQLite databases
-VERSION = 7
+VERSION = 8
 OLDEST = 3  # what came before it named parts by modules that are elsewhere now
 FILE = "ludus.db"
 
@@ -100,6 +101,7 @@ CREATE TABLE metrics (
 CREATE TABLE events (
   seq INTEGER PRIMARY KEY, time REAL NOT NULL, level TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   barrier INTEGER NOT NULL);
+{BATCHES}
 """
 
 COVERED = (
@@ -117,6 +119,11 @@ COVERED = (
     "events",
 )
 """The tables whose rows a checkpoint covers."""
+
+FACTS = ("run", "sessions", "checkpoints", "policies", "generations", "joints")
+"""Short tables that every command reads."""
+HASHED = (*FACTS, *(table for table in COVERED if table not in FACTS))
+"""The tables whose rows have a hash, from version 8 on: all."""
 
 INSERT = {
     "policies": "INSERT OR REPLACE INTO policies VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -137,7 +144,7 @@ INSERT = {
 # --------------------------------------------------------------------------------------------------------------------
 # Brings the database of an older version to the present one.
 
-MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS, 6: SESSIONS}
+MIGRATIONS: dict[int, str] = {3: CURVES, 4: STATISTICS, 5: OPPONENTS, 6: SESSIONS, 7: BATCHES}
 """version -> the SQL that leads to the next one, from `OLDEST` on."""
 
 
@@ -197,12 +204,17 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def migrate(connection: sqlite3.Connection, where: str) -> int:
-    """Apply what is missing, each step in one transaction. Returns the version that it found. Raises RunError as `read_version`."""
+def migrate(connection: sqlite3.Connection, where: str, *, hashes: bool = True) -> int:
+    """Apply what is missing, all in one transaction. Returns the version that it found. Raises RunError as `read_version`.
+    hashes: whether the rows get theirs."""
     before = read_version(connection, where)
-    for version in range(before, VERSION):
-        script = f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;"
-        connection.executescript(script)
+    if before == VERSION:
+        return before
+    connection.executescript(f"BEGIN IMMEDIATE; {' '.join(MIGRATIONS[k] for k in range(before, VERSION))}")
+    if hashes:
+        hash_all(connection, HASHED)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
     return before
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +21,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import ResourceError, RunError
+from ludus.core.errors import ResourceError, RunError, RunWarning
 from ludus.core.types import Curve, Match, NamedStatistics
 from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.database import FILE, VERSION, check_types, migrate, read_version
+from ludus.storage.batches import DamagedBatch, damaged_batches
+from ludus.storage.database import FACTS, FILE, HASHED, VERSION, check_types, migrate, read_version
 from ludus.storage.manifest import open_database
 from ludus.storage.records import (
     CURVES,
@@ -57,7 +60,7 @@ from ludus.storage.records import (
     statistics_by_match,
     summary_from_json,
 )
-from ludus.storage.run_dirs import MANIFEST, is_entry, is_running
+from ludus.storage.run_dirs import LOST_DATABASE, MANIFEST, has_lost_database, is_entry, is_running, run_name
 
 T = TypeVar("T")
 
@@ -168,16 +171,25 @@ class Reader:
         self.path = run_dir / FILE
         self.memory = memory or Memory()
         self._position: Position | None = None
+        self._damages: tuple[DamagedBatch, ...] = ()
+        self._checked: set[str] = set()
+        self.has_hashes = False
+        """Whether the rows have hashes: not in an entry of a zoo, and not in a database of before version 8 that was never resumed."""
         if is_entry(run_dir):
             self.path = run_dir / MANIFEST
             self._connection = open_database(run_dir)
             return
         if not self.path.is_file():
+            if has_lost_database(run_dir):
+                raise RunError(f"run {str(run_dir)!r} has lost its database: it has no {FILE}. {LOST_DATABASE}")
             raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
+        if not self.path.stat().st_size and (run_dir / "checkpoint").is_dir():
+            raise RunError(f"the database of run {str(run_dir)!r}, {FILE}, is empty. {LOST_DATABASE}")
         with translated(self.path):
             self._connection = _connected(self.path)
             try:
-                if read_version(self._connection, repr(str(self.path))) < VERSION:
+                self.has_hashes = read_version(self._connection, repr(str(self.path))) == VERSION
+                if not self.has_hashes:
                     self._connection = _upgraded_copy(self._connection, self.path)
                 if check:
                     check_integrity(self._connection, self.path)
@@ -239,6 +251,35 @@ class Reader:
         with translated(self.path):
             rows = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
             return rows == [(before.committed,)]
+
+    def damages(self, tables: Sequence[str] = FACTS) -> tuple[DamagedBatch, ...]:
+        """Return the batches of rows that are not what was committed; of all tables that an earlier call has looked at, too. It reads the
+        tables: about two seconds for a million rows."""
+        if self.has_hashes and not self._checked.issuperset(tables):
+            with self.moment(), translated(self.path):
+                self._damages = tuple(damaged_batches(self._connection, tables))
+            self._checked = {*tables}
+        return self._damages
+
+    def wrong_indexes(self) -> tuple[str, ...]:
+        """Return where an index of SQLite's and its table differ, a line each."""
+        with translated(self.path):
+            lines = (line for (line,) in self._rows("PRAGMA integrity_check"))
+            return tuple(line for line in lines if line != "ok")
+
+    def damage(self, tables: Sequence[str] = FACTS, *, of: Sequence[str] = HASHED) -> str:
+        """Return what `damages` finds, in a sentence; "" where it finds nothing. of: tables that count."""
+        damages = [damage for damage in self.damages(tables) if damage.table in of]
+        if not damages:
+            return ""
+        more = f", and {len(damages) - 1} more" if len(damages) > 1 else ""
+        verify = f"`ludus verify {shlex.quote(run_name(self.run_dir))}` lists all damages and what each costs"
+        return f"the database {str(self.path)!r} is damaged: {damages[0]}{more}. {verify}."
+
+    def warn_of_damage(self, tables: Sequence[str] = FACTS) -> None:
+        """Issue a RunWarning of what `damages` finds."""
+        if text := self.damage(tables):
+            warnings.warn(text, RunWarning, stacklevel=3)
 
     def info(self) -> RunInfo:
         """Return the run's facts; `run_dir` is its present directory, and `name` that directory's name."""
@@ -596,5 +637,5 @@ def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connec
     copy = sqlite3.connect(":memory:")
     connection.backup(copy)
     connection.close()
-    migrate(copy, repr(str(path)))
+    migrate(copy, repr(str(path)), hashes=False)
     return copy

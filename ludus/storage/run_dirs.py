@@ -27,7 +27,8 @@ SWEEP, STUDY = "sweep.yaml", "study.db"
 MANIFEST = "manifest.json"
 """What an entry of a zoo has in place of a database."""
 
-
+LOCK_FILE = "driver.lock"
+LOST_DATABASE = "Put it back from a copy; without it the files of policies alone can be used (`ludus evaluate FILE`)."
 _RUN_NAME = re.compile(r"\w[\w.-]*")
 
 
@@ -80,6 +81,8 @@ def _no_run(text: str) -> RunError:
             f"{text!r} is a zoo, and one of its entries was expected: {named}{', …' if len(entries) > 3 else ''}. `ludus pull {text}` "
             "lists them."
         )
+    if any(has_lost_database(folder) for folder in (Path(text), RUNS / text)):
+        return RunError(f"run {text!r} has lost its database: it has no {FILE}. {LOST_DATABASE}")
     if Path(text).is_dir():
         return RunError(f"{text!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
     for head, mark, _ in (text.rpartition("@"), text.partition(":")):
@@ -117,12 +120,23 @@ def find_experiment(text: str) -> Path | None:
 
 
 def run_dirs(root: Path | None = None) -> list[Path]:
-    """Return the directories below `root` (default ./runs) that hold a run, those of experiments included, by name."""
+    """Return the directories below `root` (default ./runs) that hold a run, those of experiments and of runs that have lost their database
+    included, by name."""
     root = root or RUNS
     if not root.is_dir():
         return []
-    inside = (path.parent.glob(f"*/{FILE}") for path in root.glob(f"*/{EXPERIMENT}"))
-    return sorted({path.parent for paths in (root.glob(f"*/{FILE}"), *inside) for path in paths if path.is_file()})
+    folders = [root, *(path.parent for path in root.glob(f"*/{EXPERIMENT}"))]
+    databases = {path.parent for folder in folders for path in folder.glob(f"*/{FILE}") if path.is_file()}
+    remains = {
+        path.parent for folder in folders for path in folder.glob(f"*/{LOCK_FILE}") if has_lost_database(path.parent)
+    }
+    return sorted(databases | remains)
+
+
+def has_lost_database(folder: Path) -> bool:
+    """Return whether a run was there, whose policies or checkpoints still are."""
+    there = (folder / LOCK_FILE).is_file() and not (folder / FILE).exists() and not (folder / EXPERIMENT).exists()
+    return there and any((folder / name).is_dir() for name in ("policies", "checkpoint"))
 
 
 def run_name(run_dir: Path) -> str:
@@ -134,7 +148,6 @@ def run_name(run_dir: Path) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # One driver per run directory.
 
-LOCK_FILE = "driver.lock"
 _ELSEWHERE = "Make it writable; a new run can be given another --run-dir."
 
 

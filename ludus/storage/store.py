@@ -33,7 +33,8 @@ from ludus.core.types import (
 )
 from ludus.metagame.population.base import PolicyRecord
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
-from ludus.storage.database import APPLICATION_ID, COVERED, FILE, INSERT, TABLES, VERSION, migrate
+from ludus.storage.batches import BatchHashes, hash_all
+from ludus.storage.database import APPLICATION_ID, COVERED, FILE, HASHED, INSERT, TABLES, VERSION, migrate
 from ludus.storage.reader import KILLED, Reader, check_integrity, translated
 from ludus.storage.records import (
     STATISTICS_OF,
@@ -93,6 +94,7 @@ def make_tables(connection: sqlite3.Connection, info: RunInfo) -> None:
     ours = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
     connection.executescript(f"BEGIN; {TABLES} {ours}")
     connection.executemany("INSERT INTO run VALUES (?, ?)", info_rows(info))
+    hash_all(connection, HASHED)
     connection.execute("COMMIT")
 
 
@@ -145,6 +147,7 @@ class Store:
         self.generation = 0
         self._lock = lock
         self._connection = connection
+        self._hashes = BatchHashes(connection, HASHED)
         self._locate = locate
         self._buffer: dict[str, list[tuple[object, ...]]] = {table: [] for table in INSERT}
         self._waiting = 0
@@ -363,7 +366,7 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(end, (KILLED,))
             self._connection.execute(begin, (time.time(), version, socket.gethostname(), os.getpid()))
-            self._connection.execute("COMMIT")
+            self._commit()
 
     def end_session(self, state: str, cause: str, *, error: str = "", place: str = "") -> None:
         """Record durably how this session ends; what was not committed is dropped, warnings excepted. Later calls change nothing.
@@ -385,7 +388,7 @@ class Store:
                 "WHERE state IS NULL AND number = (SELECT MAX(number) FROM sessions)",
                 (time.time(), state, cause, *(text or None for text in where)),
             )
-            self._connection.execute("COMMIT")
+            self._commit()
         self._warnings.clear()
 
     def set_info(self, info: RunInfo, *, abandoned: Sequence[str] = ()) -> None:
@@ -402,7 +405,7 @@ class Store:
                     "DELETE FROM metrics WHERE counter = 'versions' AND substr(name, 1, ?) = ?",
                     (len(task) + 1, f"{task}/"),
                 )
-            self._connection.execute("COMMIT")
+            self._commit()
 
     # ------------------------------------------------------------------------------------------ barriers
 
@@ -416,7 +419,7 @@ class Store:
                 "ON CONFLICT (id) DO UPDATE SET barrier = excluded.barrier, created = excluded.created",
                 (self._barrier, checkpoint_id, time.time()),
             )
-            self._connection.execute("COMMIT")
+            self._commit()
         self._barrier += 1
         self._warnings.clear()
 
@@ -438,11 +441,12 @@ class Store:
                 barrier = int(row[0])
             self._connection.execute("BEGIN IMMEDIATE")
             self._drop_matches(barrier)
-            for table in (*COVERED, "checkpoints"):
+            for table in (*COVERED, "checkpoints", "batches"):
                 if table not in _OF_MATCHES:
                     self._connection.execute(f"DELETE FROM {table} WHERE barrier > ?", (barrier,))
+            self._hashes.drop(after=barrier)
             self._connection.execute("DELETE FROM run WHERE key = 'summary'")
-            self._connection.execute("COMMIT")
+            self._commit()
         self._barrier = barrier + 1
 
     def _drop_matches(self, barrier: int) -> None:
@@ -466,7 +470,7 @@ class Store:
         if self._warnings:
             with suppress(RunError):  # a full disk, of which whoever closes has heard
                 self._flush()
-                self._connection.execute("COMMIT")
+                self._commit()
         disconnect(self._connection, self.path)
         self._lock.close()
 
@@ -496,11 +500,16 @@ class Store:
                     rows.clear()
         self._waiting = 0
 
+    def _commit(self) -> None:
+        self._hashes.write()
+        self._connection.execute("COMMIT")
+
     def _discard(self) -> None:
         for rows in self._buffer.values():
             rows.clear()
         self._waiting = 0
         self._curves.clear()
+        self._hashes.drop()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._buffer["events"].extend((*row, self._barrier) for row in self._warnings)

@@ -66,12 +66,15 @@ class StoredRun:
     """What a run directory says of itself, read once; the run may be going on. An entry of a zoo says the same of itself, and may have no
     members for a player. Raises RunError for one that is unreadable.
 
+    check: whether pages and rows are checked; of damaged rows a RunWarning is issued.
     info, checkpoints, policies, summary: as `Reader` gives them. members: of each population, in order. records: by ref.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, check: bool = True) -> None:
         self.folder = folder
-        with Reader(folder) as reader, reader.moment():
+        with Reader(folder, check=check) as reader, reader.moment():
+            if check:
+                reader.warn_of_damage()
             self.info, self.summary = reader.info(), reader.summary()
             self.checkpoints, self.policies = reader.checkpoints(), reader.policies()
             self._last = reader.last_generation()

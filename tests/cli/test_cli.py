@@ -237,7 +237,7 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     going = folder / "runs" / "going"
     with Store.create(going, synthetic.info(going)):
         assert main(["runs"]) == 0
-    *rows, cut = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
+    *rows, odd, cut = [row.split() for row in capsys.readouterr().out.splitlines() if row.strip()]
     assert rows[0] == ["run", "scenario", "generations", "NashConv", "time", "state"]
     assert rows[2:] == [
         ["done", "leduc", "3", rows[2][3], "5.9s", "finished"],
@@ -245,8 +245,29 @@ def test_list_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["killed", "leduc", "0", "-", "-", "interrupted"],
         ["odd", "-", "-", "-", "-", "unreadable"],
     ]
+    assert " ".join(odd).startswith(
+        "Unreadable: odd: the database 'runs/odd/ludus.db' cannot be used: file is not a database"
+    )
     assert " ".join(cut) == "Interrupted: the process of the run is gone. `ludus resume killed` resumes it."
     assert 2.0 < float(rows[2][3]) < 2.3  # 4.7 exp(-0.84) + 0.15 … 0.2
+
+
+def test_a_run_without_its_database_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("gone", "emptied"):
+        synthetic.write(folder / "runs" / name, generations=1)
+        (folder / "runs" / name / "checkpoint").mkdir()
+    (folder / "runs" / "gone" / "ludus.db").unlink()
+    (folder / "runs" / "emptied" / "ludus.db").write_bytes(b"")
+    assert main(["runs"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[2:4] == ["emptied - - - - unreadable", "gone - - - - unreadable"]
+    assert lines[4].startswith("Unreadable: emptied: the database of run 'runs/emptied', ludus.db, is empty.")
+    assert lines[5].startswith("Unreadable: gone: run 'runs/gone' has lost its database: it has no ludus.db.")
+    for command in ("status", "report", "resume", "verify"):
+        assert main([command, "gone"]) == 2
+        assert "has lost its database" in capsys.readouterr().err
+        assert main([command, "emptied"]) == 2
+        assert "is empty" in "".join(capsys.readouterr())
 
 
 def test_list_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,6 +133,14 @@ def test_whose_fault_it_is() -> None:
         f'  File "{solve.__code__.co_filename}", line 3, in solve\n  File "/home/me/own.py", line 7, in run\n'
     )
     assert [(f.file, f.line, f.name) for f in user_frames(remote)] == [("/home/me/own.py", 7, "run")]
+    carried = RuntimeError("an environment raised ValueError")
+    carried.add_note(  # as of a subprocess, whose error became one of Ludus's there
+        "In subprocess 0:\nTraceback (most recent call last):\n"
+        f'  File "{solve.__code__.co_filename}", line 3, in solve\n  File "/home/me/own.py", line 7, in step\nValueError: x\n\n'
+        "The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n"
+        f'  File "{solve.__code__.co_filename}", line 9, in solve\nludus.core.errors.EnvError: an environment\n'
+    )
+    assert [(f.file, f.line, f.name) for f in user_frames(carried)] == [("/home/me/own.py", 7, "step")]
 
 
 def _answer(*marginals: Any, **more: Any) -> MetaSolution:

@@ -141,7 +141,7 @@ def test_a_checkpoint_is_taken_once_where_it_may_be(loop: Loop) -> None:
 def test_a_checkpoint_of_the_schedule_answers_those_that_were_asked_for(loop: Loop) -> None:
     loop.order(checkpoints=2)
     loop.control.check()
-    loop.control.checkpointed()
+    loop.control.checkpointed(1)
     loop.control.check(checkpoint=lambda: pytest.fail("there is one"))
     assert loop.status.checkpoints == 2
 

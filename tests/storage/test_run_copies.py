@@ -89,6 +89,65 @@ def test_rows_that_name_nothing_are_found(run_dir: Path) -> None:
     assert "ludus.db, table generations" in places(run_dir)
 
 
+def change(run_dir: Path, sql: str) -> None:
+    with closing(sqlite3.connect(run_dir / "ludus.db")) as connection, connection:
+        connection.execute(sql)
+
+
+def test_a_cell_that_a_run_goes_on_with(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(run_dir.parent)
+    change(run_dir, "UPDATE generations SET episodes = episodes + 1 WHERE number = 2")
+    (damage,) = verify_run(run_dir)
+    assert (damage.place, damage.cost[:15]) == ("ludus.db, table generations", "meta-strategies")
+    assert "generation 2: the row (number 2) was changed" in damage.what
+    content = (run_dir / "ludus.db").read_bytes()
+    assert main(["resume", "./run", "generations=4"]) == 2
+    error = capsys.readouterr().err
+    assert "table generations, batch" in error
+    assert "`ludus verify run` lists" in error
+    assert (run_dir / "ludus.db").read_bytes() == content
+    with pytest.warns(ludus.RunWarning, match="generation 2: the row"):
+        assert main(["report", "./run", "--out", "report.html"]) == 0
+    assert "the row (number 2) was changed" in Path("report.html").read_text()
+    with pytest.warns(ludus.RunWarning, match="generation 2: the row"):
+        main(["evaluate", "./run"])
+    assert main(["status", "./run"]) == 0
+    assert "the row (number 2) was changed" in " ".join(capsys.readouterr().out.split())
+    (missing,) = copy_run(run_dir, tmp_path / "other")
+    assert "the row (number 2) was changed" in missing
+
+
+def test_a_cell_that_is_for_people_only(run_dir: Path) -> None:
+    change(run_dir, "UPDATE metrics SET value = value + 1 WHERE step = 2")
+    assert {damage.place for damage in verify_run(run_dir)} == {"ludus.db, table metrics"}
+    with pytest.warns(ludus.RunWarning, match="table metrics"):
+        result = ludus.resume(run_dir, ["generations=4"], report=False)
+    assert result.generations[-1].number == 4
+    assert any("table metrics" in warning.text for warning in result.warnings)
+
+
+def test_an_index_that_is_damaged(run_dir: Path) -> None:
+    with closing(sqlite3.connect(run_dir / "ludus.db")) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_master WHERE name = 'sqlite_autoindex_matches_1'")
+    assert verify_run(run_dir)
+
+
+def test_a_run_without_hashes(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(run_dir.parent)
+    change(run_dir, "DROP TABLE batches")
+    change(run_dir, "PRAGMA user_version = 7")
+    assert main(["verify", "./run"]) == 0
+    assert "The rows have no hashes" in capsys.readouterr().out
+    ludus.resume(run_dir, ["generations=4"], report=False)
+    assert main(["verify", "./run"]) == 0
+    assert "no hashes" not in capsys.readouterr().out
+
+
 def test_a_database_that_cannot_be_read(run_dir: Path) -> None:
     (run_dir / "ludus.db").write_bytes(b"SQLite format 3\0" + b"\1" * 4096)
     (damage,) = verify_run(run_dir)

@@ -151,8 +151,8 @@ def test_a_run_from_before_curves_is_read_and_resumed(run_dir: Path) -> None:
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.executescript(
-            "DROP TABLE sessions; DROP TABLE opponents; DROP TABLE curves; DROP VIEW policy_statistics; DROP TABLE statistics; "
-            "PRAGMA user_version = 3;"
+            "DROP TABLE batches; DROP TABLE sessions; DROP TABLE opponents; DROP TABLE curves; DROP VIEW policy_statistics; "
+            "DROP TABLE statistics; PRAGMA user_version = 3;"
         )
     connection.close()
     with Reader(run_dir) as reader:
@@ -422,7 +422,8 @@ def test_a_run_from_before_statistics_is_read_and_resumed(run_dir: Path) -> None
     synthetic.write(run_dir, generations=1)
     with sqlite3.connect(run_dir / "ludus.db") as connection:
         connection.executescript(
-            "DROP TABLE sessions; DROP TABLE opponents; DROP VIEW policy_statistics; DROP TABLE statistics; PRAGMA user_version = 4;"
+            "DROP TABLE batches; DROP TABLE sessions; DROP TABLE opponents; DROP VIEW policy_statistics; "
+            "DROP TABLE statistics; PRAGMA user_version = 4;"
         )
     connection.close()
     with Reader(run_dir) as reader:

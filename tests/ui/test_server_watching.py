@@ -309,6 +309,11 @@ def test_concurrent_figure_requests_compute_once() -> None:
         for k in range(10):
             await answers.get(k, "ff", lambda: 1000 * b"x")
         assert answers.size <= 4096
+        before = answers.size
+        for state in range(9):
+            body = await answers.get(2, "ff", lambda: 1000 * b"y", state=state)
+            assert body is await answers.get(2, "ff", compute, state=state)
+        assert answers.size == before  # what a run was like before is not kept
         await answers.get("a", "00", compute)
         answers.close()
         return [body.content for body in bodies]

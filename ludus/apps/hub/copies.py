@@ -18,10 +18,10 @@ from ludus.core import trust
 from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, RunError, TrustError, one_line
 from ludus.core.machine import replace_file
-from ludus.runs.resumable_run import SCENARIO
+from ludus.runs.resumable_run import SCENARIO, lost_commits
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage import checkpoint
-from ludus.storage.database import FILE
+from ludus.storage.database import FILE, HASHED
 from ludus.storage.reader import Reader, translated
 from ludus.storage.run_dirs import EXPERIMENT, STUDY, SWEEP, require_empty
 from ludus.storage.store import sha256_of
@@ -95,6 +95,7 @@ def _copy(source: Path, target: Path) -> list[str]:
         if (source / name).is_file():
             shutil.copy2(source / name, target / name)
     with Reader(target) as reader:  # whatever `scenario.yaml` was at that moment
+        missing += [f"{FILE}: {damage}" for damage in reader.damages(HASHED)]
         replace_file(target / SCENARIO, reader.info().text.encode())
     for name in _FOLDERS:
         if (source / name).is_dir():
@@ -165,10 +166,15 @@ def verify_run(run_dir: Path) -> list[Damage]:
     if not (run_dir / FILE).is_file():
         return [Damage(FILE, "is missing", "the run cannot be read, resumed or evaluated")]
     try:
+        lost = lost_commits(run_dir)
         with Reader(run_dir) as reader:
-            damages = [*_unreadable(reader)]
-            with suppress(LudusError):  # of a table that is among them
-                damages += _dangling(reader)
+            damages = [*_wrong_rows(reader), *_wrong_indexes(reader)]
+            if damages or not reader.has_hashes:  # whose rows are what was committed needs no more
+                damages += _unreadable(reader)
+                with suppress(LudusError):  # of a table that is among them
+                    damages += _dangling(reader)
+            if lost:
+                damages.append(Damage(FILE, lost, "what came after it, until `ludus resume` has done it again"))
             stored, named, text = reader.policies(), [record.id for record in reader.checkpoints()], reader.info().text
     except LudusError as error:
         return [Damage(FILE, str(error), "the run cannot be read, resumed or evaluated")]
@@ -178,6 +184,35 @@ def verify_run(run_dir: Path) -> list[Damage]:
             what = "was changed or damaged" if digest else "is missing"
             damages.append(Damage(policy.file, what, "the run is not resumed, and this policy cannot be played"))
     return [*damages, *_bad_checkpoints(run_dir, named), *_bad_scenario(run_dir, text)]
+
+
+_COST = {
+    "run": "what the run is: its scenario, its game, how it ended; it is not resumed",
+    "sessions": "how a process of the run ended",
+    "checkpoints": "from where the run continues; it is not resumed",
+    "policies": "which policies there are and where their files lie; the run is not resumed",
+    "generations": "meta-strategies, exploitability and returns of the generation; the run is not resumed",
+    "joints": "the joint meta-strategy of the generation; the run is not resumed",
+    "tasks": "what status and report say of tasks",
+    "opponents": "whom a task met, in the report",
+    "matches": "payoffs, ratings and what is solved from them; the run is not resumed",
+    "statistics": "what episodes counted, in report and status",
+    "payoffs": "payoffs, and what is solved from them; the run is not resumed",
+    "ratings": "ratings after the generation; the run is not resumed",
+    "metrics": "a curve of the report",
+    "curves": "a learning curve of the report",
+    "events": "a line of the log",
+}
+
+
+def _wrong_rows(reader: Reader) -> Iterator[Damage]:
+    for damage in reader.damages(HASHED):
+        yield Damage(f"{FILE}, table {damage.table}", str(damage), _COST[damage.table])
+
+
+def _wrong_indexes(reader: Reader) -> Iterator[Damage]:
+    for line in reader.wrong_indexes():
+        yield Damage(f"{FILE}, index", line, "rows are not found by their names: the run is not resumed right")
 
 
 def _unreadable(reader: Reader) -> Iterator[Damage]:
@@ -261,13 +296,22 @@ def _reading(run_dir: Path) -> Callable[[str], object]:
     path = run_dir / SCENARIO
     try:
         with trust.asking(None):  # what is damaged can be said without
-            StoredRun(run_dir).require_trust()
+            StoredRun(run_dir, check=False).require_trust()
             if path.is_file():
                 document = trust.scenario_document(path.read_text(encoding="utf-8", errors="replace"))
                 trust.require_trust(path, [document], folder=run_dir)
     except TrustError:
         return lambda text: from_yaml(text, what="the scenario")
     return parse_scenario
+
+
+def without_hashes(folder: Path) -> bool:
+    """Return whether the rows of a run have no hashes: a Ludus that wrote none made it, and it was never resumed since."""
+    try:
+        with Reader(folder, check=False) as reader:
+            return not reader.has_hashes
+    except LudusError:  # which is among its damages
+        return False
 
 
 def verify(folder: Path) -> dict[str, list[Damage]]:

@@ -10,6 +10,7 @@ from ludus.apps.ui.figures.panels import PANELS
 from ludus.apps.ui.figures.payoff_heat_map import PayoffTable
 from ludus.apps.ui.static_page import REPORT, Snapshot
 from ludus.core.jsonable import to_json
+from ludus.storage.database import HASHED
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.run_dirs import find_run
 
@@ -56,6 +57,7 @@ def write_report(run_dir: Path | str, *, out: Path | str | None = None) -> Path:
     """
     folder = find_run(run_dir, zoo=False)
     with Reader(folder, memory=Memory()) as reader:
+        reader.warn_of_damage(HASHED)
         page = collect(reader)
     return static_page.write(folder / REPORT if out is None else Path(out), page)
 

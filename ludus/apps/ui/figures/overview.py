@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -163,7 +164,9 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
     require_known(query, "overview")
     with reader.moment():
         info, summary, last = reader.info(), reader.summary(), reader.last_generation()
-        notes = reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))
+        notes = [*reader.last_events(limit=MAX_NOTES, levels=("warning", "error"))]
+        if damage := reader.damage():
+            notes.append(Event(time.time(), "error", "database", damage))
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         played = max(0, reader.position().matches)
     state, status = _state(reader)

@@ -1,4 +1,5 @@
-"""Answers that many browsers share: each is computed once for every state of its run, in a few threads, and kept as bytes up to a bound."""
+"""Answers that many browsers share: each is computed once for every state of its run, in a few threads; the newest are kept as bytes, up to
+a bound."""
 
 from __future__ import annotations
 
@@ -63,40 +64,43 @@ class AnswerCache:
 
     def __init__(self, *, most: int = KEPT) -> None:
         self._max_bytes, self._size = most, 0
-        self._bodies: OrderedDict[Hashable, Body] = OrderedDict()
+        self._bodies: OrderedDict[Hashable, tuple[Hashable, Body]] = OrderedDict()  # key -> (state, body)
         self._coming: dict[Hashable, asyncio.Future[Body]] = {}
         self._threads = [ThreadPoolExecutor(1, f"panels-{k}") for k in range(THREADS)]
 
-    async def get(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
-        """Return what compute() gives for this key, from another thread. group: those of one are computed one after the other. Raises what
-        it raises; that is not kept."""
-        if (body := self._bodies.get(key)) is not None:
+    async def get(self, key: Hashable, group: str, compute: Callable[[], bytes], *, state: Hashable = None) -> Body:
+        """Return what compute() gives for this key, from another thread. group: those of one are computed one after the other. state: of
+        what it is computed from; of each key the last one is kept. Raises what it raises; that is not kept."""
+        stored, body = self._bodies.get(key, (None, None))
+        if body is not None and stored == state:
             self._bodies.move_to_end(key)
             return body
-        if key not in self._coming:
-            self._coming[key] = asyncio.ensure_future(self._compute(key, group, compute))
-        return await asyncio.shield(self._coming[key])  # one browser that goes away takes it from nobody
+        now = (key, state)
+        if now not in self._coming:
+            self._coming[now] = asyncio.ensure_future(self._compute(key, group, compute, state))
+        return await asyncio.shield(self._coming[now])  # one browser that goes away takes it from nobody
 
-    async def _compute(self, key: Hashable, group: str, compute: Callable[[], bytes]) -> Body:
+    async def _compute(self, key: Hashable, group: str, compute: Callable[[], bytes], state: Hashable) -> Body:
         try:
             chosen = self._threads[int(group[:8] or "0", 16) % len(self._threads)]
             body = await asyncio.get_running_loop().run_in_executor(chosen, lambda: Body(compute()))
         finally:
-            del self._coming[key]
-        self._keep(key, body)
-        return body
-
-    def _keep(self, key: Hashable, body: Body) -> None:
-        self._bodies[key] = body
+            del self._coming[key, state]
+        self._drop(key)
+        self._bodies[key] = state, body
         self._size += len(body.content) + _EACH
         while self._size > self._max_bytes:
-            _, old = self._bodies.popitem(last=False)
-            self._size -= len(old.content) + _EACH
+            self._drop(next(iter(self._bodies)))
+        return body
+
+    def _drop(self, key: Hashable) -> None:
+        if (entry := self._bodies.pop(key, None)) is not None:
+            self._size -= len(entry[1].content) + _EACH
 
     def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
         """Drop those whose key is unwanted."""
         for key in [key for key in self._bodies if unwanted(key)]:
-            self._size -= len(self._bodies.pop(key).content) + _EACH
+            self._drop(key)
 
     @property
     def size(self) -> int:

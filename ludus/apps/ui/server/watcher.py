@@ -140,7 +140,7 @@ class Watcher:
         if name == FIRST and not watched.page_opened:
             watched.page_opened = True
             self._soon(self.panel(run_id, NEXT, {}))
-        key = (run_id, name, tuple(sorted(query.items())), watched.counts.get(name, 0))
+        key, state = (run_id, name, tuple(sorted(query.items()))), watched.counts.get(name, 0)
 
         def compute() -> bytes:
             with Reader(run.folder, check=False, memory=watched.memory) as reader:
@@ -154,7 +154,7 @@ class Watcher:
                     ) from error
 
         try:
-            return await self.answers.get(key, run_id, compute)
+            return await self.answers.get(key, run_id, compute, state=state)
         except RunError as error:
             if database_stamp(run.folder) is None:
                 self._forget(run_id)
@@ -178,7 +178,7 @@ class Watcher:
         """Several runs beside each other. Raises HTTPException, LudusError."""
         runs = [self.runs.run(run_id) for run_id in dict.fromkeys(run_ids)]
         stamps = tuple([(await self._fresh(run)).database for run in runs])
-        key = ("compare", tuple(run.id for run in runs), stamps, metric, apart)
+        key = ("compare", tuple(run.id for run in runs), metric, apart)
 
         def compute() -> bytes:
             from ludus.apps.ui.comparison import as_json, compare
@@ -188,7 +188,7 @@ class Watcher:
             return to_json(as_json(compare(groups, metric=metric or None)))
 
         try:
-            return await self.answers.get(key, "", compute)
+            return await self.answers.get(key, "", compute, state=stamps)
         except LudusError as error:
             text = str(error)
             for run in runs:
@@ -208,7 +208,7 @@ class Watcher:
         """The list of runs."""
         await self._fresh_list()
         version = self.version
-        lines = await self.answers.get(("", version), "", lambda: self._lines(version))
+        lines = await self.answers.get(("",), "", lambda: self._lines(version), state=version)
         if not self._listed_before:
             self._listed_before = True
             self._read_ahead()

@@ -46,31 +46,34 @@ class Hands(NamedTuple):
 
     Attributes:
         mover: int8[E]; turn: int16[E], played so far.
-        hand: bool[E, P, cards]; points: int32[E, P].
+        hand: uint8[E, P, cards], 0 and 1; points: int32[E, P].
         prize: int16[E], the present one; prizes: int16[E, turns + 1], all that were dealt; deals: int16[E], how many.
-        left: bool[E, cards], not dealt so far; deck: int16[E, cards + 1], these in order.
-        winner: int8[E, turns + 1] of each turn, or _TIE; bids: int16[E, turns + 1, P].
+        left: uint8[E, cards], not dealt so far; deck: int16[E, cards + 1], these in order.
+        winner: int8[E, turns + 1] of each turn, or _TIE; wins: uint8[E, (turns + 1) * P], the same as one-hot rows.
+        bids: int16[E, turns + 1, P].
     """
 
     mover: NDArray[np.int8]
     turn: NDArray[np.int16]
-    hand: NDArray[np.bool_]
+    hand: NDArray[np.uint8]
     points: NDArray[np.int32]
     prize: NDArray[np.int16]
-    left: NDArray[np.bool_]
+    left: NDArray[np.uint8]
     deck: NDArray[np.int16]
     prizes: NDArray[np.int16]
     deals: NDArray[np.int16]
     winner: NDArray[np.int8]
+    wins: NDArray[np.uint8]
     bids: NDArray[np.int16]
 
 
 @rule
 def _reset(game, state, e):  # type: ignore[no-untyped-def]
     state.turn[e] = state.deals[e] = 0
-    state.hand[e] = True
-    state.left[e] = True
+    state.hand[e] = 1
+    state.left[e] = 1
     state.points[e] = 0
+    state.wins[e] = 0
     state.prize[e] = _NO_PRIZE
     state.mover[e] = CHANCE
     for card in range(game.cards):
@@ -82,7 +85,7 @@ def _reset(game, state, e):  # type: ignore[no-untyped-def]
 @rule
 def _deal(state, e, card):  # type: ignore[no-untyped-def]
     state.prize[e] = card
-    state.left[e, card] = False
+    state.left[e, card] = 0
     state.prizes[e, state.deals[e]] = card
     state.deals[e] += 1
     state.mover[e] = SIMULTANEOUS
@@ -129,10 +132,11 @@ def _bid(game, state, e, moves):  # type: ignore[no-untyped-def]
             best, winner = card, p
         elif card == best:
             winner = _TIE
-        state.hand[e, p, card] = False
+        state.hand[e, p, card] = 0
         state.bids[e, turn, p] = card
     if winner != _TIE:
         state.points[e, winner] += state.prize[e] + 1
+        state.wins[e, turn * game.players + winner] = 1
     state.winner[e, turn] = winner
     state.turn[e] = turn + 1
     if turn + 1 >= game.turns:
@@ -163,7 +167,7 @@ def _play(game, state, e, moves):  # type: ignore[no-untyped-def]
 def _legal(game, state, e, p, mask):  # type: ignore[no-untyped-def]
     hand = state.hand[e, p]
     for card in range(len(mask)):
-        mask[card] = hand[card]
+        mask[card] = hand[card] != 0
 
 
 @rule
@@ -193,11 +197,16 @@ def _write_hands(game, state, e, p, row, at):  # type: ignore[no-untyped-def]
 
 @rule
 def _write_winners(game, state, e, p, row, at):  # type: ignore[no-untyped-def]
+    """Write who won each turn so far. Returns where that ends."""
+    end = at + game.turns * game.players
+    if not game.egocentric:
+        _copy(state.wins[e, : end - at], row, at)
+        return end
     for turn in range(state.turn[e]):
         winner = state.winner[e, turn]
         if winner != _TIE:
-            row[at + turn * game.players + ((winner - p) % game.players if game.egocentric else winner)] = 1
-    return at + game.turns * game.players
+            row[at + turn * game.players + (winner - p) % game.players] = 1
+    return end
 
 
 @rule
@@ -274,14 +283,15 @@ def _arrays(game: Any) -> ArrayGame | None:
         return Hands(
             mover=np.zeros(num_envs, np.int8),
             turn=np.zeros(num_envs, np.int16),
-            hand=np.zeros((num_envs, players, cards), np.bool_),
+            hand=np.zeros((num_envs, players, cards), np.uint8),
             points=np.zeros((num_envs, players), np.int32),
             prize=np.zeros(num_envs, np.int16),
-            left=np.zeros((num_envs, cards), np.bool_),
+            left=np.zeros((num_envs, cards), np.uint8),
             deck=np.zeros((num_envs, cards + 1), np.int16),
             prizes=np.zeros((num_envs, turns + 1), np.int16),
             deals=np.zeros(num_envs, np.int16),
             winner=np.zeros((num_envs, turns + 1), np.int8),
+            wins=np.zeros((num_envs, (turns + 1) * players), np.uint8),
             bids=np.zeros((num_envs, turns + 1, players), np.int16),
         )
 
