@@ -44,7 +44,7 @@ PERIOD = 6.0
 _RUNS = 3  # runs at most for each kill that is wanted: one may be over before its kill comes
 TOLD = ("error: ", "The program will terminate.")
 """What a run says that ends: one line of its own; or of Ray's, whose head is gone and which was quicker."""
-SILENT = ("driver", "driver-of-processes", "raylet", "gcs")
+SILENT = ("driver", "driver-of-processes")
 """Of the driver nobody can tell; where Ray itself dies it may end the driver before Ludus has noticed, without a word."""
 IN_PROCESS = tuple(f"runtime.{key}" for key in ("kind=inprocess", "workers=1", "trainers=0", "inference=local"))
 ELSEWHERE = (("runtime.kind=ray", "runtime.workers=1"), IN_PROCESS, ("runtime.kind=ray", "runtime.workers=4"), WORKERS)

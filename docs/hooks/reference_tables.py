@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import site_layout
 import site_links
 import yaml
+from fault_table import fault_table
 from option_tables import default_text, fields_of, load_model, markdown_table, option_table, option_tables, own_options
 from result_tables import lags, results
 
@@ -403,4 +404,5 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "stoppers": stoppers,
     "wrappers": wrappers,
     "names": names,
+    "faults": fault_table,
 }
