@@ -422,7 +422,8 @@ class Commits:
         for process in world.processes:
             if process.phase in ("work", "put", *BARRIER) and process.named != named:
                 yield "a driver goes on from something else than the last commit"
-            if process.named and not self._is_durable(world.disk)(process.named[-1]) and process.locked:
+            opening = process.phase in ("read", "lock", "unchanged")  # what it has read may be old
+            if process.named and not opening and not self._is_durable(world.disk)(process.named[-1]):
                 yield "a driver goes on from a checkpoint that is not whole"
 
     def _is_durable(self, disk: Disk) -> Callable[[Checkpoint], bool]:

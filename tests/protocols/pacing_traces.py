@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,11 +51,24 @@ class RealTask(Pacing):
         return True
 
 
+class RealProcesses(RealTask):
+    """The same, where nobody sees when a worker answers."""
+
+    hidden = RealTask.hidden | {"played"}
+
+
+_BOUNDS: dict[str, Any] = {"hosts": 2, "in_flight": 2, "least": 1, "max_lag": 1, "barrier": 3, "publish": 1}
+"""Of the scenario."""
+
+
 def machine(tasks: int) -> RealTask:
     """Return the machine of the scenario."""
-    return RealTask(
-        hosts=2, in_flight=2, least=1, max_lag=1, total=10**6, tasks=tasks, restarts=10**6, barrier=3, publish=1
-    )
+    return RealTask(**_BOUNDS, total=10**6, tasks=tasks, restarts=10**6)
+
+
+def machine_of_processes() -> RealProcesses:
+    """Return the machine of the scenario with one task."""
+    return RealProcesses(**_BOUNDS, total=10**6, restarts=10**6)
 
 
 class LotRuntime(InProcess):
@@ -105,7 +121,9 @@ class LotRuntime(InProcess):
 class Trace:
     """The events of a run, by groups of tasks in progress together."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_learned: Callable[[], object] = bool) -> None:
+        """on_learned: called after each iteration."""
+        self.on_learned = on_learned
         self.groups: list[list[Label]] = []
         self.sizes: list[int] = []
         self._tasks: dict[int, int] = {}  # by id of a training or a collector
@@ -117,6 +135,11 @@ class Trace:
         self._first: dict[int, int] = {}  # versions of tasks
         self._collected: Any = None
         self._barrier: int | None = None
+
+    @property
+    def learned(self) -> int:
+        """Iterations so far."""
+        return sum(label[0] == "learn" for group in self.groups for label in group)
 
     def refusals(self) -> list[Refusal]:
         """Return what the machine does not permit, of each group that it refuses."""
@@ -191,6 +214,7 @@ class Trace:
         learned = call(training, rollout)
         versions = tuple(sorted(self._versions[id(rollout)] for rollout in self._collected.rollouts))
         self._event("learn", self._tasks[id(training)], versions)
+        self.on_learned()
         return learned
 
     def _publish_newest(self, call: Any, training: Training) -> None:
@@ -269,5 +293,45 @@ def watched(patch: pytest.MonkeyPatch, *, seed: int, deaths: float) -> Iterator[
     with patch.context() as own, warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # of every death
         own.setattr(RuntimeChoice, "build", lambda self: LotRuntime(seed, deaths, trace))
+        trace.watch(own)
+        yield trace
+
+
+@contextmanager
+def watched_processes(patch: pytest.MonkeyPatch, *, kills: Sequence[int]) -> Iterator[Trace]:
+    """Have a worker of runs in processes killed after these iterations, in turn, and yield their trace."""
+    build, workers, lives = RuntimeChoice.build, list[Any](), list[int]()
+
+    def building(choice: RuntimeChoice) -> Any:
+        runtime: Any = build(choice)
+        spawn = runtime.spawn
+
+        def spawning(*args: Any, **options: Any) -> Any:
+            workers.append(spawn(*args, **options))
+            lives.append(0)
+            return workers[-1]
+
+        def noticing(call: Any, *args: Any, **options: Any) -> Any:
+            try:
+                return call(*args, **options)
+            finally:
+                for host, worker in enumerate(workers):
+                    while lives[host] < runtime.incarnation(worker):
+                        lives[host] += 1
+                        trace.dies(host)
+
+        runtime.spawn = spawning
+        runtime.wait, runtime.get = (partial(noticing, call) for call in (runtime.wait, runtime.get))
+        return runtime
+
+    def kill() -> None:
+        if trace.learned in kills:
+            victim = workers[kills.index(trace.learned) % 2]
+            os.kill(victim.life.process, signal.SIGKILL)
+
+    trace = Trace(kill)
+    with patch.context() as own, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)
+        own.setattr(RuntimeChoice, "build", building)
         trace.watch(own)
         yield trace

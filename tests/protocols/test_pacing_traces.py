@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pacing_traces import SCENARIO, Trace, watched
+from pacing_traces import SCENARIO, Trace, machine_of_processes, watched, watched_processes
 
+from benchmarks.protocols_explorer import Replay
 from ludus.rollout.async_limits import InFlightLimiter
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
@@ -40,6 +41,16 @@ def test_many_orders_of_answers_and_deaths(tmp_path: Path, monkeypatch: pytest.M
         assert trace.refusals() == [], f"seed {seed}"
         kinds |= {label[0] for label in trace.groups[0]}
     assert {"drop", "lost"} <= kinds
+
+
+@pytest.mark.slow
+def test_processes_that_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched_processes(monkeypatch, kills=(3, 6, 9)) as trace:
+        scenario = parse_scenario(SCENARIO, ["runtime.tasks=1", "response={decisions: 600}"], 0)
+        run(scenario, run_dir=tmp_path / "run", report=False)
+    refusals = [Replay(machine_of_processes()).follow(group) for group in trace.groups]
+    assert refusals == [None, None], "of two tasks, one after the other"
+    assert sum(label[0] == "lost" for group in trace.groups for label in group) >= 2
 
 
 # ---------------------------------------------------------------------------------------------- planted faults
