@@ -2,10 +2,10 @@
 
     python -m benchmarks.protocols [--small]
 
-Machines: asynchronous collection (`benchmarks.protocols_pacing`), and barriers, commits and resumes (`benchmarks.protocols_commits`). Every
-state is checked against the invariants, and from every state every path without further harm must come to its end. Then each fault of
-`benchmarks.protocols_faults` is planted, and must be found. The fast tests explore the small bounds, and replay traces of the real driver
-against the machines (tests/protocols).
+Machines: asynchronous collection (`benchmarks.protocols_pacing`), synchronous requests (`benchmarks.protocols_rounds`), and barriers,
+commits and resumes (`benchmarks.protocols_commits`). Every state is checked against the invariants, and from every state every path
+without further harm must come to its end. Then each fault of `benchmarks.protocols_faults` is planted, and must be found. The fast tests
+explore the small bounds, and replay traces of the real driver against the machines (tests/protocols).
 
 Prints two tables, writes benchmarks/results/protocols.json (protocols.quick.json with --small) and a line a bar. Exit status 1 if a machine
 has a flaw or a fault was not found. The large bounds take about three minutes and 4 GB.
@@ -27,8 +27,9 @@ from benchmarks.contestants import Repetition
 from benchmarks.machine import ROOT
 from benchmarks.protocols_commits import Commits
 from benchmarks.protocols_explorer import Exploration, Machine, explore
-from benchmarks.protocols_faults import COMMITS, PACING, Fault
+from benchmarks.protocols_faults import COMMITS, PACING, ROUNDS, Fault
 from benchmarks.protocols_pacing import Pacing
+from benchmarks.protocols_rounds import Rounds
 from benchmarks.results import Outcome, result_path, write
 
 SMALL: Mapping[str, Machine[Any]] = {
@@ -36,6 +37,7 @@ SMALL: Mapping[str, Machine[Any]] = {
     "pacing: 2 tasks share a worker, killed": Pacing(hosts=1, tasks=2, total=2, barrier=1, kills=1),
     "pacing: 2 requests each, no limit of lag": Pacing(in_flight=2, total=2, max_lag=None),
     "pacing: published every 2nd iteration": Pacing(publish=2, least=2),
+    "rounds: 3 workers": Rounds(),
     "commits: 3 units, a power cut": Commits(total=3),
     "commits: 2 power cuts": Commits(kills=2),
     "commits: a second driver": Commits(rivals=1, power=False),
@@ -49,6 +51,7 @@ LARGE: Mapping[str, Machine[Any]] = {
     "pacing: 2 tasks, killed": Pacing(tasks=2, total=2, barrier=1, kills=1),
     "pacing: killed twice, 2 restarts": Pacing(kills=2, restarts=2, barrier=1),
     "pacing: published every 2nd iteration": Pacing(in_flight=2, publish=2, least=2, total=4),
+    "rounds: 4 workers": Rounds(hosts=4),
     "commits: 4 units, 2 power cuts": Commits(total=4, kills=2),
     "commits: 2 rivals, 2 kills": Commits(total=3, rivals=2, kills=2),
     "commits: 2 damaged checkpoints, 3 kept": Commits(total=4, keep=3, damages=2, power=False),
@@ -85,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(" ", *label)
     console.print(explored)
     planted = Table("planted fault", "states", "steps to it", "what is said", title="planted")
-    faults, found = {**PACING, **COMMITS}, 0
+    faults, found = {**PACING, **ROUNDS, **COMMITS}, 0
     for name, fault in faults.items():
         result, is_seen = judge(fault)
         planted.add_row(name, f"{result.states:,}", str(len(result.path)), result.flaw if is_seen else "not found")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from benchmarks.protocols_commits import Commits
 from benchmarks.protocols_explorer import Machine
 from benchmarks.protocols_pacing import Pacing
+from benchmarks.protocols_rounds import Rounds
 
 
 class Fault(NamedTuple):
@@ -86,6 +87,25 @@ PACING = {
     ),
 }
 """Of asynchronous collection."""
+ROUNDS = {
+    "a dead life's share is accepted": Fault(
+        mutated(Rounds(), accepts=lambda self, share, life: True), "what a dead life of a worker sent was taken"
+    ),
+    "a life that is made again counts as the same": Fault(
+        mutated(Rounds(), next_life=lambda self, life: life), "what a dead life of a worker sent was taken"
+    ),
+    "what is lost counts as done": Fault(
+        mutated(Rounds(), is_done=lambda self, share: share.answer in ("played", "lost")), ENDLESS
+    ),
+    "a share is asked for again while it is played": Fault(
+        mutated(Rounds(), is_lost=lambda self, share: share.answer in ("asked", "lost")), ENDLESS
+    ),
+    "nobody is asked again": Fault(mutated(Rounds(), is_lost=lambda self, share: False), ENDLESS),
+    "trajectories that are gone are not missed": Fault(
+        mutated(Rounds(), is_missing=lambda self, share: False), "a share is merged whose trajectories are lost"
+    ),
+}
+"""Of synchronous requests."""
 
 
 def _without(*names: str) -> tuple[str, ...]:

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from benchmarks.protocols_explorer import Label, Refusal, Replay
 from benchmarks.protocols_pacing import Pacing, TaskState
+from benchmarks.protocols_rounds import Rounds
 from ludus.core.errors import PartDied, RunWarning
 from ludus.rollout.async_limits import InFlightLimiter
+from ludus.rollout.manager import HostsPending, RolloutManager
 from ludus.runs.driver import Driver
 from ludus.runs.scenario_runtime import RuntimeChoice
 from ludus.runtime.inprocess import Answer, InProcess, Part
@@ -77,7 +79,7 @@ class LotRuntime(InProcess):
     deaths: probability that a worker dies in place of answering.
     """
 
-    def __init__(self, seed: int, deaths: float, trace: Trace) -> None:
+    def __init__(self, seed: int, deaths: float, trace: Trace | RoundTrace) -> None:
         super().__init__()
         self._random, self._deaths, self._trace = random.Random(seed), deaths, trace
         self._hosts: list[Part] = []
@@ -286,10 +288,71 @@ class Trace:
         return version
 
 
+class RoundTrace:
+    """The events of synchronous requests, each apart."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[Label]] = []
+        self._open: dict[int, tuple[HostsPending, list[Label]]] = {}
+        self._coming: list[Label] = []  # of the request that is being started
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        """Wrap the functions whose calls are events."""
+        start, ask = RolloutManager.start, RolloutManager._ask
+        ask_again, merged = RolloutManager._ask_again, RolloutManager._merged
+
+        def starting(*args: Any, **options: Any) -> HostsPending:
+            self._coming = []
+            pending = start(*args, **options)
+            self.requests.append(self._coming)
+            self._open[id(pending)] = pending, self._coming
+            return pending
+
+        def asking(manager: RolloutManager, host: int, *args: Any) -> Any:
+            self._coming.append(("ask", host))
+            return ask(manager, host, *args)
+
+        def asking_again(manager: RolloutManager, pending: HostsPending, partial_result: Any) -> None:
+            self._coming = []  # this is no start
+            ask_again(manager, pending, partial_result)
+            self._open[id(pending)][1].append(("ask again", partial_result.host))
+
+        def merging(manager: RolloutManager, pending: HostsPending, *args: Any) -> Any:
+            self._open.pop(id(pending))[1].append(("merge",))
+            return merged(manager, pending, *args)
+
+        for name, spy in (("start", starting), ("_ask", asking), ("_ask_again", asking_again), ("_merged", merging)):
+            patch.setattr(RolloutManager, name, spy)
+
+    def dies(self, host: int) -> None:
+        for _, events in self._open.values():
+            events.append(("dies", host))
+
+    def played(self, host: int, answer: Answer) -> None:
+        for pending, events in self._open.values():
+            if any(each.answer is answer for each in pending.partials):
+                events.append(("played", host))
+
+    def refusals(self) -> list[Refusal]:
+        """Return what the machine does not permit, of each request that it refuses."""
+        machine = Rounds(hosts=2, restarts=10**6, leave=False)
+        followed = [Replay(machine).follow(events) for events in self.requests]
+        return [refusal for refusal in followed if refusal is not None]
+
+
+T = TypeVar("T", Trace, RoundTrace)
+
+
 @contextmanager
-def watched(patch: pytest.MonkeyPatch, *, seed: int, deaths: float) -> Iterator[Trace]:
-    """Have runs that ask for processes get workers that answer and die by lot, and yield their trace."""
-    trace = Trace()
+def watched(
+    patch: pytest.MonkeyPatch,
+    *,
+    seed: int,
+    deaths: float,
+    kind: type[T] = Trace,  # type: ignore[assignment]
+) -> Iterator[T]:
+    """Have runs that ask for processes get workers that answer and die by lot, and yield their trace, of this kind."""
+    trace = kind()
     with patch.context() as own, warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # of every death
         own.setattr(RuntimeChoice, "build", lambda self: LotRuntime(seed, deaths, trace))

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.protocols import LARGE, SMALL, judge
 from benchmarks.protocols_explorer import Label, Replay, explore
-from benchmarks.protocols_faults import COMMITS, ENDLESS, PACING, mutated
+from benchmarks.protocols_faults import COMMITS, ENDLESS, PACING, ROUNDS, mutated
 from benchmarks.protocols_pacing import Pacing
 
-FAULTS = {**PACING, **COMMITS}
+FAULTS = {**PACING, **ROUNDS, **COMMITS}
 
 
 @pytest.mark.parametrize("name", SMALL)

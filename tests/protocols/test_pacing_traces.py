@@ -4,15 +4,17 @@ fault in the code they are not."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pacing_traces import SCENARIO, Trace, machine_of_processes, watched, watched_processes
+from pacing_traces import SCENARIO, RoundTrace, Trace, machine_of_processes, watched, watched_processes
 
 from benchmarks.protocols_explorer import Replay
 from ludus.rollout.async_limits import InFlightLimiter
+from ludus.rollout.manager import RolloutManager
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.training.collecting import AsyncCollector, Collected
@@ -43,6 +45,19 @@ def test_many_orders_of_answers_and_deaths(tmp_path: Path, monkeypatch: pytest.M
     assert {"drop", "lost"} <= kinds
 
 
+def test_synchronous_requests_whose_workers_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(monkeypatch, seed=0, deaths=0.3, kind=RoundTrace) as trace:
+        run(parse_scenario(SCENARIO, ["runtime.mode=sync"], 0), run_dir=tmp_path / "run", report=False)
+    assert trace.refusals() == []
+    assert {label[0] for request in trace.requests for label in request} == {
+        "ask",
+        "played",
+        "dies",
+        "ask again",
+        "merge",
+    }
+
+
 @pytest.mark.slow
 def test_processes_that_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with watched_processes(monkeypatch, kills=(3, 6, 9)) as trace:
@@ -54,6 +69,15 @@ def test_processes_that_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 # ---------------------------------------------------------------------------------------------- planted faults
+
+
+def test_a_share_that_is_taken_from_the_dead_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manager that takes the end of a worker for an empty share."""
+    answer = RolloutManager._answer
+    monkeypatch.setattr(RolloutManager, "_answer", lambda self, partial: answer(self, partial) or [])
+    with watched(monkeypatch, seed=0, deaths=0.3, kind=RoundTrace) as trace, suppress(Exception):  # it has too little
+        run(parse_scenario(SCENARIO, ["runtime.mode=sync"], 0), run_dir=tmp_path / "run", report=False)
+    assert [refusal.event for refusal in trace.refusals()][:1] == [("merge",)]
 
 
 def nothing_is_too_old(patch: pytest.MonkeyPatch) -> None:
