@@ -72,11 +72,11 @@ def decisions_by_generation(run_dir: Path) -> Array:
 
 def bytes_per_policy(old: Columns, new: Columns) -> float:
     """Return what the state takes in memory, per policy: what processes that went on from the state at the end take beyond those that had
-    begun the run, as long after their start."""
-    last = float(new["seconds"][-1])
-    k = int(np.argmin(np.abs(old["seconds"] - last)))
-    late = new["seconds"] >= last - 60.0
-    early = (old["seconds"] >= last - 60.0) & (old["seconds"] <= last)
+    begun the run, after as many generations of their own."""
+    own = float(new["generations"][-1] - new["generations"][new["generations"] > 0][0])
+    late = new["generations"] == new["generations"][-1]
+    k = int(np.argmax(old["generations"] >= own + 1.0))  # the first one is there before anybody has learned
+    early = old["generations"] == old["generations"][k]
     grown = float(np.median(new["anonymous"][late]) - np.median(old["anonymous"][early]))
     return max(0.0, grown / float(new["policies"][-1] - old["policies"][k]))
 

@@ -87,6 +87,8 @@ class Position:
 
 KILLED = "its process was killed, or its machine stopped"
 """Cause of a session that has no end."""
+PAGES_CHECKED = 256 << 20
+"""Bytes of the largest database whose pages are checked before it is read; of a larger one those that are read show damage themselves."""
 _CHECKED = 1_000_000
 """Newest matches that are read to see whether they are whole."""
 _JOINED = "FROM generations LEFT JOIN joints ON generation = number"
@@ -159,7 +161,7 @@ class Reader:
 
     Args:
         run_dir: Of the run.
-        check: Whether all pages are checked; False for listings of many runs.
+        check: Whether all pages of a database of at most `PAGES_CHECKED` are checked; False for listings of many runs.
         memory: Shared by readers of this run: caches of earlier ones.
 
     Raises:
@@ -191,7 +193,7 @@ class Reader:
                 self.has_hashes = read_version(self._connection, repr(str(self.path))) == VERSION
                 if not self.has_hashes:
                     self._connection = _upgraded_copy(self._connection, self.path)
-                if check:
+                if check and self.path.stat().st_size <= PAGES_CHECKED:
                     check_integrity(self._connection, self.path)
             except BaseException:
                 self._connection.close()

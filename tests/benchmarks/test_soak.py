@@ -35,14 +35,15 @@ def test_slope_is_percent_per_hour_of_the_median_and_outliers_do_not_move_it() -
 
 
 def test_memory_of_the_state_is_what_new_processes_take_beyond_those_at_the_start() -> None:
-    policies = SECONDS / 60.0
-    memory = 1e8 + 1000.0 * policies + 500.0 * SECONDS  # 1,000 bytes of state per policy, and a leak
-    old = watched(anonymous=memory, policies=policies)
-    new = watched(anonymous=1e8 + 1000.0 * (59.0 + policies), policies=59.0 + policies)
-    new = {name: values[:5] for name, values in new.items()}
-    old["anonymous"][:5] = 1e8 + 1000.0 * policies[:5]
+    generations = 1.0 + SECONDS / 60.0
+    policies = 2.0 * generations
+    leak = np.where(generations > 5, 500.0 * SECONDS, 0.0)
+    old = watched(anonymous=1e8 + 1000.0 * policies + leak, policies=policies, generations=generations)
+    new = {name: values[:5] for name, values in watched().items()}
+    new |= {"generations": 60.0 + np.arange(5.0), "policies": 120.0 + 2.0 * np.arange(5.0)}
+    new["anonymous"] = 1e8 + 1000.0 * new["policies"]
     policy = soak_slopes.bytes_per_policy(old, new)
-    assert policy == pytest.approx(1000.0, rel=0.05)
+    assert policy == pytest.approx(1000.0)
     seconds, beyond = soak_slopes.series(old, np.arange(1.0, 99.0), policy=policy)["memory"]
     assert Slope.of(seconds, beyond).percent == pytest.approx(100.0 * 500.0 * 3600.0 / 1e8, rel=0.05)
 
