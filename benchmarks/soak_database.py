@@ -30,7 +30,8 @@ from benchmarks.synthetic_league import BEGAN, EPISODES, League, rows_of, streng
 from ludus.cli.main import main as ludus_command
 from ludus.runs.control import read_status
 from ludus.storage import checkpoint
-from ludus.storage.database import COVERED, FILE, INSERT
+from ludus.storage.batches import hash_all
+from ludus.storage.database import COVERED, FILE, HASHED, INSERT
 from ludus.storage.reader import Reader
 from ludus.storage.store import sha256_of
 
@@ -194,7 +195,10 @@ def _checkpoint(run_dir: Path, names: Sequence[Sequence[str]], policies: int) ->
     name = checkpoint.save(folder, policies, {**state, "manager": manager, "scheduler": scheduler, "history": history})
     with closing(sqlite3.connect(run_dir / FILE, isolation_level=None)) as connection:
         row = (policies - 1, name, BEGAN + 60.0 * policies)
+        connection.execute("BEGIN")
         connection.execute("INSERT INTO checkpoints VALUES (?, ?, ?)", row)
+        hash_all(connection, HASHED)
+        connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import marshal
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
@@ -125,34 +125,39 @@ def hash_all(connection: sqlite3.Connection, tables: Iterable[str]) -> None:
         connection.executemany("INSERT INTO batches VALUES (?,?,?,?)", rows)
 
 
-def damaged_batches(connection: sqlite3.Connection, tables: Iterable[str]) -> list[DamagedBatch]:
+def damaged_batches(
+    connection: sqlite3.Connection, tables: Iterable[str], *, newest: int | None = None
+) -> list[DamagedBatch]:
     """Return what is not as it was committed, by table and barrier.
 
     Args:
         connection: In a transaction, where somebody may write.
         tables: Names of those that are read.
+        newest: Number of rows of each table, at most, whose batches are read, the newest ones; None: all.
 
     Raises:
         sqlite3.Error: If a table cannot be read.
     """
     try:
-        return _damaged(connection, tables)
+        return _damaged(connection, tables, newest)
     except sqlite3.OperationalError as error:
         if "decode" not in str(error):
             raise
         connection.text_factory = lambda text: text.decode(errors="surrogateescape")  # slower
         try:
-            return _damaged(connection, tables)
+            return _damaged(connection, tables, newest)
         finally:
             connection.text_factory = str
 
 
-def _damaged(connection: sqlite3.Connection, tables: Iterable[str]) -> list[DamagedBatch]:
+def _damaged(connection: sqlite3.Connection, tables: Iterable[str], newest: int | None) -> list[DamagedBatch]:
     damages = []
     for table in tables:
         query = "SELECT barrier, n, digest FROM batches WHERE name = ?"
         stored = {barrier: batch for barrier, *batch in connection.execute(query, (table,))}
-        actual = _sums(connection, table)
+        after = _last_unread(stored, newest)
+        stored = {barrier: batch for barrier, batch in stored.items() if after is None or barrier > after}
+        actual = _sums(connection, table, after)
         hashed = {barrier: [n, _digest(total)] for barrier, (n, total) in actual.items()}
         wrong = [barrier for barrier in {**stored, **hashed} if stored.get(barrier) != hashed.get(barrier)]
         keys = _keys(connection, table) if wrong else {}
@@ -164,12 +169,29 @@ def _damaged(connection: sqlite3.Connection, tables: Iterable[str]) -> list[Dama
     return damages
 
 
-def _sums(connection: sqlite3.Connection, table: str) -> dict[Any, tuple[int, int]]:
-    """Return barrier -> number and sum of the hashes of its rows."""
+def _last_unread(stored: Mapping[Any, Sequence[Any]], newest: int | None) -> int | None:
+    """Return the newest of the batches that are too old to be among so many rows; None if all are among them. The newest batch always is.
+    stored: barrier -> number of rows, hash."""
+    numbers = {barrier: batch[0] for barrier, batch in stored.items() if isinstance(barrier, int)}
+    total = 0
+    for k, barrier in enumerate(sorted(numbers, reverse=True)):
+        total += numbers[barrier] if isinstance(numbers[barrier], int) else 0
+        if newest is not None and total > newest and k:
+            return barrier
+    return None
+
+
+def _sums(connection: sqlite3.Connection, table: str, after: int | None = None) -> dict[Any, tuple[int, int]]:
+    """Return barrier -> number and sum of the hashes of its rows. after: the barrier before the first batch; None: all are read."""
     place = _barrier_of(connection, table)
     barrier_of = (lambda _: 0) if place is None else itemgetter(place)
     sums: dict[Any, tuple[int, int]] = {}
-    for barrier, rows in groupby(connection.execute(f"SELECT * FROM {table}"), barrier_of):
+    query = f"SELECT * FROM {table}"
+    if after is not None and place is not None:
+        query += f" WHERE barrier > {after}"
+        if table == "matches":  # appended in the order of barriers: the rows before these need not be read
+            query += f" AND rowid > (SELECT rowid FROM matches WHERE barrier <= {after} ORDER BY rowid DESC LIMIT 1)"
+    for barrier, rows in groupby(connection.execute(query), barrier_of):
         n, total = sums.get(barrier, (0, 0))
         for row in rows:
             n += 1

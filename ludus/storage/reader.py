@@ -27,7 +27,7 @@ from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.batches import DamagedBatch, damaged_batches
-from ludus.storage.database import FACTS, FILE, HASHED, VERSION, check_types, migrate, read_version
+from ludus.storage.database import FACTS, FILE, HASHED, MIGRATIONS, VERSION, check_types, migrate, read_version
 from ludus.storage.manifest import open_database
 from ludus.storage.records import (
     CURVES,
@@ -89,8 +89,8 @@ KILLED = "its process was killed, or its machine stopped"
 """Cause of a session that has no end."""
 PAGES_CHECKED = 256 << 20
 """Bytes of the largest database whose pages are checked before it is read; of a larger one those that are read show damage themselves."""
-_CHECKED = 1_000_000
-"""Newest matches that are read to see whether they are whole."""
+NEWEST = 1_000_000
+"""Newest rows of a table that are read to see whether they are whole; `ludus verify` reads all."""
 _JOINED = "FROM generations LEFT JOIN joints ON generation = number"
 _GENERATIONS = f"SELECT {SCORES}, sizes, marginals, profiles, probs {_JOINED}"
 _EVENTS = "SELECT time, level, kind, text, seq FROM events"
@@ -190,9 +190,9 @@ class Reader:
         with translated(self.path):
             self._connection = _connected(self.path)
             try:
-                self.has_hashes = read_version(self._connection, repr(str(self.path))) == VERSION
-                if not self.has_hashes:
-                    self._connection = _upgraded_copy(self._connection, self.path)
+                version = read_version(self._connection, repr(str(self.path)))
+                self.has_hashes = version == VERSION
+                self._connection = _upgraded(self._connection, self.path, version)
                 if check and self.path.stat().st_size <= PAGES_CHECKED:
                     check_integrity(self._connection, self.path)
             except BaseException:
@@ -254,12 +254,17 @@ class Reader:
             rows = self._rows("SELECT created FROM checkpoints WHERE barrier = ?", before.barrier)
             return rows == [(before.committed,)]
 
-    def damages(self, tables: Sequence[str] = FACTS) -> tuple[DamagedBatch, ...]:
+    def damages(self, tables: Sequence[str] = FACTS, *, newest: int | None = NEWEST) -> tuple[DamagedBatch, ...]:
         """Return the batches of rows that are not what was committed; of all tables that an earlier call has looked at, too. It reads the
-        tables: about two seconds for a million rows."""
+        tables: about two seconds for a million rows.
+
+        Args:
+            tables: Names.
+            newest: Number of rows of each, at most, that are read, the newest ones; None: all.
+        """
         if self.has_hashes and not self._checked.issuperset(tables):
             with self.moment(), translated(self.path):
-                self._damages = tuple(damaged_batches(self._connection, tables))
+                self._damages = tuple(damaged_batches(self._connection, tables, newest=newest))
             self._checked = {*tables}
         return self._damages
 
@@ -415,12 +420,12 @@ class Reader:
         matches."""
         self.generations()
         self.ratings(last=True)
-        if (last := self.position().matches) <= _CHECKED:
+        if (last := self.position().matches) <= NEWEST:
             self.payoffs()
             return
         with translated(self.path):
             sizes = self._sizes(self.info())
-            batch = read_batch(self._connection, after=last - _CHECKED, last=last, players=len(sizes))
+            batch = read_batch(self._connection, after=last - NEWEST, last=last, players=len(sizes))
             PayoffLog.empty(sizes).extended(sizes, batch, self._payoff_cells(-1))
 
     def counted(self, *, last: int | None = None) -> tuple[Match, ...]:
@@ -634,8 +639,15 @@ def _connected(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{uri}&immutable=1", uri=True)
 
 
-def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    # Reading must change nothing on disk, so an older schema is brought up to date in memory.
+def _upgraded(connection: sqlite3.Connection, path: Path, version: int) -> sqlite3.Connection:
+    """Return a connection that reads an older database as one of today; reading changes nothing on disk. Tables that came since are empty
+    temporary ones; where an older table has changed, all is copied into memory."""
+    scripts = [MIGRATIONS[number] for number in range(version, VERSION)]
+    if all(one.split()[0] == "CREATE" for script in scripts for one in script.split(";") if one.strip()):
+        connection.execute("PRAGMA temp_store = MEMORY")
+        for script in scripts:
+            connection.executescript(script.replace("CREATE ", "CREATE TEMP "))
+        return connection
     copy = sqlite3.connect(":memory:")
     connection.backup(copy)
     connection.close()

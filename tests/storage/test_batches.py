@@ -132,6 +132,22 @@ def test_every_cell_that_is_changed_is_noticed(run_dir: Path) -> None:
         assert damaged_batches(connection, HASHED) == []
 
 
+def test_of_large_tables_the_newest_batches_are_read(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", synthetic.info(tmp_path / "run")) as store:
+        for k in range(3):
+            store.matches_recorded([synthetic.match(f"m{k}-{i}", (k, 0), 2, [0.5, -0.5], [1.0, 1.0]) for i in range(2)])
+            store.ratings_recorded(0, {f"p{k}": 1000.0, f"q{k}": 1000.0})
+            store.commit(f"g{k}")
+    with closing(sqlite3.connect(tmp_path / "run" / FILE)) as connection:
+        connection.execute("UPDATE matches SET n = n + 1 WHERE id = 'm0-1'")
+        connection.execute("UPDATE ratings SET rating = 7 WHERE policy = 'p1'")
+        for newest, wrong in ((1, []), (3, []), (4, ["ratings"]), (5, ["ratings"]), (6, ["matches", "ratings"])):
+            damages = damaged_batches(connection, ("matches", "ratings", "sessions"), newest=newest)
+            assert [damage.table for damage in damages] == wrong
+        connection.execute("UPDATE matches SET n = n + 1")
+        assert [damage.barrier for damage in damaged_batches(connection, ["matches"], newest=1)] == [3]
+
+
 @pytest.mark.parametrize("table", HASHED)
 def test_rows_that_are_removed_or_added_are_noticed(run_dir: Path, table: str) -> None:
     with closing(sqlite3.connect(run_dir / FILE)) as connection:

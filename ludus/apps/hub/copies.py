@@ -95,7 +95,7 @@ def _copy(source: Path, target: Path) -> list[str]:
         if (source / name).is_file():
             shutil.copy2(source / name, target / name)
     with Reader(target) as reader:  # whatever `scenario.yaml` was at that moment
-        missing += [f"{FILE}: {damage}" for damage in reader.damages(HASHED)]
+        missing += [f"{FILE}: {damage}" for damage in reader.damages(HASHED, newest=None)]
         replace_file(target / SCENARIO, reader.info().text.encode())
     for name in _FOLDERS:
         if (source / name).is_dir():
@@ -206,7 +206,7 @@ _COST = {
 
 
 def _wrong_rows(reader: Reader) -> Iterator[Damage]:
-    for damage in reader.damages(HASHED):
+    for damage in reader.damages(HASHED, newest=None):
         yield Damage(f"{FILE}, table {damage.table}", str(damage), _COST[damage.table])
 
 
