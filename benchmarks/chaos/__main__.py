@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from rich.table import Table
 from benchmarks.chaos.campaign import Campaign, Row, rows
 from benchmarks.chaos.draw import harms
 from benchmarks.chaos.scenarios import scenarios
-from benchmarks.chaos.scene import end_all
+from benchmarks.chaos.scene import PLACE, end_all
 from benchmarks.chaos.table import bars, cells, summary, write
 
 
@@ -42,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=Path(tempfile.gettempdir()) / "ludus-chaos",
+        default=Path(PLACE) / "ludus-chaos",
         help="of references, rows and broken cases",
     )
     parser.add_argument("--list", action="store_true", help="print harms and scenarios")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,10 +15,11 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.chaos import promises
-from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied, own, state_of
+from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied, own
 from benchmarks.chaos.damage import choose, damage
 from benchmarks.chaos.parts import ARMED, ORDER
-from benchmarks.chaos.scene import Command, namespaces
+from benchmarks.chaos.scene import PLACE, Command, namespaces
+from benchmarks.chaos.shapes import state_of
 from benchmarks.faults_processes import is_alive
 
 DEADLINE, STOP_WITHIN = 20.0, 10.0
@@ -143,6 +146,28 @@ def kill_child(attempt: Attempt) -> None:
     settle(attempt, command, finished, parts_harmed=True)
 
 
+def node(attempt: Attempt) -> None:
+    """Kill a node of the cluster, or cut the network to it for some seconds."""
+    cluster, how = attempt.cluster, attempt.case.options["how"]
+    assert cluster is not None
+    command = attempt.train()
+    attempt.reach(command)
+    harmed = time.monotonic()
+    if how == "lose":
+        cluster.lose()
+    else:
+        cluster.cut()
+        attempt.scene.wait(command, how + attempt.patience, until=lambda: time.monotonic() - harmed > how)
+        cluster.cut(mend=True)
+    attempt.recovers(command, harmed, lambda: False, extra=_SILENT)
+    finished = attempt.ends(command, harmed, extra=_SILENT + (0 if how == "lose" else how))
+    settle(attempt, command, finished, parts_harmed=True)
+
+
+_SILENT = 15.0
+"""Seconds until Ray takes a silent node for dead, with the settings of the cluster."""
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # What the machine is short of.
 
@@ -233,9 +258,8 @@ def _library() -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise Skipped("there is no C compiler")
-    import tempfile
-
-    target = Path(tempfile.mkdtemp(prefix="lc-")) / "preload.so"
+    target = Path(tempfile.mkdtemp(prefix="lc-", dir=PLACE)) / "preload.so"
+    atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
     subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", target, source, "-ldl"], check=True)
     return target
 
@@ -511,6 +535,7 @@ ACTIONS: Mapping[str, Callable[[Attempt], None]] = {
     "signal": signal_,
     "freeze": freeze,
     "kill_child": kill_child,
+    "node": node,
     "limit": limit,
     "small_disk": small_disk,
     "read_only": read_only,

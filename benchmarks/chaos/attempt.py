@@ -6,20 +6,22 @@ import json
 import os
 import random
 import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos import promises
+from benchmarks.chaos.cluster import Cluster, networks
 from benchmarks.chaos.draw import Case
+from benchmarks.chaos.page import Page
 from benchmarks.chaos.scenarios import Scenario
-from benchmarks.chaos.scene import LOOK, Command, Scene, Watch
-from ludus.core.errors import LudusError
-from ludus.storage.reader import Reader
+from benchmarks.chaos.scene import LOOK, PLACE, Command, Scene, Watch
+from benchmarks.chaos.shapes import SHAPES
 
 WITHIN = 30.0
 """Seconds in which a run must have recovered, or ended."""
@@ -75,38 +77,65 @@ class References:
 
     def _make(self, scenario: Scenario, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        scene = Scene(folder.with_name(f"{folder.name}.s"), self.home)
+        place = Path(tempfile.mkdtemp(prefix="lc-", dir=PLACE))
+        scene = Scene(place / "c", self.home)
         try:
-            slow = slow_down()
-            command, watch, begin = begun(scene, scenario), Watch(scene.run_dir), 0.0
-            end = time.monotonic() + 2 * _LONGEST
-            while command.code is None and time.monotonic() < end:
-                if watch.look() > 1 and not begin:
-                    begin = command.seconds
-                time.sleep(LOOK)
-            watch.look()
-            if command.code != 0:
-                raise RuntimeError(
-                    f"{scenario.name} without harm ended with {command.code}: {command.errors()[-1500:]}"
-                )
-            folder.mkdir(parents=True)
-            shutil.copytree(scene.run_dir, folder / "run")
-            facts = {
-                "seconds": command.seconds,
-                "begin": begin,
-                "changes": watch.changes,
-                "slow": max(slow, slow_down()),
-            }
-            (folder / "facts.json").write_text(json.dumps(facts))
+            with surroundings(scene, scenario):
+                self._measure(scene, scenario, folder)
         finally:
             scene.close()
+            shutil.rmtree(place, ignore_errors=True)
+
+    @staticmethod
+    def _measure(scene: Scene, scenario: Scenario, folder: Path) -> None:
+        slow = slow_down()
+        command, watch, begin = begun(scene, scenario), Watch(scene.run_dir), 0.0
+        end = time.monotonic() + 2 * _LONGEST
+        while command.code is None and time.monotonic() < end:
+            if watch.look() > 1 and not begin:
+                begin = command.seconds
+            time.sleep(LOOK)
+        watch.look()
+        if command.code != 0:
+            raise RuntimeError(f"{scenario.name} without harm ended with {command.code}: {command.errors()[-1500:]}")
+        folder.mkdir(parents=True)
+        shutil.copytree(scene.run_dir, folder / "run")
+        facts = {
+            "seconds": command.seconds,
+            "begin": begin,
+            "changes": watch.changes,
+            "slow": max(slow, slow_down()),
+        }
+        (folder / "facts.json").write_text(json.dumps(facts))
+
+
+@contextmanager
+def surroundings(scene: Scene, scenario: Scenario) -> Iterator[Cluster | None]:
+    """While this is open, the cluster that a scenario joins is there, if it joins one. Raises Skipped where none can be made."""
+    if scenario.runtime != "cluster":
+        yield None
+        return
+    if reason := networks():
+        raise Skipped(f"no networks of nodes: {reason}")
+    cluster = Cluster(scene.folder / "r")
+    scene.closers.append(cluster.close)
+    try:
+        scene.hold()  # which sees the networks, once they are made
+        cluster.start(scene.prefix)
+        scene.wrap, scene.changes = cluster.enter, (f"runtime.address={cluster.address}",)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def begun(scene: Scene, scenario: Scenario, *, write: bool = True, **options: Any) -> Command:
     """Start a scenario's command. write: its file, too."""
     if write:
         (scene.work / "scenario.yaml").write_text(scenario.text)
-    return scene.start("train", "scenario.yaml", "--run-dir", "run", *scenario.changes, **options)
+        (scene.work / "sweep.yaml").write_text(SWEEP)
+    line = SHAPES[scenario.command].start
+    changes = (*scenario.changes, *scene.changes)
+    return scene.start(*line, *(changes if line[0] == "train" else ()), **options)
 
 
 @dataclass
@@ -133,13 +162,14 @@ class Verdict:
 class Attempt:
     """A case in its scene."""
 
-    def __init__(self, case: Case, scene: Scene, references: References) -> None:
-        self.case, self.scene, self.references = case, scene, references
-        self.reference = references(case.scenario)
+    def __init__(self, case: Case, scene: Scene, reference: Reference, cluster: Cluster | None = None) -> None:
+        self.case, self.scene, self.reference, self.cluster = case, scene, reference, cluster
+        self.page = Page(scene) if case.scenario.page else None
         self.verdict = Verdict()
         self.slow = slow_down()
         self.rng = random.Random(f"chaos {case.name}")
         self.watch = Watch(scene.run_dir)
+        self.shape = SHAPES[case.scenario.command](scene.run_dir)
         self.unequal = False
         scene.log(
             f"{case.name}: {case.harm.name} {dict(case.options)} of {case.scenario.name}, {case.phase} {case.fraction:.2f}"
@@ -166,12 +196,14 @@ class Attempt:
         else:
             changes = 1 + case.fraction * (reference.changes - 1)
             until = lambda: self.watch.look() >= changes  # noqa: E731
-        if self.scene.wait(command, self.patience, until=until):
-            raise Late(f"the run was over, with {command.code}")
-        time.sleep(case.delay)
-        self.watch.look()
+        over = self.scene.wait(command, self.patience, until=until)
+        if not over:
+            time.sleep(case.delay)
+            self.watch.look()
+        if command.code == 0:
+            raise Late("the run was over")
         if command.code is not None:
-            raise Late(f"the run was over, with {command.code}")
+            raise RuntimeError(f"before the harm it ended with {command.code}: {command.errors()[-1000:]}")
 
     def ends(self, command: Command, harmed: float, *, extra: float = 0.0, timed: bool = True) -> bool:
         """Wait until a harmed command ends, and return whether the run is finished.
@@ -198,7 +230,7 @@ class Attempt:
     @property
     def finished(self) -> bool:
         """Whether the run is complete."""
-        return state_of(self.scene.run_dir) == "finished"
+        return self.shape.finished()
 
     def recovers(self, command: Command, harmed: float, lacking: Callable[[], bool], *, extra: float = 0.0) -> None:
         """Measure the seconds from a harm until what it took is there again and the run goes on."""
@@ -230,6 +262,8 @@ class Attempt:
         code = command.code
         assert code is not None
         wanted = harm.codes if codes is None else codes
+        if self.case.scenario.command in ("experiment", "sweep"):
+            wanted = (*wanted, 3, 4)  # all or some of its runs failed
         self.verdict.check(
             "cause", promises.causes(command.errors(), code, wanted, line=harm.line if line is None else line)
         )
@@ -237,7 +271,7 @@ class Attempt:
     def shown(self, states: Sequence[str] | None = None) -> None:
         """Check which state the run is shown to have."""
         wanted = self.case.harm.states if states is None else states
-        self.verdict.check("cause", promises.states(self.scene.run_dir, wanted))
+        self.verdict.check("cause", self.shape.states(tuple(wanted)))
 
     def goes_on(self, *, environment: Mapping[str, str] | None = None) -> bool:
         """Resume the run until it is finished, without harm, and check that nothing recorded was lost. Returns whether it is."""
@@ -246,14 +280,14 @@ class Attempt:
         self.scene.wait(command, self.patience)
         if command.code == 0 and self.finished:
             self.verdict.resumed = command.seconds
-            self.verdict.check("recorded", promises.lost(before, self.scene.run_dir))
+            self.verdict.check("recorded", self.shape.lost(before))
             return True
         self.verdict.check("recorded", [f"it could not be resumed: {command.code}, {command.errors()[-500:]!r}"])
         return False
 
     def _again(self, environment: Mapping[str, str]) -> Command:
-        if promises.has_begun(self.scene.run_dir):
-            return self.scene.start("resume", "run", environment=environment)
+        if self.shape.has_begun():
+            return self.scene.start(*self.shape.again, *self.scene.changes, environment=environment)
         return begun(self.scene, self.case.scenario, environment=environment)
 
     def compare(self, run_dir: Path | None = None, *, parts_harmed: bool = False) -> None:
@@ -263,32 +297,34 @@ class Attempt:
             equal = "rows"
         if self.unequal:
             return
-        flaws = promises.differences(
-            run_dir or self.scene.run_dir,
-            self.reference.folder / "run",
-            equal=equal,
-            alone=not self.case.scenario.has_children,
-        )
+        shape = self.shape if run_dir is None else SHAPES[self.case.scenario.command](run_dir)
+        alone = not self.case.scenario.has_children
+        flaws = shape.differences(self.reference.folder / "run", equal=equal, alone=alone)
         self.verdict.check("equal", flaws)
+
+    def close(self) -> None:
+        """End the page, and check that it went on answering."""
+        if self.page is not None:
+            page, self.page = self.page, None
+            self.verdict.check("cause", page.close())
 
     def cleaned(self) -> None:
         """Check that nothing is left."""
+        self.close()
         self.verdict.check("clean", self.scene.leftovers())
         beside = {path.name for path in self.scene.work.iterdir()} - _BESIDE
         self.verdict.check("clean", [f"file beside the run: {name}" for name in sorted(beside)])
 
 
-_BESIDE = {"scenario.yaml", "run", "moved", "copy"}
+SWEEP = """
+scenario: scenario.yaml
+options: {algorithm.learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}}
+trials: 3
+sampler: {kind: random, seed: 1}
+"""
+"""The file of a sweep."""
+_BESIDE = {"scenario.yaml", "sweep.yaml", "run", "moved", "copy"}
 """What a case itself has put beside the run."""
-
-
-def state_of(run_dir: Path) -> str:
-    """Return the state of a run, or "nothing"."""
-    try:
-        with Reader(run_dir, check=False) as reader:
-            return reader.state()
-    except (LudusError, OSError):
-        return "nothing"
 
 
 def copied(run_dir: Path, target: Path) -> None:
@@ -298,6 +334,7 @@ def copied(run_dir: Path, target: Path) -> None:
 
 def own(folder: Path) -> None:
     """Let every user write into a folder."""
+    folder.parent.chmod(0o755)
     for path in (folder, *folder.rglob("*")):
         with suppress(OSError):
             os.chmod(path, 0o777 if path.is_dir() else 0o666)

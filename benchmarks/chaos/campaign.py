@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.actions import ACTIONS
-from benchmarks.chaos.attempt import Attempt, Late, References, Skipped, Verdict
+from benchmarks.chaos.attempt import Attempt, Late, References, Skipped, Verdict, surroundings
 from benchmarks.chaos.draw import Case, draw
-from benchmarks.chaos.scene import Scene
+from benchmarks.chaos.scene import PLACE, Scene
 
 Row = dict[str, Any]
 
@@ -28,9 +29,12 @@ def play(case: Case, folder: Path, references: References, *, keep: bool = False
     scene, begin, attempt = Scene(folder, references.home), time.monotonic(), None
     verdict = Verdict()
     try:
-        attempt = Attempt(case, scene, references)
-        verdict = attempt.verdict
-        ACTIONS[case.harm.action](attempt)
+        reference = references(case.scenario)
+        with surroundings(scene, case.scenario) as cluster:
+            attempt = Attempt(case, scene, reference, cluster)
+            verdict = attempt.verdict
+            ACTIONS[case.harm.action](attempt)
+            attempt.close()
         if not verdict.outcome:
             verdict.outcome = "survived"
     except Late as late:
@@ -81,7 +85,7 @@ class Campaign:
     def __init__(self, seed: int, folder: Path, path: Path, *, only: Collection[str] = (), keep: bool = False) -> None:
         """folder: of references and of cases that broke a promise. path: of the rows."""
         self.seed, self.folder, self.path, self.only, self.keep = seed, folder, path, only, keep
-        self.references = References(folder / "references", folder / "home")
+        self.references = References(folder / "references", Path(PLACE) / "ludus-chaos-home")
         self._lock = threading.Lock()
         self._done = {row["case"] for row in rows(path)}
 
@@ -114,14 +118,14 @@ class Campaign:
     def one(self, index: int) -> Row:
         """Play one case, store its row, and say what became of it."""
         case = draw(self.seed, index, only=self.only)
-        with tempfile.TemporaryDirectory(prefix="lc-", dir="/tmp", ignore_cleanup_errors=True) as short:
-            place = Path(short) / "c"  # short: sockets lie below
+        with tempfile.TemporaryDirectory(prefix="lc-", dir=PLACE, ignore_cleanup_errors=True) as short:
+            place = Path(short) / "c"
             row = play(case, place, self.references, keep=self.keep)
             if place.exists():
                 kept = self.folder / "broken" / case.name.replace(":", "-")
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(OSError):
-                    place.rename(kept)
+                    shutil.move(place, kept)
         with self._lock:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -34,6 +34,8 @@ class Harm:
         """Return whether it can be done to a scenario."""
         if self.where == "parts":
             return bool(scenario.parts)
+        if self.where == "run":
+            return scenario.command == "train"
         if self.where == "children":
             return scenario.has_children
         return not self.where or scenario.runtime == self.where or scenario.command == self.where

@@ -18,9 +18,11 @@ RUNTIMES: Mapping[str, tuple[str, ...]] = {
     "processes": ("runtime.kind=processes", "runtime.workers=2"),
     "async": ("runtime.kind=processes", "runtime.workers=2", "runtime.mode=async"),
     "ray": ("runtime.kind=ray", "runtime.workers=2"),
+    "cluster": ("runtime.kind=ray", "runtime.workers=2"),
 }
-"""Name -> what is changed in a scenario."""
-WEIGHTS = {"inprocess": 4.0, "processes": 4.0, "async": 1.5, "ray": 1.0}
+"""Name -> what is changed in a scenario. ray: one for each run, on this machine; cluster: two nodes that the run joins."""
+WEIGHTS = {"inprocess": 4.0, "processes": 4.0, "async": 1.5, "ray": 1.0, "cluster": 2.0}
+_DEFAULT = ("inprocess", "processes", "async", "ray")
 _ALGORITHMS = 0.35  # weight of each algorithm of the traces
 
 
@@ -35,6 +37,7 @@ class Scenario:
         equal: What is promised of a harmed run: bits; driver, bits where none of its parts was harmed; rows.
         parts: Of `parts.py`, that it uses.
         command: How it is run.
+        page: Whether the page is open beside it, with viewers.
         weight: How often it is drawn.
     """
 
@@ -44,6 +47,7 @@ class Scenario:
     equal: Equal = "bits"
     parts: tuple[str, ...] = ()
     command: str = "train"
+    page: bool = False
     weight: float = 1.0
 
     @property
@@ -56,7 +60,7 @@ class Scenario:
         """Return whether it has processes beside the driver."""
         evaluation, env = self.settings.get("evaluation", {}), self.settings["env"]
         own = "workers" in evaluation or "workers" in env or "background" in evaluation or "bot" in self.parts
-        return self.runtime != "inprocess" or own
+        return self.runtime != "inprocess" or own or self.command != "train"
 
     @property
     def text(self) -> str:
@@ -95,10 +99,11 @@ def _of_entry(base: str, entry: Mapping[str, Any], everywhere: Mapping[str, Any]
             equal="rows" if runtime == "async" else entry.get("equal", "bits"),
             parts=tuple(entry.get("parts", ())),
             command=entry.get("command", "train"),
+            page=entry.get("page", False),
             weight=entry.get("weight", 1.0) * WEIGHTS[runtime],
         )
-        for runtime in entry.get("runtimes", RUNTIMES)
-        if runtime != "ray" or importlib.util.find_spec("ray") is not None
+        for runtime in entry.get("runtimes", _DEFAULT)
+        if runtime not in ("ray", "cluster") or importlib.util.find_spec("ray") is not None
     ]
 
 

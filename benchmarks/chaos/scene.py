@@ -5,8 +5,8 @@
     FOLDER/parts   a file NAME.PID for every part
     FOLDER/log     what was done, a line each
 
-Where the machine allows it (root, namespaces), commands have a file system of their own, in which /dev/shm is theirs alone and disks can
-be made small or read-only.
+Where the machine allows it (root, namespaces), commands have a file system of their own, in which /dev/shm and /tmp are theirs alone and
+disks can be made small or read-only.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from benchmarks.faults_processes import environment_of, is_alive, living, progra
 from benchmarks.machine import ROOT
 
 MARK = "LUDUS_CHAOS"
+PLACE = "/var/tmp"
+QUIET = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0"}
+"""Settings of Ray with which what else the machine does is no harm: it ends workers where memory is short, and makes them wait for others."""
 LOOK = 0.02  # seconds between two looks
 CLEANING = 15.0
 """Seconds in which an ended command must have cleaned up behind it; the janitor of Ray needs some."""
@@ -118,7 +121,9 @@ class Scene:
         for made in (self.work, self.temporary, self.parts, home):
             made.mkdir(parents=True, exist_ok=True)
         self.commands: list[Command] = []
-        self.environment: dict[str, str] = {}
+        self.wrap: tuple[str, ...] = ()
+        self.closers: list[Callable[[], None]] = []
+        self.changes: tuple[str, ...] = ()
         self.begun = time.monotonic()
         _OPEN.append(self)
         self._holder: subprocess.Popen[bytes] | None = None
@@ -132,8 +137,7 @@ class Scene:
 
     def shared_memory(self, kilobytes: int) -> None:
         """Change the size of the shared memory of the commands."""
-        if self._holder is None:
-            self._hold()
+        self.hold()
         self.enter("mount", "-o", f"remount,size={kilobytes}k", "/dev/shm")
 
     @staticmethod
@@ -141,9 +145,11 @@ class Scene:
         """Mount as `mount` does, and return whether it could be done."""
         return subprocess.run(["mount", *options], check=check, capture_output=True).returncode == 0
 
-    def _hold(self) -> None:
-        """Keep a mount namespace open as long as the scene lasts."""
-        mount = f"mount -t tmpfs -o size={_SHM}m none /dev/shm && echo ready && exec sleep infinity"
+    def hold(self) -> None:
+        """Keep a mount namespace open as long as the scene lasts, where that is allowed."""
+        if self._holder is not None or namespaces():
+            return
+        mount = f"mount -t tmpfs -o size={_SHM}m none /dev/shm && mount -t tmpfs none /tmp && echo ready && exec sleep infinity"
         self._holder = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", mount], stdout=subprocess.PIPE, start_new_session=True
         )
@@ -159,12 +165,12 @@ class Scene:
         return self.work / "run"
 
     @property
-    def _enter(self) -> list[str]:
+    def prefix(self) -> list[str]:
         return [] if self._holder is None else ["nsenter", "-t", str(self._holder.pid), "-m", "--"]
 
     def enter(self, *line: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a program in the file system of the commands, such as `mount`."""
-        return subprocess.run([*self._enter, *line], check=check, capture_output=True, text=True)
+        return subprocess.run([*self.prefix, *line], check=check, capture_output=True, text=True)
 
     def start(
         self,
@@ -181,12 +187,11 @@ class Scene:
             environment: Variables for this command only.
             cwd: Where; default: in `work`.
         """
-        if self._holder is None and not namespaces():
-            self._hold()
+        self.hold()
         number = len(self.commands)
         out, err = self.folder / f"out{number}", self.folder / f"err{number}"
-        enter = [*self._enter, "env", "-C", str(cwd or self.work)]
-        full = [*enter, *wrap, sys.executable, "-m", "benchmarks.chaos.command", str(self.parts), *line]
+        enter = [*self.prefix, "env", "-C", str(cwd or self.work)]
+        full = [*enter, *self.wrap, *wrap, sys.executable, "-m", "benchmarks.chaos.command", str(self.parts), *line]
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
                 full,
@@ -231,9 +236,10 @@ class Scene:
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
             "RAY_AUTH_MODE": "disabled",
+            **QUIET,
             "COLUMNS": "200",
         }
-        return {**os.environ, **own, **self.environment, **more}
+        return {**os.environ, **own, **more}
 
     # ------------------------------------------------------------------------------------------------ processes
 
@@ -242,6 +248,10 @@ class Scene:
         mark = f"{MARK}={self.folder}".encode()
         return [process for process in living() if mark in environment_of(process)]
 
+    def announced(self) -> list[int]:
+        """Return the ids of the living processes that parts have said they are in, those on the nodes of a cluster included."""
+        return [process for path in self.parts.glob("*.*") if is_alive(process := int(path.name.rpartition(".")[2]))]
+
     def roles(self, command: Command) -> dict[str, list[int]]:
         """Return the living processes of a command but its own, by what they do."""
         names: dict[int, str] = {}
@@ -249,7 +259,7 @@ class Scene:
             name, _, number = path.name.rpartition(".")
             names[int(number)] = name
         roles: dict[str, list[int]] = {}
-        for process in sorted(self.processes()):
+        for process in sorted({*self.processes(), *self.announced()}):
             if process != command.process.pid and process not in [other.process.pid for other in self.commands]:
                 role = names.get(process) or _role(process)
                 roles.setdefault(role, []).append(process)
@@ -258,7 +268,7 @@ class Scene:
     def kill_all(self) -> None:
         """End every process of the scene."""
         for _ in range(3):
-            for process in self.processes():
+            for process in {*self.processes(), *self.announced()}:
                 with contextlib.suppress(OSError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(LOOK)
@@ -278,16 +288,22 @@ class Scene:
         return left
 
     def _leftovers(self) -> Iterator[str]:
-        yield from (f"process {title_of(process)}" for process in self.processes() if is_alive(process))
+        beside = {command.process.pid for command in self.commands if command.code is None}
+        processes = {*self.processes(), *self.announced()} - beside
+        yield from (f"process {title_of(process)}" for process in processes if is_alive(process))
         yield from (f"temporary file {path.name}" for path in self.temporary.iterdir())
-        if self._holder is not None:
-            shared = Path(f"/proc/{self._holder.pid}/root/dev/shm")
-            yield from (f"shared memory {path.name}" for path in shared.iterdir())
+        if self._holder is not None and not beside and not self.wrap:  # nodes of a cluster keep theirs
+            for place in ("/dev/shm", "/tmp"):
+                entries = Path(f"/proc/{self._holder.pid}/root{place}").iterdir()
+                yield from (f"{place}/{path.name}" for path in entries)
 
     def close(self, *, keep: bool = False) -> None:
         """End everything. keep: leave the folder, to look at."""
         self.kill_all()
-        _OPEN.remove(self)
+        if self in _OPEN:
+            _OPEN.remove(self)
+        for close in self.closers:
+            close()
         if self._disk:
             if keep:
                 shutil.copytree(self.work, self.folder / "disk", dirs_exist_ok=True)
