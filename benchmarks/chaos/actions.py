@@ -503,7 +503,7 @@ def damage_(attempt: Attempt) -> None:
     command = scene.run(*lines.get(name, (name, "run")), within=attempt.patience)
     code = command.code if command.code is not None else -9
     line = "error: " if code and name != "verify" else ""
-    attempt.verdict.check("cause", promises.causes(command.errors(), code, (0, 2), line=line))
+    attempt.verdict.check("cause", promises.causes(command.errors(), code, (0, 2, 6), line=line))
     attempt.verdict.outcome = "survived" if code == 0 else "clear"
     if name == "resume" and code == 0:
         attempt.compare()
@@ -527,7 +527,7 @@ def _verified(attempt: Attempt, run: str) -> bool:
     command = attempt.scene.run("verify", run, within=attempt.patience)
     code = command.code if command.code is not None else -9
     line = "error: " if code and not command.output() else ""
-    attempt.verdict.check("cause", promises.causes(command.errors(), code, (0, 2), line=line))
+    attempt.verdict.check("cause", promises.causes(command.errors(), code, (0, 2, 6), line=line))
     return code == 2
 
 

@@ -29,7 +29,7 @@ from benchmarks.machine import ROOT
 MARK = "LUDUS_CHAOS"
 PLACE = "/var/tmp"
 QUIET = {"RAY_memory_monitor_refresh_ms": "0", "RAY_worker_niceness": "0"}
-"""Settings of Ray with which what else the machine does is no harm: it ends workers where memory is short, and makes them wait for others."""
+"""Settings of Ray: what else the machine does is no harm. It would end workers where memory is short, and run them after all others."""
 LOOK = 0.02  # seconds between two looks
 CLEANING = 15.0
 """Seconds in which an ended command must have cleaned up behind it; the janitor of Ray needs some."""
