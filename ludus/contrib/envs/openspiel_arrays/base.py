@@ -188,34 +188,34 @@ def _borrow(context: Any, values: Any) -> Any:  # noqa: ARG001  numba passes all
 def compile_pass(rules: Rules) -> Any:
     """Return the compiled pass over all environments of a game with these rules. The file of kernels has it by the rules' source.
 
-    (game, state, games, out, moves int64[E, columns], action int64[columns], openings, full) -> the first environment whose episode ends
-    before anyone moves, or -1. action: scratch. full: whether rows are information states, not observations.
+    (game, state, games, out, moves int64[E, columns], openings, full) -> the first environment whose episode ends before anyone moves, or
+    -1. moves: are overwritten by those of openings. full: whether rows are information states, not observations.
     """
     reset, mover, chance, play, legal, observation, information_state, returns = rules
     source = _digest(rules)
 
     @kernel
-    def advance(game, state, games, out, moves, action, openings, full):  # type: ignore[no-untyped-def]
+    def advance(game, state, games, out, moves, openings, full):  # type: ignore[no-untyped-def]
         _ = source  # a part of the name by which it is cached
         game, state, games, out = _borrow(game), _borrow(state), _borrow(games), _borrow(out)
         out.rows[:] = 0
         for e in range(len(moves)):
             if games.idle[e] or moves[e, 0] == _HOLD:
                 continue
-            begins = _record(games, e, moves, action)
-            goes_on, player, key = True, 0, np.uint64(0)
+            action = moves[e]
+            begins = _record(games, e, action)
+            goes_on, player = True, 0
             left, draws, opening = 0, 1, np.uint64(0)
             fresh = False
             while goes_on:
-                key = episode_seed(games.seed[e], np.uint64(games.episode[e]))
                 if begins:
                     _restart(games, e)
                     reset(game, state, e)
-                    left, opening = _length_of_opening(key, openings, fresh)
+                    left, opening = _length_of_opening(games, e, openings, fresh)
                 else:
                     play(game, state, e, action)
                 fresh |= begins
-                player = _pass_chance(mover, chance, game, state, games, e, key)
+                player = _pass_chance(mover, chance, game, state, games, e)
                 begins = player == TERMINAL
                 if not begins:
                     goes_on = left > 0
@@ -242,33 +242,40 @@ def _digest(rules: Rules) -> int:
 
 
 @rule
-def _record(games, e, moves, action):  # type: ignore[no-untyped-def]
+def _record(games, e, action):  # type: ignore[no-untyped-def]
     """Note the moves of a step. Returns whether there are none, since an episode is to begin."""
-    if moves[e, 0] == _BEGIN:
+    if action[0] == _BEGIN:
         return True
     games.length[e] += 1
     n = games.moves[e]
-    for c in range(moves.shape[1]):
-        action[c] = moves[e, c]
-        games.history[e, n + c] = moves[e, c]
-    games.moves[e] = n + moves.shape[1]
+    for c in range(len(action)):
+        games.history[e, n + c] = action[c]
+    games.moves[e] = n + len(action)
     return False
 
 
 @rule
-def _length_of_opening(key, openings, again):  # type: ignore[no-untyped-def]
-    """Return (how many moves are random, the key of what they draw), as `OpenSpielGame.new_state` has them. again: whether the episode has
-    had its opening, which ended it."""
-    opening = seeding.mix(key ^ OPENING)
-    return int(seeding.uniform(opening, np.uint64(0)) * (openings + 1)) if openings and not again else 0, opening
+def _key(games, e):  # type: ignore[no-untyped-def]
+    """Return the key of chance in the present episode."""
+    return episode_seed(games.seed[e], np.uint64(games.episode[e]))
 
 
 @rule
-def _pass_chance(mover, chance, game, state, games, e, key):  # type: ignore[no-untyped-def]
+def _length_of_opening(games, e, openings, again):  # type: ignore[no-untyped-def]
+    """Return (how many moves are random, the key of what they draw), as `OpenSpielGame.new_state` has them. again: whether the episode has
+    had its opening, which ended it."""
+    if not openings or again:
+        return 0, np.uint64(0)
+    opening = seeding.mix(_key(games, e) ^ OPENING)
+    return int(seeding.uniform(opening, np.uint64(0)) * (openings + 1)), opening
+
+
+@rule
+def _pass_chance(mover, chance, game, state, games, e):  # type: ignore[no-untyped-def]
     """Return who is to move after chance has moved."""
     player = mover(game, state, e)
     while player == CHANCE:
-        chance(game, state, e, seeding.uniform(key, games.counter[e]))
+        chance(game, state, e, seeding.uniform(_key(games, e), games.counter[e]))
         games.counter[e] += np.uint64(1)
         player = mover(game, state, e)
     return player
@@ -402,7 +409,6 @@ class ArrayVectorEnv:
         self._records: tuple[dict[tuple[int, int, int], Any], ...] = ({}, {})
         self._current = 0
         self._moves = np.zeros((num_envs, columns), np.int64)
-        self._chosen = np.zeros(columns, np.int64)
         self._place = np.arange(num_envs, dtype=np.int32)
         self._zero = _constant(np.zeros(num_envs, np.float32))
         self._true = _constant(np.ones(num_envs, np.bool_))
@@ -518,9 +524,7 @@ class ArrayVectorEnv:
         """Make `self._moves`."""
         self._current = 1 - self._current
         out = self._outs[self._current]
-        stuck = self._advance(
-            self._constants, self._state, self._games, out, self._moves, self._chosen, self.openings, self._full
-        )
+        stuck = self._advance(self._constants, self._state, self._games, out, self._moves, self.openings, self._full)
         if stuck >= 0:
             raise EnvError(
                 f"{self.spec.id} ended in environment {stuck} before a player could move; it cannot be played."
