@@ -46,12 +46,17 @@ def compare(
         if steps % 16 == 0:
             for e, state in enumerate(beside.states):
                 assert env.state(e).serialize() == state.serialize(), f"{name}: histories of environment {e} differ"
-        actions = [np.array([rng.choice(np.flatnonzero(m)) for m in due.mask], np.int64) for due in timestep.due]
+        actions = [np.array([_pick(mask, rng) for mask in due.mask], np.int64) for due in timestep.due]
         beside.apply(timestep, actions)
         timestep = env.step(tuple(actions))
         done += num_envs
         steps += 1
     return done
+
+
+def _pick(mask: NDArray[np.bool_], rng: np.random.Generator) -> int:
+    legal = np.flatnonzero(mask)
+    return int(legal[int(rng.random() * len(legal))])
 
 
 class _States:
