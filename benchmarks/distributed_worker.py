@@ -35,7 +35,7 @@ _BATCHES = [
 ]
 OVERHEAD = {
     "cartpole": ("cartpole", ["env.num_envs=64", "warm_start=last", *_BATCHES]),
-    "connect_four": ("connect-four", ["meta_solver=last"]),
+    "connect_four": ("connect-four", ["env.fast=off", "meta_solver=last"]),
 }
 
 

@@ -193,7 +193,7 @@ SETUPS = {
         options=(("teams", "one"),),
         bare=((_SPREAD, "step"), (_SPREAD, "observe"), (_SPREAD, "reset")),
     ),
-    "connect_four": Setup("openspiel/connect_four", 64, 30_000, options=(("tree", "off"),)),
+    "connect_four": Setup("openspiel/connect_four", 64, 30_000, options=(("tree", "off"), ("fast", "off"))),
     "pettingzoo": Setup(
         "pettingzoo/connect_four_v3", 64, 64 * 32, bare=((_FOUR, "step"), (_FOUR, "observe"), (_FOUR, "reset"))
     ),

@@ -89,7 +89,7 @@ def general(game: str, *, orders: int) -> dict[str, float]:
 
     policy = Clock()
     policy.around_named(POLICY, "act")
-    setup = Setup(f"openspiel/{game}", 1024, 100_000, options=(("tree", "off"),))
+    setup = Setup(f"openspiel/{game}", 1024, 100_000, options=(("tree", "off"), ("fast", "off")))
     player = Player(setup.make(), decisions=setup.decisions)
     rates = []
     for number in range(orders + 1):
@@ -116,7 +116,7 @@ def fifty(kind: str, *, orders: int) -> dict[str, float]:
     """Decisions per second against fifty opponents of one architecture, drawn uniformly per episode, and against one."""
     setup = {
         "leduc": Setup("openspiel/leduc_poker", 512, 100_000),
-        "connect_four": Setup("openspiel/connect_four", 64, 30_000, options=(("tree", "off"),)),
+        "connect_four": Setup("openspiel/connect_four", 64, 30_000, options=(("tree", "off"), ("fast", "off"))),
     }[kind]
     players = {
         count: Player(setup.make(), decisions=setup.decisions, opponents=count, tabulate=False) for count in (1, 50)
