@@ -6,20 +6,24 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import importlib.util
+import os
 import pkgutil
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from types import FunctionType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ludus.core.config import explain
-from ludus.core.errors import ConfigError, UnknownName, article, nearest
+from ludus.core.errors import ConfigError, UnknownName, article, join_or, nearest
 from ludus.core.former_names import present_name
 from ludus.core.packages import DISTRIBUTION, is_known, missing_package
 from ludus.core.process_settings import users_code
@@ -138,16 +142,112 @@ def _distribution(point: EntryPoint) -> str:
 # Names to classes, without import side effects: a table of `module:Class` strings per kind of part.
 
 
-def resolve_name(what: str, name: str, table: Mapping[str, str]) -> Any:
+Expected: TypeAlias = tuple[type | tuple[str, ...], ...]
+"""What a class may be: it has all methods of one of these protocols, or those that are named, or is derived from a class."""
+ENVIRONMENTS: Expected = (("reset", "step"),)
+"""Environments, of whatever interface."""
+
+
+def resolve_name(
+    what: str, name: str, table: Mapping[str, str], *, expected: Expected | None = None, functions: bool = False
+) -> Any:
     """Return the object that `name` stands for: a name of `table`, or `module:Class` of the user's own.
 
-    Raises UnknownName with the nearest names, or ConfigError if the module or class cannot be imported; of what an installed distribution
-    registers, with the distribution's name.
+    Args:
+        what: Such a part, in words.
+        name: As it is in a scenario or a stored file.
+        table: The registered names.
+        expected: What a class of the user's own must be; (): any class, or, with `functions`, none. None: `name` was written in code, and
+            may stand for anything.
+        functions: Whether it may be a function, too, which the named module must define itself.
+
+    Raises:
+        UnknownName: There is no such name; with the nearest ones.
+        ConfigError: The module or class cannot be imported, or is not what is expected; of what an installed distribution registers, with
+            the distribution's name.
     """
     target = table.get(name, name)
     if ":" not in target:
         raise UnknownName(what, name, table, hint=own_name_hint(what))
-    return _imported(f"{what} {name!r}{source_of(name, table)}", what, target)
+    label = f"{what} {name!r}{source_of(name, table)}"
+    if expected is None or target != name:
+        return _imported(label, what, target)
+    _check_module(label, what, target)
+    value = _imported(label, what, target)
+    if isinstance(value, type) and (expected or not functions):
+        _check_class(name, what, value, expected)
+    elif functions:
+        _check_function(label, what, present_name(target).partition(":")[0], value)
+    else:
+        raise ConfigError(f"{name!r} is no class. {own_name_hint(what)}.")
+    return value
+
+
+_TARGET = re.compile(r"(?!bot:)[\w.-]+:[A-Za-z_]\w*")  # as `ludus.core.trust` looks for them
+_FUNCTIONS_OF_LUDUS = ("ludus.testing.", "ludus.envs.")
+"""Modules whose functions a scenario may name as environments, teams, wrappers and masks; others do other things when they are called."""
+
+
+def _check_module(label: str, what: str, target: str) -> None:
+    """Raise ConfigError for a name that is none, and for a module of Python's own, before it is imported."""
+    if not _TARGET.fullmatch(target):
+        raise ConfigError(f"{label} is no name. {own_name_hint(what)}.")
+    package = target.partition(":")[0].partition(".")[0]
+    if package not in sys.stdlib_module_names:
+        return
+    spec = importlib.util.find_spec(package)
+    place = (spec and spec.origin) or ""
+    if spec is not None and (not os.path.isabs(place) or Path(place).is_relative_to(sysconfig.get_path("stdlib"))):
+        raise ConfigError(
+            f"{label}: {package!r} belongs to Python, and {article(what)} is never of it. Name a custom module."
+        )
+
+
+def _check_class(name: str, what: str, cls: type, expected: Expected) -> None:
+    """Raise ConfigError for a class that is none of the expected: it is called with what a file says, whatever it does."""
+    if not expected or any(_fits(cls, kind) for kind in expected):
+        return
+    bases = [kind for kind in expected if isinstance(kind, type) and not _is_protocol(kind)]
+    if bases:
+        raise ConfigError(
+            f"{name!r} is no {what}: derive it from {join_or([f'{base.__module__}.{base.__qualname__}' for base in bases])}."
+        )
+    lacking = min(
+        ([f"{m}()" for m in _methods(kind) if not callable(getattr(cls, m, None))] for kind in expected), key=len
+    )
+    where = next((f" (see {kind.__module__}.{kind.__name__})" for kind in expected if isinstance(kind, type)), "")
+    raise ConfigError(f"{name!r} is not {article(what)}: it lacks {', '.join(lacking)}{where}.")
+
+
+def _check_function(label: str, what: str, module: str, value: Any) -> None:
+    """Raise ConfigError for what is no function of the module itself, and for one of Ludus that does something else."""
+    function = getattr(value, "py_func", value)  # of what numba has compiled
+    if not isinstance(function, FunctionType):
+        raise ConfigError(f"{label} is no function of {module!r} but {article(type(value).__name__)}. Name a function.")
+    if function.__module__ != module:
+        raise ConfigError(
+            f"{label}: {module!r} does not define it but has it from {function.__module__!r}. Name a function where it is defined."
+        )
+    if module.partition(".")[0] == "ludus" and not module.startswith(_FUNCTIONS_OF_LUDUS):
+        raise ConfigError(f"{label} is a function of Ludus, and not {article(what)}.")
+
+
+def _fits(cls: type, kind: type | tuple[str, ...]) -> bool:
+    if isinstance(kind, type) and not _is_protocol(kind):
+        return issubclass(cls, kind)
+    return all(callable(getattr(cls, name, None)) for name in _methods(kind))
+
+
+def _is_protocol(kind: type) -> bool:
+    return bool(getattr(kind, "_is_protocol", False))
+
+
+def _methods(kind: type | tuple[str, ...]) -> list[str]:
+    """Return the public methods of a protocol, or those that are named."""
+    if isinstance(kind, tuple):
+        return list(kind)
+    names = sorted({name for base in _bases(kind) for name in vars(base) if not name.startswith("_")})
+    return [name for name in names if callable(getattr(kind, name))]
 
 
 def load_entry_point(what: str, point: EntryPoint) -> Any:
@@ -159,7 +259,7 @@ def _imported(label: str, what: str, target: str) -> Any:
     """label: what was asked for, and by which name; begins messages. what: such a part, in words."""
     module, _, attribute = target.partition(":")
     if not module or not attribute:
-        raise ConfigError(f"{label} is no name; {article(what)} of your own is named module:Class.")
+        raise ConfigError(f"{label} is no name. {own_name_hint(what)}.")
     try:
         with users_code():
             imported = importlib.import_module(module)
@@ -220,8 +320,9 @@ def module_hint(module: str) -> str:
 # part's class is a `Config` model or a frozen dataclass; its options are its fields, all of them JSON values.
 
 
-def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
-    """Return the part that `value` describes. Raises UnknownName or ConfigError with the nearest right name."""
+def build_part(what: str, value: Any, table: Mapping[str, str], expected: Expected = ()) -> Any:
+    """Return the part that `value` describes. expected: as `resolve_name` takes it. Raises UnknownName or ConfigError with the nearest
+    right name."""
     if isinstance(value, type):
         return build_from_class(what, value)
     if value is None or isinstance(value, bool | int | float | list | tuple):
@@ -232,7 +333,7 @@ def build_part(what: str, value: Any, table: Mapping[str, str]) -> Any:
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
         raise ConfigError(_expected(what, value))
-    cls = resolve_name(what, kind, table)
+    cls = resolve_name(what, kind, table, expected=expected)
     if not isinstance(cls, type):  # must not be called, whatever it does
         raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
     return _made(what, kind, cls, options)
@@ -309,12 +410,16 @@ def missing(part: object, *protocols: type) -> str:
 
 def _missing(part: object, protocol: type) -> list[str]:
     """As the check of protocols decides it: fields, then methods with brackets."""
-    bases = [base for base in protocol.__mro__ if base not in (Protocol, Generic, object)]
+    bases = _bases(protocol)
     names = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ()))}
     public = sorted(name for name in names if not name.startswith("_"))
     methods = [name for name in public if callable(getattr(protocol, name, None))]
     fields = [f"`{name}`" for name in public if name not in methods and not hasattr(part, name)]
     return [*fields, *(f"{name}()" for name in methods if getattr(part, name, None) is None)]
+
+
+def _bases(protocol: type) -> list[type]:
+    return [base for base in protocol.__mro__ if base not in (Protocol, Generic, object)]
 
 
 def with_options(part: Any, options: Mapping[str, Any]) -> Any:

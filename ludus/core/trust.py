@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -128,13 +128,24 @@ def mark(folder: Path, documents: Iterable[Any]) -> None:
         replace_file(folder / FILE, content.encode())
 
 
-def require_trust(place: Path, documents: Iterable[Any], *, folder: Path | None) -> None:
+def signature(document: Any) -> str:
+    """Return the mark of a document that is kept in its own file; "" where it names no code, or there is no secret."""
+    if not code_names(document):
+        return ""
+    key = _secret(make=True)
+    return "" if isinstance(key, str) else _mark(key, _digest(document))
+
+
+def require_trust(
+    place: Path, documents: Iterable[Any], *, folder: Path | None, signatures: Collection[str] = ()
+) -> None:
     """Ask for trust in what names code and has no mark of this user.
 
     Args:
         place: The run, experiment, entry or file that names code.
         documents: Its documents.
         folder: Where marks of it are kept; None: nowhere.
+        signatures: Marks that the file itself has.
 
     Raises:
         TrustError: Neither `trusting` nor the user at the terminal grants it. Nothing was imported.
@@ -145,8 +156,8 @@ def require_trust(place: Path, documents: Iterable[Any], *, folder: Path | None)
     if not unknown:
         return
     key = _secret(make=False)
-    if folder is not None and not isinstance(key, str):
-        marks = set(_marks(folder))
+    if not isinstance(key, str):
+        marks = {*signatures, *(() if folder is None else _marks(folder))}
         known = {digest for digest in unknown if _mark(key, digest) in marks}
         _trusted.update((where, digest) for digest in known)
         unknown = {digest: document for digest, document in unknown.items() if digest not in known}

@@ -21,6 +21,7 @@ from ludus.evaluation.evaluate import RunResult, facts_of
 from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, rating_table, require_results
 from ludus.metagame.solvers import normal_form, registry
+from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
@@ -48,7 +49,7 @@ what needs another package, in `ludus.contrib`, and parts of other distributions
 def rater(name: str, **options: Any) -> Rater:
     """Return the rating `name`, registered or `module:Class`. Raises UnknownName with the nearest names; ConfigError for options it
     lacks."""
-    part = build_part("rating", {"kind": name, **options}, RATINGS)
+    part = build_part("rating", {"kind": name, **options}, RATINGS, (Rater,))
     if not isinstance(part, Rater):
         raise ConfigError(
             f"rating {name!r} has no method rate(payoffs, log); see ludus.metagame.population.ratings.base."
@@ -200,7 +201,7 @@ class AlphaRankRating:
 def solve(name: str, payoffs: Payoffs, options: dict[str, Any]) -> MetaSolution:
     """Return what the meta-solver `name` (registered, or `module:Class`) answers. Raises UnknownName, or ConfigError for options it
     lacks."""
-    solver = build_part("meta-solver", {**options, "kind": name}, META_SOLVERS)
+    solver = build_part("meta-solver", {**options, "kind": name}, META_SOLVERS, (MetaSolver,))
     return registry.solve(solver, payoffs, rng=seeding.generator(0, "ratings", name))
 
 

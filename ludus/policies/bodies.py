@@ -79,7 +79,7 @@ class OwnBody(nn.Module):
     def __init__(self, config: Mapping[str, Any], shape: Sequence[int], scale: float = 1.0) -> None:
         super().__init__()
         kind, options = str(config["kind"]), dict(config.get("options", {}))
-        make, shape = resolve_name("network", kind, {}), tuple(shape)
+        make, shape = resolve_name("network", kind, {}, expected=(("forward",),), functions=True), tuple(shape)
         try:
             module = make(shape, **options)
         except Exception as error:

@@ -24,7 +24,7 @@ from pydantic import Field
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
 from ludus.core.packages import install_command, is_installed
-from ludus.core.parts import Registry, build_part, own_name_hint, resolve_name, source_of
+from ludus.core.parts import Expected, Registry, build_part, own_name_hint, resolve_name, source_of
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
 from ludus.core.user_code import describe_user_error
 from ludus.policies.base import entry
@@ -71,6 +71,9 @@ class StateBot(Protocol):
         ...
 
 
+_KINDS: Expected = (Bot, StateBot, ("act", "tabulate", "weights"))
+"""What a bot of one's own may be; the last is a `Policy`."""
+
 # --------------------------------------------------------------------------------------------------------------------
 # Bots by name, and whether one may play a game.
 
@@ -110,7 +113,7 @@ class BotSpec:
         """Make a bot for one slot. Raise UnknownName or ConfigError with the nearest right name, PolicyError for a
         class that is no bot."""
         try:
-            bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS)
+            bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS, _KINDS)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
@@ -125,7 +128,7 @@ class BotSpec:
     def policy_spec(self) -> PolicySpec | None:
         """Return the spec of a class that is a `Policy` (`ludus.policies.base`) and no bot, with the options as its
         config; else None."""
-        cls = resolve_name("bot", self.kind, BOTS)
+        cls = resolve_name("bot", self.kind, BOTS, expected=_KINDS)
         return (
             PolicySpec(self.kind, dict(self.options)) if hasattr(cls, "tabulate") and hasattr(cls, "weights") else None
         )
@@ -140,7 +143,7 @@ class BotSpec:
                 options = {f.name: getattr(bot, f.name) for f in dataclasses.fields(bot) if f.init}
         identity: dict[str, Any] = {"kind": self.kind, "options": options}
         if self.own:
-            source = inspect.getsourcefile(resolve_name("bot", self.kind, BOTS))
+            source = inspect.getsourcefile(resolve_name("bot", self.kind, BOTS, expected=_KINDS))
             identity["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
         return identity
 

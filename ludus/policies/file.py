@@ -51,7 +51,9 @@ _DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
 """What a header raises that no Ludus wrote; torch raises RuntimeError for sizes."""
 
 
-def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True) -> str:
+def save_policy(
+    path: str | os.PathLike[str], spec: PolicySpec, weights: Weights, *, sync: bool = True, sign: bool = True
+) -> str:
     """Write a policy. Return the SHA-256 of the file, in hexadecimal; equal policies give equal bytes.
 
     It is written to a temporary file, flushed and renamed, so that a kill leaves the old file or the new one.
@@ -61,12 +63,16 @@ def save_policy(path: str | os.PathLike[str], spec: PolicySpec, weights: Weights
         spec: Kind and configuration.
         weights: Arrays by name.
         sync: Whether the file is flushed to the disk; False leaves that to the caller.
+        sign: Whether a spec that names code gets a mark of this user (`ludus.core.trust`); False: its run keeps one.
 
     Raises:
         PolicyError: The weights do not fit the spec, or hold NaN or infinities.
     """
     build_policy(spec, weights)
-    header = json.dumps({"format": FORMAT, "kind": spec.kind, "config": dict(spec.config)}, sort_keys=True)
+    facts = {"format": FORMAT, "kind": spec.kind, "config": dict(spec.config)}
+    if sign and (signature := trust.signature(trust.spec_document(spec.kind, spec.config))):
+        facts["mark"] = signature
+    header = json.dumps(facts, sort_keys=True)
     arrays = {name: np.asarray(weights[name], order="C") for name in sorted(weights)}  # keeps arrays of no axes
     data: bytes = save(arrays, metadata={"ludus": header})
     target = Path(path)
@@ -98,8 +104,8 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
             f"policy file {str(path)!r} was changed or damaged: its SHA-256 is {digest[:12]}…, {sha256[:12]}… was recorded."
         )
     try:
-        form, spec = _spec(data)
-        _require_trust(Path(path), spec)
+        form, spec, mark = _spec(data)
+        _require_trust(Path(path), spec, mark)
         return build_policy(*(_modern(spec, load(data)) if form == 1 else (spec, load(data))))
     except TrustError:
         raise
@@ -107,11 +113,11 @@ def load_policy(path: str | os.PathLike[str], sha256: str | None = None) -> Poli
         raise PolicyError(f"policy file {str(path)!r} is not a policy that can be loaded: {error}") from error
 
 
-def _require_trust(path: Path, spec: PolicySpec) -> None:
+def _require_trust(path: Path, spec: PolicySpec, mark: str) -> None:
     """Raise TrustError for code of somebody else's. A run, whose file RUN/policies/POPULATION/NAME.safetensors is, keeps marks of it."""
     absolute = path.absolute()
     run = absolute.parents[2] if absolute.parent.parent.name == "policies" else None
-    trust.require_trust(path, [trust.spec_document(spec.kind, spec.config)], folder=run)
+    trust.require_trust(path, [trust.spec_document(spec.kind, spec.config)], folder=run, signatures=[mark])
 
 
 def spec_in(data: bytes) -> PolicySpec:
@@ -123,8 +129,8 @@ def spec_in(data: bytes) -> PolicySpec:
         raise PolicyError(f"it is not a policy that can be loaded: {error}") from error
 
 
-def _spec(data: bytes) -> tuple[int, PolicySpec]:
-    """Return (the file's format, the spec in it)."""
+def _spec(data: bytes) -> tuple[int, PolicySpec, str]:
+    """Return (the file's format, the spec in it, its mark)."""
     length = int.from_bytes(data[:8], "little")  # safetensors: 8 bytes of length, then a JSON header
     if not 0 < length <= len(data) - 8:
         raise ValueError("it is cut off, or not a safetensors file")
@@ -135,7 +141,7 @@ def _spec(data: bytes) -> tuple[int, PolicySpec]:
     form = header.get("format")
     if form not in (1, FORMAT):
         raise ValueError(f"its format is {form!r}; this version reads 1 to {FORMAT}")
-    return form, PolicySpec(str(header["kind"]), dict(header["config"]))
+    return form, PolicySpec(str(header["kind"]), dict(header["config"])), str(header.get("mark", ""))
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def build_policy(spec: PolicySpec, weights: Weights) -> Policy:
         UnknownName: The kind is not registered.
         PolicyError: Spec and weights do not fit each other.
     """
-    kind = resolve_name("policy", spec.kind, POLICIES)
+    kind = resolve_name("policy", spec.kind, POLICIES, expected=(("act",),))
     if not (isinstance(kind, type) and callable(getattr(kind, "act", None))):
         raise PolicyError(
             f"policy kind {spec.kind!r} is not a class with a method `act`; see ludus.policies.base.Policy."

@@ -33,7 +33,7 @@ def parse_body(value: Any) -> str | dict[str, Any]:
     if not isinstance(kind, str):
         raise ConfigError(f"a network was expected, by name or as a mapping with `kind`; given {value!r}.")
     if kind not in BODIES:
-        resolve_name("network", kind, {name: name for name in BODIES})
+        resolve_name("network", kind, {name: name for name in BODIES}, expected=(("forward",),), functions=True)
     elif options:
         raise ConfigError(
             f"{kind!r} has no option {next(iter(options))!r} there; those of mlp are the algorithm's own."

@@ -43,7 +43,7 @@ def make_networks(spec: PolicySpec, *, seed: int = 0) -> nn.ModuleDict:
     """Return fresh modules, initialised from `seed` alone; torch's global stream is unchanged. Raise PolicyError if
     making them raises, or none is "policy"."""
     name, inputs, actions = str(entry(spec, "maker")), integer(spec, "inputs"), integer(spec, "actions")
-    maker = resolve_name("maker of networks", name, {})(**entry(spec, "options"))
+    maker = resolve_name("maker of networks", name, {}, expected=(("networks",),))(**entry(spec, "options"))
     with own_stream(seed):
         try:
             networks = maker.networks(inputs, actions)

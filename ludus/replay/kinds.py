@@ -297,9 +297,9 @@ class Replay(BoundedTable):
     def _begin(self, slots: RingSlots | SlotPool) -> None:
         """Begin an empty table over these slots: no columns yet, a new book, and selectors that read it."""
         choice, capacity = self.choice, slots.capacity
-        kinds = [resolve_name("sampler", choice.sampler, SELECTORS)]
+        kinds = [resolve_name("sampler", choice.sampler, SELECTORS, expected=(("pick",),))]
         if choice.remover != RESERVOIR:
-            kinds.append(resolve_name("remover", choice.remover, SELECTORS))
+            kinds.append(resolve_name("remover", choice.remover, SELECTORS, expected=(("pick",),)))
         if self._circular:
             kinds.pop()  # the slots see to it
         by = {kind.by for kind in kinds}
@@ -374,7 +374,7 @@ def build_table(spec: TableSpec, device: torch.device | None = None) -> Table:
         spec: Description of the table.
         device: Where its columns are stored; None: in memory.
     """
-    table: Table = resolve_name("kind of table", spec.kind, TABLES)(spec)
+    table: Table = resolve_name("kind of table", spec.kind, TABLES, expected=(Table,))(spec)
     if device is not None:
         if not isinstance(table, Queue | Replay):
             raise DataError(

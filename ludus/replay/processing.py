@@ -70,7 +70,7 @@ def parse_processing(value: Any) -> tuple[Processing, ...]:
     """
     parts = []
     for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
-        part = build_part("processing", item, PROCESSING)
+        part = build_part("processing", item, PROCESSING, expected=(Processing,))
         if not isinstance(part, Processing):
             raise ConfigError(
                 f"{qualified_name(part)!r} is no processing: derive it from ludus.replay.processing.Processing, with its options as fields."
@@ -270,7 +270,7 @@ class HER(Processing):
                 f"goal is {list(self.goal)} and achieved {list(self.achieved)}: [first, last + 1] of as many entries of an observation"
             )
         if self.reward:
-            resolve_name("reward of hindsight", self.reward, {})
+            resolve_name("reward of hindsight", self.reward, {}, expected=(), functions=True)
         return self
 
     def check(self, env: EnvSpec, seats: tuple[int, ...]) -> None:
@@ -316,7 +316,7 @@ class HER(Processing):
 
     def _paid(self, came: Array, goal: Array, reached: NDArray[np.bool_]) -> Array:
         if self.reward:
-            pay = resolve_name("reward of hindsight", self.reward, {})
+            pay = resolve_name("reward of hindsight", self.reward, {}, expected=(), functions=True)
             answer = np.asarray(pay(came.astype(np.float32), goal.astype(np.float32)), np.float32)
             if answer.shape != (len(came),):
                 raise ScenarioError(

@@ -411,11 +411,15 @@ class ShardedTable(BoundedTable):
 
     def __init__(self, spec: TableSpec, shards: Sequence[Peer], key: Key) -> None:
         """key: what the shards know it by. Raises DataError for what cannot be spread, with the reason."""
-        kind = resolve_name("kind of table", spec.kind, TABLES)
+        kind = resolve_name("kind of table", spec.kind, TABLES, expected=())
         rules = QueueRules(spec) if kind is Queue else ReplayRules(spec)
         super().__init__(spec, rules)
         self._choice = rules.choice if isinstance(rules, ReplayRules) else None
-        self._sampler = Fifo if self._choice is None else resolve_name("sampler", self._choice.sampler, SELECTORS)
+        self._sampler = (
+            Fifo
+            if self._choice is None
+            else resolve_name("sampler", self._choice.sampler, SELECTORS, expected=(("pick",),))
+        )
         self._refuse(kind, len(shards))
         self._chance = self._choice is not None and self._choice.remover == RESERVOIR
         self._capacity = capacities(spec.capacity, len(shards))

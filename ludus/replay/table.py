@@ -493,7 +493,10 @@ class ReplayRules:
         """Raise DataError, UnknownName or Deadlock for what does not go together."""
         self.choice = SelectorChoice.of(spec)
         self.limiter, self.most = RateLimiter.of(spec.limiter), float(spec.capacity)
-        self.different = bool(self.choice.times) or not resolve_name("sampler", self.choice.sampler, SELECTORS).repeats
+        self.different = (
+            bool(self.choice.times)
+            or not resolve_name("sampler", self.choice.sampler, SELECTORS, expected=(("pick",),)).repeats
+        )
         self._spec = spec
 
     def admits(self, count: int, fill: TableFill) -> bool:

@@ -43,7 +43,7 @@ class AdaptiveOpponents:
             for f, factor in enumerate(self._start.factors):
                 groups.setdefault(factor.entries, []).append(f)
             self._groups = list(groups.values())
-            rule = build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES)
+            rule = build_part("rule", {"kind": opponents.rule, **opponents.options}, RULES, (Rule, NoRegret, PerGroup))
             self._rules = [
                 rule.of_group(k) if isinstance(rule, PerGroup) else cast(Rule, rule) for k in range(len(self._groups))
             ]

@@ -232,7 +232,7 @@ def _runtime(value: Any) -> Any:
 
 AlgorithmChoice = Annotated[
     Any,
-    BeforeValidator(lambda v: build_part("algorithm", v, ALGORITHMS)),
+    BeforeValidator(lambda v: build_part("algorithm", v, ALGORITHMS, (Algorithm, ComputedOracle))),
     PlainSerializer(lambda part: dump_part(part, ALGORITHMS)),
 ]
 
@@ -243,7 +243,7 @@ def _by_name(value: Any) -> dict[str, Any]:
     algorithms = {}
     for name, part in value.items():
         try:
-            algorithms[str(name)] = build_part("algorithm", part, ALGORITHMS)
+            algorithms[str(name)] = build_part("algorithm", part, ALGORITHMS, (Algorithm, ComputedOracle))
         except UnknownName:
             raise
         except ConfigError as error:

@@ -158,7 +158,7 @@ def _refuse_bare(key: str, kind: type[Scenario], data: Mapping[str, Any]) -> Non
 
 
 def _kind(name: str) -> type[Scenario]:
-    kind = resolve_name("scenario", name, SCENARIOS)
+    kind = resolve_name("scenario", name, SCENARIOS, expected=())
     if not (isinstance(kind, type) and issubclass(kind, Scenario)):
         raise ConfigError(
             f"scenario {name!r} is no class of scenarios; one of your own is a subclass of ludus.Scenario."

@@ -251,7 +251,7 @@ class RuntimeChoice(Config):
             )
         if self.kind == "processes":
             self._check_processes()
-        resolve_name("runtime", self.kind, RUNTIMES)
+        resolve_name("runtime", self.kind, RUNTIMES, expected=(Runtime,))
         if self.device.startswith("cuda"):
             self._check_gpus()
 

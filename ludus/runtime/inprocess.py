@@ -35,7 +35,7 @@ RUNTIMES: Final = Registry(
 
 def build_runtime(name: str, **options: Any) -> Runtime:
     """Return a runtime by its registered name, or `module:Class`. Raises UnknownName."""
-    runtime: Runtime = resolve_name("runtime", name, RUNTIMES)(**options)
+    runtime: Runtime = resolve_name("runtime", name, RUNTIMES, expected=(Runtime,))(**options)
     return runtime
 
 

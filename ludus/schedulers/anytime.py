@@ -34,7 +34,7 @@ from ludus.core.types import (
     TrainingTask,
 )
 from ludus.metagame.population.base import View
-from ludus.rollout.opponent_rules import RULES
+from ludus.rollout.opponent_rules import RULES, Rule
 from ludus.schedulers.config import ScheduleContext
 from ludus.schedulers.planning import MatchSelection, require_two_players
 from ludus.schedulers.psro import PSROOptions, PSROScheduler, ResponseOptions
@@ -69,7 +69,7 @@ class MovedMixtureOptions(ResponseOptions):
 
     def check_schedule(self, context: ScheduleContext) -> None:
         super().check_schedule(context)
-        build_part("rule", {"kind": self.rule, **self.rule_options}, RULES)  # refuses what there is not
+        build_part("rule", {"kind": self.rule, **self.rule_options}, RULES, (Rule,))  # refuses what there is not
 
 
 class MeanMixtures:

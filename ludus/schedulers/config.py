@@ -22,7 +22,7 @@ from ludus.policies.file import load_policy
 
 Solver = Annotated[
     Any,
-    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS)),
+    BeforeValidator(lambda v: build_part("meta-solver", v, META_SOLVERS, (MetaSolver,))),
     PlainSerializer(lambda part: dump_part(part, META_SOLVERS)),
 ]
 """A field that holds a meta-solver."""

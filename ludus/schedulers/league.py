@@ -233,7 +233,7 @@ LEAGUE_RULES = {"alphastar": "ludus.schedulers.league:LeagueRules"}
 
 
 def _rules(value: Any) -> LeagueRules:
-    rules = build_part("league's rules", value, LEAGUE_RULES)
+    rules = build_part("league's rules", value, LEAGUE_RULES, (LeagueRules,))
     if not isinstance(rules, LeagueRules):
         raise ConfigError(f"the rules of a league are LeagueRules; given {article(type(rules).__name__)}.")
     return rules

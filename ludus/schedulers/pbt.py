@@ -144,7 +144,7 @@ TUNING_RULES = {"truncation": "ludus.schedulers.pbt:TuningRules"}
 
 
 def _rules(value: Any) -> TuningRules:
-    rules = build_part("tuning rules", value, TUNING_RULES)
+    rules = build_part("tuning rules", value, TUNING_RULES, (TuningRules,))
     if not isinstance(rules, TuningRules):
         raise ConfigError(
             f"the rules of population based training are TuningRules; given {article(type(rules).__name__)}."

@@ -256,7 +256,7 @@ class PSROOptions(ResponseOptions):
     meta_solver: Solver = "nash"
     responses: Annotated[
         Any,
-        BeforeValidator(lambda v: build_part("response rule", v, RESPONSES)),
+        BeforeValidator(lambda v: build_part("response rule", v, RESPONSES, (ResponseRule,))),
         PlainSerializer(lambda part: dump_part(part, RESPONSES)),
     ] = "best"
     order: Literal["simultaneous", "sequential"] = "simultaneous"

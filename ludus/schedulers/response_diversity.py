@@ -40,7 +40,7 @@ RULE = "ludus.rollout.opponent_rules:ResponseDiversityRule"
 
 DiversityField = Annotated[
     Any,
-    BeforeValidator(lambda v: None if v is None else build_part("diversity", v, DIVERSITIES)),
+    BeforeValidator(lambda v: None if v is None else build_part("diversity", v, DIVERSITIES, (DiversityRule,))),
     PlainSerializer(lambda part: None if part is None else dump_part(part, DIVERSITIES)),
 ]
 """A field of a schedule's options that holds a rule of diversity, or none."""

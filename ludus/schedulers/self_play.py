@@ -191,7 +191,7 @@ class SelfPlayOptions(_MixedOptions):
     every_seat: bool = False
     past: Annotated[
         Any,
-        BeforeValidator(lambda v: build_part("past", v, PAST_OPPONENT_RULES)),
+        BeforeValidator(lambda v: build_part("past", v, PAST_OPPONENT_RULES, (OpponentSamplingRule,))),
         PlainSerializer(lambda part: dump_part(part, PAST_OPPONENT_RULES)),
     ] = "uniform"
 

@@ -142,7 +142,7 @@ class PolicyFiles:
         trust.mark(self.run_dir, [trust.spec_document(spec.kind, spec.config)])
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
-        self._digests[self.file(ref)] = save_policy(path, spec, weights, sync=False)
+        self._digests[self.file(ref)] = save_policy(path, spec, weights, sync=False, sign=False)
         self._unsynced.append(path)
 
     def get(self, ref: PolicyRef) -> Weights:

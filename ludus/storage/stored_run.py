@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.core import trust
 from ludus.core.config import from_yaml
 from ludus.core.errors import ConfigError, RunError
-from ludus.core.parts import resolve_name
+from ludus.core.parts import ENVIRONMENTS, resolve_name
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import MetaSolution, PolicyRef, PolicySpec
 from ludus.core.user_code import code_in
@@ -44,7 +44,7 @@ def refuse_code(part: Any) -> None:
     name, called = values.get("id"), ""
     if isinstance(name, str) and ":" in name and "/" not in name and not name.startswith(_OURS):
         called = name  # Ludus's own too, whose functions can do as much
-        environment = resolve_name("environment", name, {})
+        environment = resolve_name("environment", name, {}, expected=ENVIRONMENTS, functions=True)
         if isinstance(environment, type) and all(
             callable(getattr(environment, method, None)) for method in ("reset", "step")
         ):

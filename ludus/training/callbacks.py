@@ -151,7 +151,7 @@ def parse_callbacks(value: Any) -> tuple[Callback, ...]:
 
 
 def _parsed(value: Any) -> Callback:
-    callback = build_part("callback", value, {})
+    callback = build_part("callback", value, {}, (Callback,))
     cls = type(callback)
     if not isinstance(callback, Callback):
         raise ConfigError(f"{_kind(cls)!r} is not a callback: derive it from ludus.Callback.")

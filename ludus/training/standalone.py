@@ -373,7 +373,9 @@ def learner(
     """
     if isinstance(algorithm, str | type) or not options:
         kind = f"{algorithm.__module__}:{algorithm.__qualname__}" if isinstance(algorithm, type) else algorithm
-        part = build_part("algorithm", {"kind": kind, **options} if isinstance(kind, str) else kind, ALGORITHMS)
+        part = build_part(
+            "algorithm", {"kind": kind, **options} if isinstance(kind, str) else kind, ALGORITHMS, (Algorithm,)
+        )
     else:
         raise ConfigError(
             f"an object was given as algorithm, and the options {sorted(options)} beside it; put them into the object."

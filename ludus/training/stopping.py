@@ -165,7 +165,7 @@ def parse_stopper(value: Any) -> Stopper:
     head, _, rest = str(name).partition(":")
     if rest and setting is None and head in STOPPERS:  # as YAML reads {seconds:600}
         raise ConfigError(f"{name!r} was given, where a space is missing: {{{head}: {rest}}}.")
-    cls = resolve_name("stopper", str(name), STOPPERS)
+    cls = resolve_name("stopper", str(name), STOPPERS, expected=(Stopper,))
     if not hasattr(cls, "setting"):
         raise ConfigError(
             f"stopper {name!r}: {cls!r} lacks `setting`, the name of its main field; see ludus.training.stopping.Stopper."

@@ -3,6 +3,7 @@ imported."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import shutil
@@ -23,7 +24,8 @@ from ludus.cli.main import UNTRUSTED, main
 from ludus.cli.trust import place_of
 from ludus.core import trust
 from ludus.core.errors import TrustError
-from ludus.policies.file import load_policy
+from ludus.core.types import PolicySpec
+from ludus.policies.file import load_policy, save_policy
 from ludus.runs.resumable_run import read_run
 from ludus.runs.runner import resume, run
 from ludus.storage.checkpoint import PolicyFiles
@@ -33,6 +35,8 @@ PROBE = '''
 import pathlib
 import gymnasium
 import numpy as np
+from ludus.policies.random import RandomPolicy
+from ludus.policies.specs import random_spec
 
 pathlib.Path(__file__).with_name("imported").touch()
 
@@ -49,6 +53,12 @@ class Env(gymnasium.Env):
     def step(self, action):
         self.t += 1
         return np.zeros(2, np.float32), float(action), self.t == 5, False, {}
+
+
+class Plays(RandomPolicy):
+    def __init__(self, spec, weights):
+        super().__init__(random_spec(gymnasium.spaces.Discrete(2)), {})
+        self.spec = spec
 
 
 class Reinforce:
@@ -227,6 +237,16 @@ def test_a_policys_file_may_name_more_than_the_database(here: Path, tmp_path: Pa
     with pytest.raises(TrustError, match="probe:Policy"):
         files.get(ref)
     assert not imported(here)
+
+
+def test_a_policys_file_of_ones_own_has_a_mark(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = PolicySpec("probe:Plays", {})
+    with trust.trusting():
+        save_policy("mine.safetensors", spec, {})
+    for config, known in (("config", True), ("other", False)):
+        forget(monkeypatch, tmp_path / config)
+        with contextlib.nullcontext() if known else pytest.raises(TrustError, match="probe:Plays"):
+            assert load_policy("mine.safetensors").spec == spec
 
 
 class _Terminal(io.StringIO):

@@ -220,6 +220,10 @@ class NoEnv:
         self.spec = None
 
 
+def make_no_env(num_envs: int) -> NoEnv:
+    return NoEnv(num_envs)
+
+
 class Nameless(Shift):
     """PettingZoo's, but nobody knows who may appear."""
 
@@ -231,7 +235,7 @@ class Unsized(Corridor):
         super().__init__()
 
 
-class Broken:
+class Broken(Shift):
     def __init__(self) -> None:
         raise RuntimeError("no fuel")
 

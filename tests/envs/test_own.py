@@ -104,14 +104,15 @@ def test_rewards_of_a_couple() -> None:
 
 
 REFUSED: list[Refusal] = [
+    ("NoEnv", {}, ConfigError, r"'own_games:NoEnv' is not an environment: it lacks reset\(\), step\(\)"),
     (
-        "NoEnv",
+        "make_no_env",
         {},
         EnvError,
         r"none of the interfaces.*Ludus's VectorEnv \(lacks num_envs, reset, step, close, snap",
     ),
-    ("NoEnv", {}, EnvError, r"Gymnasium \(lacks observation_space, action_space, reset, step, close\)\."),
-    ("NoEnv", {}, EnvError, r"PettingZoo AEC \(lacks possible_agents"),
+    ("make_no_env", {}, EnvError, r"Gymnasium \(lacks observation_space, action_space, reset, step, close\)\."),
+    ("make_no_env", {}, EnvError, r"PettingZoo AEC \(lacks possible_agents"),
     ("Nameless", {}, EnvError, "has no possible_agents"),
     ("Corridors4", {}, EnvError, "made a VecEnv of Stable-Baselines3.*Give what makes one of its environments"),
     ("Restless", {}, EnvError, r"does not say when it restarts ended episodes; set metadata\["),
@@ -126,7 +127,7 @@ REFUSED: list[Refusal] = [
     ("OldSpaces", {"which": "neither"}, EnvError, "actions of .* are in 3, which is no Gymnasium space"),
     ("Unsized", {}, EnvError, "takes num_envs and made a single environment"),
     ("Broken", {}, EnvError, "raised RuntimeError: no fuel"),
-    ("BOX", {}, ConfigError, "expected a class, or a function"),
+    ("BOX", {}, ConfigError, "is no function of 'own_games' but a Box"),
     ("Corridor", {"lenght": 4}, ConfigError, "cannot be made with the options {'lenght': 4}"),
     ("Corridor", {"teams": "one"}, ConfigError, "does not take teams"),
     ("Corridors", {"restarts": 1}, ConfigError, "looks after itself"),

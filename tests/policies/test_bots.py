@@ -231,7 +231,7 @@ def test_a_bot_by_name() -> None:
         ("ismcts,rollouts=0", ConfigError, "at least 1"),
         ("own_bots:Frist", ConfigError, "has no 'Frist'; did you mean 'First'"),
         ("own_bots:First,lst=1", ConfigError, "cannot be made of the options"),
-        ("own_bots:Nothing", PolicyError, "has no methods restart.* and is no Policy either"),
+        ("own_bots:Nothing", ConfigError, r"is not a bot: it lacks act\(\), restart\(\)"),
     ],
 )
 def test_wrong_names_and_options(text: str, error: type[Exception], words: str) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ludus.core.errors import PolicyError, UnknownName
+from ludus.core.errors import ConfigError, PolicyError, UnknownName
 from ludus.core.types import Enumeration, PolicySpec
 from ludus.policies.action_value_policy import ActionValuePolicy, action_values
 from ludus.policies.action_values import initial_weights as initial_values
@@ -259,5 +259,7 @@ def test_specs_that_are_wrong_are_refused(config, message):
 def test_unknown_kind_names_the_nearest():
     with pytest.raises(UnknownName, match="did you mean 'tabular'"):
         build_policy(PolicySpec("tabluar", {}), {})
-    with pytest.raises(PolicyError, match="not a class with a method"):
+    with pytest.raises(ConfigError, match="'os' belongs to Python"):
         build_policy(PolicySpec("os:getcwd", {}), {})
+    with pytest.raises(ConfigError, match=r"is not a policy: it lacks act\(\)"):
+        build_policy(PolicySpec("gymnasium:Env", {}), {})

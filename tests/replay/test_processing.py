@@ -220,7 +220,8 @@ def test_named_in_scenarios() -> None:
     assert parse_processing(f"{__name__}:Chance") == (Chance(),)
     for value, words in [
         ("hre", "unknown processing 'hre'; did you mean 'her'"),
-        ("builtins:int", "is no processing: derive"),
+        ("builtins:int", "'builtins' belongs to Python"),
+        ("gymnasium:Env", "is no processing: derive"),
     ]:
         with pytest.raises(LudusError, match=words):
             parse_processing(value)

@@ -78,7 +78,7 @@ def test_a_scenario_is_written_with_them() -> None:
         ("Teller", "unknown callback 'Teller'.*module:Class"),
         ("{kind: callback_tools:Options, paht: x}", "unknown key 'paht'; did you mean 'path'"),
         ("{kind: callback_tools:Options, widths: x}", "widths"),
-        ("callback_tools:NoCallback", "'callback_tools:NoCallback' is not a callback: derive it from ludus.Callback"),
+        ("callback_tools:NoCallback", "'callback_tools:NoCallback' is no callback: derive it from ludus.training"),
         ("callback_tools:OwnInit", "__init__ of its own"),
         ("callback_tools:OwnKind", "has a field 'kind', which in a scenario names the class"),
         ("callback_tools:Misspelt", "'on_epsiodes', which nobody calls; did you mean 'on_episodes'"),

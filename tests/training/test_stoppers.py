@@ -135,7 +135,7 @@ def test_dumps_are_short():
         ),
         ({}, "a stopper is a mapping such as {generations: 20}; given {}"),
         (20, "a stopper is a mapping such as {generations: 20}; given 20"),
-        ({"ludus.core.errors:LudusError": 3}, "lacks `setting`"),
+        ({"ludus.core.errors:LudusError": 3}, "is not a stopper: it lacks"),
         ({f"{__name__}:Half": 3}, r"'test_stoppers:Half' is not a stopper: it lacks fraction\(\), limit\(\) \(see "),
         ({"no.such:Thing": 3}, "could not be imported"),
     ],

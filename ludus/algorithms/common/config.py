@@ -285,7 +285,7 @@ class ReplayOptions(CollectOptions):
             )
         for what, name in (("sampler", self.sampler), ("remover", self.remover)):
             if name is not None and (what, name) != ("remover", RESERVOIR):
-                resolve_name(what, name, SELECTORS)
+                resolve_name(what, name, SELECTORS, expected=(("pick",),))
         self._check_batch()
         try:
             RateLimiter.of(self.limiter)
@@ -296,7 +296,10 @@ class ReplayOptions(CollectOptions):
 
     def _check_batch(self) -> None:
         own: Any = self
-        different = self.sampler is not None and not resolve_name("sampler", self.sampler, SELECTORS).repeats
+        different = (
+            self.sampler is not None
+            and not resolve_name("sampler", self.sampler, SELECTORS, expected=(("pick",),)).repeats
+        )
         if different and own.batch > own.capacity:
             raise ValueError(
                 f"sampler={self.sampler} gives batches of different items, and the batch {own.batch} is more than the capacity "

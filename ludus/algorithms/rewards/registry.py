@@ -22,7 +22,7 @@ def parse_learned_reward(value: Any) -> LearnedRewardOptions | None:
     ConfigError for anything else, UnknownName for an unknown name."""
     if value is None:
         return None
-    part = build_part("learned reward", value, LEARNED_REWARDS)
+    part = build_part("learned reward", value, LEARNED_REWARDS, (LearnedRewardOptions,))
     if not isinstance(part, LearnedRewardOptions):
         raise ConfigError(
             f"{qualified_name(part)!r} is no learned reward: derive it from ludus.algorithms.rewards.base.LearnedRewardOptions, "

@@ -23,7 +23,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, LudusError, ScenarioError
 from ludus.core.machine import check_place
 from ludus.core.packages import require
-from ludus.core.parts import resolve_name
+from ludus.core.parts import ENVIRONMENTS, resolve_name
 from ludus.core.types import Array, Mixture, PolicyRef, Timestep
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
@@ -491,7 +491,7 @@ def _rendering(settings: Environment) -> dict[str, object]:
     if slash:
         make = adapter(family).make if family in FAMILIES else None
     else:
-        make = resolve_name("environment", settings.id, {})
+        make = resolve_name("environment", settings.id, {}, expected=ENVIRONMENTS, functions=True)
     known = inspect.signature(make).parameters if callable(make) else {}
     if "render" in known and "render" not in settings.options:
         return {"render": True}

@@ -277,7 +277,11 @@ def group_agents(agents: Sequence[AgentName], teams: Teams) -> list[list[AgentNa
         return list(groups.values())
     if isinstance(teams, Mapping):
         return _teams_from_mapping(agents, teams)
-    function = resolve_name("function of teams", teams, {}) if isinstance(teams, str) and ":" in teams else teams
+    function = (
+        resolve_name("function of teams", teams, {}, expected=(), functions=True)
+        if isinstance(teams, str) and ":" in teams
+        else teams
+    )
     if not callable(function):
         raise ConfigError(
             f'teams={teams!r} was given; expected "prefix", "one", a mapping of players to lists of agents, or a function of an '

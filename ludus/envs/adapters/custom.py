@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, EnvError
-from ludus.core.parts import resolve_name
+from ludus.core.parts import ENVIRONMENTS, resolve_name
 from ludus.core.types import Array, Timestep
 from ludus.envs.adapters.agent_seats import Sides, split_options
 from ludus.envs.base import VectorEnv
@@ -64,7 +64,7 @@ def make(
     """
     if isinstance(source, UserEnvObject):
         return _borrow(name, source, num_envs=num_envs, restarts=restarts, order=agent_order, options=options)
-    target = resolve_name("environment", name, {}) if source is None else source
+    target = resolve_name("environment", name, {}, expected=ENVIRONMENTS, functions=True) if source is None else source
     parameters = _parameters(name, target)
     side_options, rest = _split_side_options(options, parameters)
     if "num_envs" in parameters:

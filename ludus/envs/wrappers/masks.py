@@ -40,7 +40,7 @@ def mask_actions(
     refuse_enumerated(env, "mask_actions")
     choices = {p: _choices(env, p) for p in chosen(env, players, "mask_actions")}
     if isinstance(allowed, str):
-        allowed = resolve_name("mask function", allowed, {})
+        allowed = resolve_name("mask function", allowed, {}, expected=(), functions=True)
     if callable(allowed):
         function: MaskFunction = allowed
         functions = {

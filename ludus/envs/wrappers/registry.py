@@ -74,7 +74,7 @@ def _resolve(entry: object) -> tuple[str, Any, dict[str, Any]]:
         raise ConfigError(
             f"a wrapper was expected, by name or as a mapping with `kind`, such as {{kind: frame_stack, k: 4}}; given {entry!r}."
         )
-    function = resolve_name("wrapper", kind, WRAPPERS)
+    function = resolve_name("wrapper", kind, WRAPPERS, expected=(("reset", "step"),), functions=True)
     if not callable(function):
         raise ConfigError(f"wrapper {kind!r} is no function; one of your own takes a vector and returns one.")
     _check_options(kind, function, options)
