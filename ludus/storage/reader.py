@@ -185,11 +185,12 @@ class Reader:
             if has_lost_database(run_dir):
                 raise RunError(f"run {str(run_dir)!r} has lost its database: it has no {FILE}. {LOST_DATABASE}")
             raise RunError(f"{str(run_dir)!r} is not a run: it has no {FILE}. `ludus runs` shows the runs.")
-        if not self.path.stat().st_size and (run_dir / "checkpoint").is_dir():
-            raise RunError(f"the database of run {str(run_dir)!r}, {FILE}, is empty. {LOST_DATABASE}")
         with translated(self.path):
             self._connection = _connected(self.path)
             try:
+                if (run_dir / "checkpoint").is_dir() and not self._rows("SELECT 1 FROM sqlite_master LIMIT 1"):
+                    cut = f"it, or {FILE}-wal beside it, was emptied or cut"
+                    raise RunError(f"the database of run {str(run_dir)!r}, {FILE}, is empty: {cut}. {LOST_DATABASE}")
                 version = read_version(self._connection, repr(str(self.path)))
                 self.has_hashes = version == VERSION
                 self._connection = _upgraded(self._connection, self.path, version)
