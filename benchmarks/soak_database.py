@@ -223,7 +223,7 @@ def costs(run_dir: Path, *, policies: int) -> dict[str, Cost]:
     }
 
 
-def _command(*line: str, until: Callable[[], bool] | None = None) -> Cost:
+def _command(*line: str, until: Callable[[int], bool] | None = None) -> Cost:
     begun = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *line],
@@ -235,7 +235,7 @@ def _command(*line: str, until: Callable[[], bool] | None = None) -> Cost:
     )
     try:
         if until is not None:
-            while process.poll() is None and not until():
+            while process.poll() is None and not until(process.pid):
                 time.sleep(0.05)
             if process.poll() is None:
                 cost = Cost(time.monotonic() - begun, _processor(process.pid))

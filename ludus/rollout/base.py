@@ -302,8 +302,13 @@ class PolicyBank(Protocol):
 T = TypeVar("T")
 
 
+_OF_SERIES = 8
+"""More than requests in flight ask for at a time."""
+
+
 class RecentCache(Generic[T]):
-    """Cache of values by key; `trim` drops the least recently used.
+    """Cache of values by key; `trim` drops the least recently used. Of a series of values, such as a learner's versions, the newest few
+    are kept.
 
     Args:
         limit: Bytes of all values together.
@@ -314,6 +319,7 @@ class RecentCache(Generic[T]):
         self.size = 0
         self._limit, self._most = limit, most
         self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._series: dict[Hashable, list[Hashable]] = {}  # series -> keys, the newest last
 
     def __len__(self) -> int:
         return len(self._values)
@@ -325,12 +331,20 @@ class RecentCache(Generic[T]):
         self._values.move_to_end(key)
         return self._values[key][0]
 
-    def keep(self, key: Hashable, value: T, size: int) -> None:
-        """Keep a value. size: bytes."""
-        if key in self._values:
-            self.size -= self._values.pop(key)[1]
+    def keep(self, key: Hashable, value: T, size: int, *, series: Hashable = None) -> None:
+        """Keep a value. size: bytes. series: that it is the newest of; None: of none."""
+        self._drop(key)
         self._values[key] = value, size
         self.size += size
+        if series is not None:
+            keys = [*(k for k in self._series.get(series, ()) if k in self._values and k != key), key]
+            for old in keys[:-_OF_SERIES]:
+                self._drop(old)
+            self._series[series] = keys[-_OF_SERIES:]
+
+    def _drop(self, key: Hashable) -> None:
+        if key in self._values:
+            self.size -= self._values.pop(key)[1]
 
     def trim(self, needed: int) -> None:
         """Drop values down to the limits, except the `needed` most recently used."""

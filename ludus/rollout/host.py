@@ -136,7 +136,9 @@ class RolloutHost:
             if self._spec.fetch is None:
                 return self._play(workers, request, policies)
             if server is None:
-                loaded = [(ref, sent if isinstance(sent, BotPolicy) else self._policy(sent)) for ref, sent in policies]
+                loaded = [
+                    (ref, sent if isinstance(sent, BotPolicy) else self._policy(ref, sent)) for ref, sent in policies
+                ]
                 self._policies.trim(len(policies))
                 return self._play(workers, request, loaded)
             for worker in workers:
@@ -259,13 +261,13 @@ class RolloutHost:
         name = task_slot, number
         return RolloutWorker(env, bank, shard=self._spec.shards[number], bots=self._bots, name=name)
 
-    def _policy(self, sent: Ref) -> Policy:
+    def _policy(self, ref: PolicyRef, sent: Ref) -> Policy:
         policy = self._policies.find(sent)
         if policy is None:
             assert self._spec.fetch is not None
             message: PolicyMessage = self._spec.fetch(sent)
             policy = message.policy
-            self._policies.keep(sent, policy, message.size)
+            self._policies.keep(sent, policy, message.size, series=(ref.population, ref.policy))
         return policy
 
 

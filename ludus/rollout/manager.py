@@ -569,7 +569,7 @@ class RolloutManager(Rollouts[HostsPending]):
             return last[1]
         message = PolicyMessage(policy)
         sent = self._runtime.put(message)
-        self._sent.keep(ref, (policy, sent), message.size)
+        self._sent.keep(ref, (policy, sent), message.size, series=(ref.population, ref.policy))
         return sent
 
 

@@ -405,6 +405,20 @@ def test_trajectories_are_joined() -> None:
     assert join([only]) is only
 
 
+def test_of_a_learner_the_last_versions_are_kept() -> None:
+    recent: RecentCache[int] = RecentCache(10_000)
+    recent.keep("member", -1, 5, series="member")
+    for version in range(30):
+        recent.keep(("learner", version), version, 5, series="learner")
+    assert (len(recent), recent.size) == (9, 45)
+    assert [recent.find(("learner", version)) for version in (21, 22, 29)] == [None, 22, 29]
+    assert recent.find("member") == -1
+    recent.keep(("learner", 22), 22, 7, series="learner")  # again: it is the newest now
+    recent.keep(("learner", 30), 30, 5, series="learner")
+    assert [recent.find(("learner", version)) for version in (22, 23, 24)] == [22, None, 24]
+    assert recent.size == 47
+
+
 def test_recent_forgets_what_was_not_used_for_longest() -> None:
     recent: RecentCache[str] = RecentCache(10)
     for key in "abc":
