@@ -214,8 +214,9 @@ def costs(run_dir: Path, *, policies: int) -> dict[str, Cost]:
             "resume",
             str(run_dir),
             f"generations={policies + 10}",
-            until=lambda: (
+            until=lambda pid: (
                 (status := read_status(run_dir)) is not None
+                and status.pid == pid
                 and status.generation >= policies
                 and status.fraction is not None
             ),
