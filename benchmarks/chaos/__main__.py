@@ -59,11 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed, _, index = options.case.partition(":")
         again = Campaign(int(seed), options.folder, options.folder / "again.jsonl", only=options.only, keep=True)
         row = again.one(int(index))
+        again.close()
         print(f"its folder: {options.folder / 'broken' / options.case.replace(':', '-')}")
         return int(row["outcome"] in ("broken", "fault"))
     path = options.folder / f"rows-{options.seed}.jsonl"
     campaign = Campaign(options.seed, options.folder, path, only=options.only)
     campaign.run(seconds=60 * options.minutes, jobs=options.jobs, cases=options.cases)
+    campaign.close()
     return _report(rows(path), jobs=options.jobs)
 
 

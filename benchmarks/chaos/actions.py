@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.chaos import promises
 from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied, own
 from benchmarks.chaos.damage import choose, damage
+from benchmarks.chaos.page import Page
 from benchmarks.chaos.parts import ARMED, ORDER
 from benchmarks.chaos.scene import PLACE, Command, namespaces
 from benchmarks.chaos.shapes import state_of
@@ -265,11 +266,11 @@ def _library() -> Path:
 
 
 def preload(attempt: Attempt) -> None:
-    """Have the clock jump, or the disk be slow, all the time."""
+    """Have the clock jump, the disk be slow, or writing end at a quota."""
     environment = {"LD_PRELOAD": str(_library()), **attempt.case.options}
     command = attempt.train(environment=environment)
     finished = attempt.ends(command, time.monotonic(), timed=False, extra=60.0)
-    if not finished:
+    if not finished and not attempt.case.harm.codes:
         attempt.verdict.check("time", [f"it did not finish: {command.errors()[-300:]!r}"])
     settle(attempt, command, finished)
 
@@ -340,6 +341,7 @@ def second(attempt: Attempt) -> None:
         "train": ("train", "scenario.yaml", "--run-dir", "run"),
         "report": ("report", "run", "--out", str(attempt.scene.temporary / "r.html")),
         "evaluate": ("evaluate", "run", "--episodes", "20"),
+        "exploit": ("evaluate", "run", "--exploit", "40"),
         "copy": ("copy", "run", "./copy"),
         "runs": ("runs",),
     }
@@ -348,7 +350,13 @@ def second(attempt: Attempt) -> None:
     if command.code is not None and name in ("resume", "train"):
         raise Late("the run was over")
     refused = name in ("resume", "train") or not begun_before
-    codes = ((2,) if name in ("resume", "train") else (0, 2)) if refused else (0, 2) if name == "evaluate" else (0,)
+    codes = (
+        ((2,) if name in ("resume", "train") else (0, 2))
+        if refused
+        else (0, 2)
+        if name in ("evaluate", "exploit")
+        else (0,)
+    )
     code = other.code if other.code is not None else -9
     attempt.verdict.check("cause", promises.causes(other.errors(), code, codes, line="error: " if code else ""))
     (attempt.scene.temporary / "r.html").unlink(missing_ok=True)
@@ -500,6 +508,12 @@ def damage_(attempt: Attempt) -> None:
     }
     noticed = _verified(attempt, "run")
     name = options["command"]
+    if name == "page":
+        attempt.page = Page(scene)
+        time.sleep(_LOOKS)
+        attempt.verdict.outcome = "survived"
+        attempt.cleaned()
+        return
     command = scene.run(*lines.get(name, (name, "run")), within=attempt.patience)
     code = command.code if command.code is not None else -9
     line = "error: " if code and name != "verify" else ""
@@ -510,6 +524,10 @@ def damage_(attempt: Attempt) -> None:
     elif name in ("report", "evaluate", "status") and code == 0 and not noticed:
         _answers_alike(attempt, lines.get(name, (name, "run")), command)
     attempt.cleaned()
+
+
+_LOOKS = 2.0
+"""Seconds for which viewers look at a damaged run."""
 
 
 def _answers_alike(attempt: Attempt, line: tuple[str, ...], command: Command) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.chaos import promises
 from benchmarks.chaos.cluster import Cluster, networks
 from benchmarks.chaos.draw import Case
+from benchmarks.chaos.forks import Forks
 from benchmarks.chaos.page import Page
 from benchmarks.chaos.scenarios import Scenario
 from benchmarks.chaos.scene import LOOK, PLACE, Command, Scene, Watch
@@ -60,8 +61,8 @@ class Reference:
 class References:
     """Unharmed runs by scenario, made when they are first wanted, kept in a folder."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder, self.home = folder, home
+    def __init__(self, folder: Path, home: Path, forks: Forks | None = None) -> None:
+        self.folder, self.home, self.forks = folder, home, forks
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
@@ -78,7 +79,7 @@ class References:
     def _make(self, scenario: Scenario, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         place = Path(tempfile.mkdtemp(prefix="lc-", dir=PLACE))
-        scene = Scene(place / "c", self.home)
+        scene = Scene(place / "c", self.home, self.forks)
         try:
             with surroundings(scene, scenario):
                 self._measure(scene, scenario, folder)
@@ -184,14 +185,15 @@ class Attempt:
         return WITHIN * self.slow + 3 * self.reference.seconds * self.slow / self.reference.slow
 
     def train(self, **options: Any) -> Command:
-        """Start the scenario."""
-        return begun(self.scene, self.case.scenario, **options)
+        """Start the scenario; as a new interpreter where its start is harmed."""
+        return begun(self.scene, self.case.scenario, anew=self.case.phase == "start", **options)
 
     def reach(self, command: Command) -> None:
         """Wait for the moment of the harm. Raises Late if the command ends before."""
         case, reference = self.case, self.reference
         if case.phase == "start":
-            delay = case.fraction * reference.begin
+            imports = self.scene.forks.imports if self.scene.forks else 0.0
+            delay = case.fraction * (reference.begin + imports) * min(1.0, self.slow / reference.slow)
             until: Callable[[], object] = lambda: command.seconds > delay  # noqa: E731
         else:
             changes = 1 + case.fraction * (reference.changes - 1)

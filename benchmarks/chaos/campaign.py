@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.chaos.actions import ACTIONS
 from benchmarks.chaos.attempt import Attempt, Late, References, Skipped, Verdict, surroundings
 from benchmarks.chaos.draw import Case, draw
+from benchmarks.chaos.forks import Forks
 from benchmarks.chaos.scene import PLACE, Scene
 
 Row = dict[str, Any]
@@ -26,7 +27,7 @@ Row = dict[str, Any]
 
 def play(case: Case, folder: Path, references: References, *, keep: bool = False) -> Row:
     """Play a case in a folder of its own, which is removed unless a promise was broken (or `keep`), and return its row."""
-    scene, begin, attempt = Scene(folder, references.home), time.monotonic(), None
+    scene, begin, attempt = Scene(folder, references.home, references.forks), time.monotonic(), None
     verdict = Verdict()
     try:
         reference = references(case.scenario)
@@ -85,7 +86,7 @@ class Campaign:
     def __init__(self, seed: int, folder: Path, path: Path, *, only: Collection[str] = (), keep: bool = False) -> None:
         """folder: of references and of cases that broke a promise. path: of the rows."""
         self.seed, self.folder, self.path, self.only, self.keep = seed, folder, path, only, keep
-        self.references = References(folder / "references", Path(PLACE) / "ludus-chaos-home")
+        self.references = References(folder / "references", Path(PLACE) / "ludus-chaos-home", Forks())
         self._lock = threading.Lock()
         self._done = {row["case"] for row in rows(path)}
 
@@ -107,6 +108,11 @@ class Campaign:
             for future in [pool.submit(work) for _ in range(jobs)]:
                 future.result()
         return count
+
+    def close(self) -> None:
+        """End the process that commands are forks of."""
+        if self.references.forks is not None:
+            self.references.forks.close()
 
     def _indices(self) -> Iterator[int]:
         index = 0

@@ -1,8 +1,10 @@
-/* Loaded into commands by LD_PRELOAD: a clock that jumps (LUDUS_CHAOS_CLOCK) and a disk that is slow (LUDUS_CHAOS_SYNC, seconds). */
+/* Loaded into commands by LD_PRELOAD: a clock that jumps (LUDUS_CHAOS_CLOCK), a disk that is slow (LUDUS_CHAOS_SYNC, seconds), and a quota
+   on what is written into regular files (LUDUS_CHAOS_QUOTA, kB of each process). */
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -52,3 +54,22 @@ time_t time(time_t *at) {
     if (at) *at = now.tv_sec;
     return now.tv_sec;
 }
+
+static int over(int file, size_t size) {
+    static size_t total;
+    struct stat status;
+    const char *quota = getenv("LUDUS_CHAOS_QUOTA");
+    if (!quota || file <= 2 || fstat(file, &status) || !S_ISREG(status.st_mode)) return 0;
+    total += size;
+    if (total <= (size_t)atol(quota) * 1024) return 0;
+    errno = EDQUOT;
+    return 1;
+}
+
+ssize_t write(int file, const void *bytes, size_t size) { return over(file, size) ? -1 : syscall(SYS_write, file, bytes, size); }
+
+ssize_t pwrite(int file, const void *bytes, size_t size, off_t at) {
+    return over(file, size) ? -1 : syscall(SYS_pwrite64, file, bytes, size, at);
+}
+
+ssize_t pwrite64(int file, const void *bytes, size_t size, off_t at) { return pwrite(file, bytes, size, at); }

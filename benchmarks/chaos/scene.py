@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from benchmarks.chaos.forks import Fork, Forks
 from benchmarks.faults_processes import environment_of, is_alive, living, program_of, title_of
 from benchmarks.machine import ROOT
 
@@ -53,7 +54,7 @@ class Command:
     """A command that was started. begun, ended: seconds of the monotonic clock."""
 
     line: tuple[str, ...]
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Fork
     out: Path
     err: Path
     begun: float
@@ -114,9 +115,9 @@ def _entries(folder: Path) -> Iterator[tuple[str, int, int]]:
 class Scene:
     """A folder with its commands. Close it at the end: whatever still runs is killed, and the folder removed."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        """home: of all scenes, HOME of commands."""
-        self.folder, self.home = folder, home
+    def __init__(self, folder: Path, home: Path, forks: Forks | None = None) -> None:
+        """home: of all scenes, HOME of commands. forks: what commands are forks of; None: they are started anew."""
+        self.folder, self.home, self.forks = folder, home, forks
         self.work, self.temporary, self.parts = folder / "work", folder / "t", folder / "parts"
         for made in (self.work, self.temporary, self.parts, home):
             made.mkdir(parents=True, exist_ok=True)
@@ -173,34 +174,39 @@ class Scene:
         return subprocess.run([*self.prefix, *line], check=check, capture_output=True, text=True)
 
     def start(
-        self,
-        *line: str,
-        wrap: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
+        self, *line: str, wrap: Sequence[str] = (), environment: Mapping[str, str] | None = None, anew: bool = False
     ) -> Command:
-        """Start `ludus` with these arguments.
+        """Start `ludus` with these arguments, in `work`.
 
         Args:
             line: Its arguments.
             wrap: Programs that set limits and then become the command, such as `prlimit`.
             environment: Variables for this command only.
-            cwd: Where; default: in `work`.
+            anew: As a new interpreter, which imports Ludus; so it is always with limits or libraries.
         """
         self.hold()
         number = len(self.commands)
         out, err = self.folder / f"out{number}", self.folder / f"err{number}"
-        enter = [*self.prefix, "env", "-C", str(cwd or self.work)]
-        full = [*enter, *self.wrap, *wrap, sys.executable, "-m", "benchmarks.chaos.command", str(self.parts), *line]
-        with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = subprocess.Popen(
-                full,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=cwd or self.work,
-                env=self._environment(environment or {}),
-                start_new_session=True,
+        variables = self._environment(environment or {})
+        process: subprocess.Popen[bytes] | Fork
+        if self.forks is None or anew or wrap or self.wrap or "LD_PRELOAD" in variables:
+            prefix = [*self.prefix, "env", "-C", str(self.work), *self.wrap, *wrap]
+            full = [*prefix, sys.executable, "-m", "benchmarks.chaos.command", str(self.parts), *line]
+            with out.open("wb") as stdout, err.open("wb") as stderr:
+                process = subprocess.Popen(
+                    full, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=variables, start_new_session=True
+                )
+        else:
+            out.touch()
+            err.touch()
+            process = self.forks.start(
+                line,
+                holder=self._holder.pid if self._holder else 0,
+                cwd=self.work,
+                environment=variables,
+                parts=self.parts,
+                out=out,
+                err=err,
             )
         command = Command(line, process, out, err, time.monotonic())
         self.commands.append(command)
@@ -246,7 +252,10 @@ class Scene:
     def processes(self) -> list[int]:
         """Ids of all living processes that commands have started, themselves included."""
         mark = f"{MARK}={self.folder}".encode()
-        return [process for process in living() if mark in environment_of(process)]
+        own = {
+            command.process.pid for command in self.commands if command.code is None
+        }  # a fork shows another's variables
+        return [process for process in living() if process in own or mark in environment_of(process)]
 
     def announced(self) -> list[int]:
         """Return the ids of the living processes that parts have said they are in, those on the nodes of a cluster included."""

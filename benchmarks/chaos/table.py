@@ -144,3 +144,16 @@ def promise_cells(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _share(pair: Iterable[int]) -> str:
     checked, broken = pair
     return "" if not checked else f"{checked - broken} of {checked}"
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """Return what was done, in words."""
+    totals = Counter({name: sum(entry.get(name, 0) for entry in document["harms"].values()) for name in OUTCOMES})
+    harmed = sum(totals[name] for name in ("survived", "clear", "broken"))
+    runtimes = ", ".join(f"{count} in {name}" for name, count in document["runtimes"].items())
+    skipped = "".join(f" Skipped: {line}." for line in document["skipped"])
+    return (
+        f"{harmed} harms of {document['scenarios']} scenarios ({runtimes}) in {document['minutes']:.0f} minutes, "
+        f"{document['jobs']} cases at a time, seeds {', '.join(map(str, document['seeds']))}. The machine was "
+        f"{document['slow_down']:g} times slower than idle (median). Seconds: median, worst.{skipped}"
+    )

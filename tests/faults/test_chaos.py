@@ -139,7 +139,10 @@ def test_a_minute_of_harm(tmp_path: Path) -> None:
         "little memory",
     ]
     campaign = Campaign(1, tmp_path, tmp_path / "rows.jsonl", only=only)
-    campaign.run(seconds=60, jobs=2, cases=10)
+    try:
+        campaign.run(seconds=60, jobs=2, cases=10)
+    finally:
+        campaign.close()
     played = rows(tmp_path / "rows.jsonl")
     assert len(played) > 1
     assert [row for row in played if row["outcome"] in ("broken", "fault")] == []
