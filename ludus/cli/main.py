@@ -52,7 +52,7 @@ from ludus.core.errors import (
     UnknownName,
     escape_controls,
 )
-from ludus.core.machine import reserve_stack
+from ludus.core.machine import open_standard_files, reserve_stack
 from ludus.core.shortages import shortage
 
 # New objects until Python looks for garbage among them. Its 700 would make a run's imports and compilation a second longer.
@@ -137,6 +137,7 @@ def script() -> None:
     """The console entry point. A `module:Class` of the user's own is found in the working directory too; that comes last, so that a
     yaml.py there is not taken for the library."""
     sys.path.append("")
+    open_standard_files()
     gc.set_threshold(_GARBAGE)
     signal.signal(
         signal.SIGCHLD, signal.SIG_DFL

@@ -423,9 +423,10 @@ def _record_end(store: Store) -> Iterator[None]:
         own = None if isinstance(error, LudusError) else describe_user_error(error)
         kind = type(error).__name__
         short = shortages.shortage(error)
+        gone = isinstance(error, OSError) and not store.run_dir.is_dir()
         cause = (
             short
-            or own
+            or ("its directory was moved or deleted while it went on" if gone else own)
             or (one_line(error) if isinstance(error, LudusError) else f"{kind}: {one_line(error)}".rstrip(": "))
         )
         with suppress(RunError):  # a full disk, of which the first error tells

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ludus.storage.reader import Reader
+
 _LOUD = '''
 import ctypes, os, subprocess, sys
 import gymnasium
@@ -81,6 +83,18 @@ def test_json_beside_a_bot_that_prints_in_its_own_process(tmp_path: Path) -> Non
     assert {each["entrant"] for each in json.loads(done.stdout)["standings"]} == {"loud:Bot", "random"}
     for way in _WAYS:
         assert f"bot {way}" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_command_whose_standard_files_are_all_closed(tmp_path: Path) -> None:
+    _ludus(tmp_path, "--version")  # writes the module
+    command = [sys.executable, "-c", _COMMAND, "train", "kuhn", "generations=1", "--run-dir", "run"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], cwd=tmp_path, check=False, timeout=300
+    )
+    assert done.returncode == 0
+    with Reader(tmp_path / "run") as reader:
+        assert reader.sessions()[-1].state == "finished"
 
 
 def test_help_is_on_standard_output(tmp_path: Path) -> None:
