@@ -226,6 +226,7 @@ def assert_same_run(one: Path, other: Path) -> None:
             "report.html",
             "scenario.yaml",
             "tensorboard",
+            "trust.json",
         }
         assert not [path for path in run_dir.rglob(".*")]
         assert len(list((run_dir / "checkpoint").iterdir())) <= 2
