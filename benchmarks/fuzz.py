@@ -13,17 +13,19 @@ Prints a table, writes benchmarks/results/fuzz.json (fuzz.quick.json for a part)
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -34,11 +36,13 @@ from benchmarks.contestants import Repetition
 from benchmarks.machine import ROOT
 from benchmarks.results import Outcome, result_path, write
 
-PARSED, COMMANDS, APART = 10_000, 500, 4
+PARSED, COMMANDS, APART = 10_000, 500, 2
 """Inputs of each kind through its parser, through commands in a child, and through processes."""
-STUCK = 150.0
-"""Seconds without another input after which a worker is stuck."""
+STUCK = 300.0
+"""Seconds without another input after which a worker is stuck; its imports are among them."""
 RESULTS = ROOT / "benchmarks" / "results"
+ROUNDS = (0.02, 0.2, 1.0)
+"""Shares of the inputs after which the next kind comes."""
 WAYS = ("parser", "command", "process")
 FAULTS = ("traceback", "hang", "died", "memory", "outside", "message", "wrong")
 
@@ -50,6 +54,13 @@ class Count:
     verdicts: Counter[str] = field(default_factory=Counter)
     faults: dict[str, list[int]] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def add(self, other: Count) -> None:
+        """Add what became of further inputs."""
+        self.verdicts += other.verdicts
+        self.seconds += other.seconds
+        for verdict, cases in other.faults.items():
+            self.faults.setdefault(verdict, []).extend(cases)
 
     @property
     def inputs(self) -> int:
@@ -68,11 +79,10 @@ def work(name: str, way: str, first: int, last: int, home: Path) -> None:
     """Judge the inputs `first` to `last` - 1 of a kind, and write a line for each into the folder."""
     from benchmarks import fuzz_commands
     from benchmarks.fuzz_judge import Verdict, judge, own_temporary_files
-    from benchmarks.fuzz_kinds import KINDS, case, fill, remember_seeds, warm
+    from benchmarks.fuzz_kinds import KINDS, case, fill, remember_seeds
 
     kind, box, aside = remember_seeds(KINDS[name]), home / "box", home / "work"
     aside.mkdir(exist_ok=True)
-    warm()
     fill(box)
     os.chdir(box)
     own_temporary_files(box)
@@ -141,33 +151,33 @@ def _lines(home: Path) -> Iterator[str]:
     return iter(path.read_text(encoding="utf-8").splitlines()) if path.exists() else iter(())
 
 
+def _in_child(name: str, way: str, first: int, last: int, home: Path) -> None:
+    code = 1
+    try:
+        os.setsid()
+        log = os.open(home / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        work(name, way, first, last, home)
+        code = 0
+    except BaseException:  # noqa: BLE001  the log says what
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
 def _one_process(name: str, way: str, first: int, last: int, home: Path, until: float) -> int:
     """Run one process; return the number of the input to go on with."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "benchmarks.fuzz",
-        "--work",
-        name,
-        way,
-        str(first),
-        str(last),
-        str(home),
-    ]
-    settings = {
-        "OMP_NUM_THREADS": "1",
-        "LUDUS_DEBUG": "",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    log = (home / "log").open("wb")
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **settings}
-    )
-    seen, changed, verdict = -1, time.monotonic(), ""
-    while process.poll() is None and not verdict:
-        time.sleep(0.2)
+    child = os.fork()  # of a process in which everything is imported
+    if not child:
+        _in_child(name, way, first, last, home)
+    seen, changed, verdict, status = -1, time.monotonic(), "", 0
+    while not verdict:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.1)
         size = (home / "verdicts").stat().st_size if (home / "verdicts").exists() else 0
         if size != seen:
             seen, changed = size, time.monotonic()
@@ -175,17 +185,17 @@ def _one_process(name: str, way: str, first: int, last: int, home: Path, until: 
             verdict = "hang"
         elif time.monotonic() > until:
             verdict = "over"
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    code = process.wait()
-    log.close()
-    done = max((int(line.partition("\t")[0]) for line in _lines(home)), default=first - 1)
-    if verdict == "over" or (not verdict and code == 0):
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    if verdict:
+        os.waitpid(child, 0)
+    judged = max((int(line.partition("\t")[0]) for line in _lines(home)), default=first - 1)
+    if verdict == "over" or (not verdict and status == 0):
         return last
     said = (home / "log").read_text(encoding="utf-8", errors="replace").strip()[-300:]
     with (home / "verdicts").open("a", encoding="utf-8") as out:
-        out.write(f"{done + 1}\t{verdict or 'died'}\t{f'exit {code}: {said}'!r}\n")
-    return done + 2
+        out.write(f"{judged + 1}\t{verdict or 'died'}\t{f'status {status}: {said}'!r}\n")
+    return judged + 2
 
 
 def show(name: str, number: int) -> int:
@@ -207,16 +217,18 @@ def show(name: str, number: int) -> int:
 def campaign(
     kinds: Sequence[str], seed: int, minutes: float, counts: tuple[int, int, int]
 ) -> dict[str, dict[str, Count]]:
-    """Return verdicts by kind and way; what does not fit into the minutes is left out."""
+    """Return verdicts by kind and way, in rounds, so that each kind has its share of the minutes."""
     until, out, details = time.monotonic() + 60 * minutes, dict[str, dict[str, Count]](), dict[str, str]()
-    for name in kinds:
-        for way, inputs in zip(WAYS, counts, strict=True):
-            if not _has(name, way) or not inputs:
-                continue
-            first = seed * 1_000_000
-            count = examine(name, way, first, first + inputs, until, details)
-            out.setdefault(name, {})[way] = count
-            print(f"{name}: {way}: {dict(count.verdicts)} in {count.seconds:.0f} s", flush=True)
+    parts = [
+        (name, way, most) for name in kinds for way, most in zip(WAYS, counts, strict=True) if _has(name, way) and most
+    ]
+    for before, share in pairwise((0.0, *ROUNDS)):
+        for name, way, most in parts:
+            first, last = (seed * 1_000_000 + math.ceil(part * most) for part in (before, share))
+            if first < last and time.monotonic() < until:
+                count = examine(name, way, first, last, until, details)
+                out.setdefault(name, {}).setdefault(way, Count()).add(count)
+                print(f"{name}: {way}: {dict(count.verdicts)} in {count.seconds:.0f} s", flush=True)
     for case, detail in details.items():
         print(f"fault {case}: {detail[:600]}", flush=True)
     return out
@@ -246,7 +258,7 @@ def outcomes(counted: dict[str, dict[str, Count]], counts: tuple[int, int, int])
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the campaign, one input, or a worker of it."""
-    from benchmarks.fuzz_kinds import KINDS
+    from benchmarks.fuzz_kinds import KINDS, warm
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after these")
@@ -261,12 +273,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="through parser, command, process",
     )
     parser.add_argument("--case", metavar="KIND:NUMBER", help="one input again")
-    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.work:
-        name, way, first, last, home = options.work
-        work(name, way, int(first), int(last), Path(home))
-        return 0
+    os.environ["OMP_NUM_THREADS"] = "1"
+    warm()
     if options.case:
         name, _, number = options.case.partition(":")
         return show(name, int(number))

@@ -400,6 +400,12 @@ KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
+_PACKAGES = (
+    "core", "policies", "algorithms", "metagame", "envs", "runs", "storage", "replay", "rollout", "evaluation", "tournament", "apps", "cli",
+    "contrib",
+)  # fmt: skip
+
+
 def warm() -> None:
     """Import what Ludus imports when it needs it: under a limit of memory nothing can be."""
     import pkgutil
@@ -408,22 +414,7 @@ def warm() -> None:
 
     import ludus
 
-    for package in (
-        "core",
-        "policies",
-        "algorithms",
-        "metagame",
-        "envs",
-        "runs",
-        "storage",
-        "replay",
-        "rollout",
-        "evaluation",
-        "tournament",
-        "apps",
-        "cli",
-        "contrib",
-    ):
+    for package in _PACKAGES:
         for found in pkgutil.walk_packages(import_module(f"ludus.{package}").__path__, f"ludus.{package}."):
             if found.name.rpartition(".")[2] != "__main__" and ".ray" not in found.name:
                 with suppress(Exception):  # what a machine lacks
