@@ -41,7 +41,7 @@ PARSED, COMMANDS, APART = 10_000, 500, 2
 STUCK = 300.0
 """Seconds without another input after which a worker is stuck; its imports are among them."""
 RESULTS = ROOT / "benchmarks" / "results"
-ROUNDS = (0.02, 0.2, 1.0)
+ROUNDS = (0.05, 0.3, 1.0)
 """Shares of the inputs after which the next kind comes."""
 WAYS = ("parser", "command", "process")
 FAULTS = ("traceback", "hang", "died", "memory", "outside", "message", "wrong")
@@ -310,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, ways in counted.items()
         for way, c in ways.items()
     }
-    part = options.only is not None or counts != (PARSED, COMMANDS, APART)
+    part = options.only is not None
     write(
         result_path("fuzz", part=part, folder=RESULTS),
         name="fuzz",

@@ -277,7 +277,7 @@ def mutate_sqlite(rng: Random, data: bytes, folder: Path) -> bytes:
             for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         ]
         for _ in range(rng.choice((1, 1, 2, 3))):
-            with suppress(sqlite3.Error, UnicodeError, OverflowError):
+            with suppress(sqlite3.Error, ValueError, OverflowError):
                 _change_table(rng, db, rng.choice(tables))
     return path.read_bytes()
 

@@ -235,7 +235,6 @@ COMMANDS = {
     "faults": "processes killed at random moments ([table](guides/faults.md))",
     "football": "MAPPO on football academies",
     "football_steps": "football steps, relative to the bare environment",
-    "fuzz": "mutated files, command lines and requests ([table](#mutated-inputs))",
     "goofspiel13": "Goofspiel with 13 cards after 19.2 M steps; `--steps 76800000` is the long version",
     "gpu": "everything on a GPU; `--device cpu` runs the same code, small",
     "gradients": "asynchronous against summed gradients ([decision](design/decisions/archive/0021-summed-gradients.md))",
@@ -264,19 +263,6 @@ COMMANDS = {
     "warm_start": "initial weights of PSRO's policies ([table](concepts/algorithms.md#warm-starts))",
 }
 """Each benchmark in words."""
-
-
-def fuzz() -> str:
-    """Return, of each kind of input, how many were judged, and what became of them."""
-    measured = document("fuzz")["measured"]
-    figures = {key: repetitions[0]["figures"] for key, repetitions in measured.items()}
-    kinds = dict.fromkeys(key.partition(":")[0] for key in figures)
-    names = ("inputs", "answers", "refused", "faults")
-    rows = Rows()
-    for kind in kinds:
-        cells = [figures.get(f"{kind}: {way}", {}) for way in ("parser", "command", "process")]
-        rows.append((kind, *(number(sum(cell.get(name, 0.0) for cell in cells), 0) for name in names)))
-    return table(("input", *names), *rows, right=(1, 2, 3, 4))
 
 
 def commands() -> str:
@@ -601,7 +587,6 @@ BLOCKS: Sequence[Callable[[], str]] = (
     smax,
     processes,
     replay,
-    fuzz,
     commands,
 )
 """A block of the page each, by its name."""

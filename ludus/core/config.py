@@ -59,6 +59,16 @@ class Config(BaseModel):
             raise
         except ConfigError as error:
             raise ConfigError(f"{info.field_name}: {error}") from None
+        except TypeError:  # a model takes keywords
+            if key := _strange_key(value):
+                raise ConfigError(f"{info.field_name}: unknown key {key[0]!r}; keys are words.") from None
+            raise
+
+
+def _strange_key(value: Any) -> list[Any]:
+    """Return the first key that is no text, of a mapping or of those in a list; [] if there is none."""
+    mappings = value if isinstance(value, list | tuple) else [value]
+    return [key for each in mappings if isinstance(each, Mapping) for key in each if not isinstance(key, str)][:1]
 
 
 _stored: ContextVar[bool] = ContextVar("stored", default=False)

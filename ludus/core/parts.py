@@ -336,6 +336,8 @@ def build_part(what: str, value: Any, table: Mapping[str, str], expected: Expect
     cls = resolve_name(what, kind, table, expected=expected)
     if not isinstance(cls, type):  # must not be called, whatever it does
         raise ConfigError(f"{kind!r} is no class; {article(what)} of your own is named module:Class.")
+    if strange := [key for key in options if not isinstance(key, str)]:
+        raise ConfigError(f"{what} {kind!r}: unknown key {strange[0]!r}; its keys are words.")
     return _made(what, kind, cls, options)
 
 
