@@ -139,6 +139,8 @@ def read_run(folder: Path, overrides: Sequence[str] = ()) -> ResumableRun:
         reader.require_readable()  # damage must be found before anything is changed
     run = StoredRun(folder, check=False)
     run.require_trust()
+    if lost_rows and not any((folder / "checkpoint" / record.id).is_dir() for record in run.checkpoints):
+        raise RunError(f"{lost_rows} Nothing was changed.")
     with as_stored():
         stored = _scenario(folder, run.info, begun=bool(run.checkpoints))
         scenario = _changed(stored, overrides, run) if overrides else stored
@@ -193,9 +195,12 @@ def lost_commits(folder: Path) -> str:
             committed = _number(name) - 1
     if committed == last:
         return ""
+    again = "`ludus resume` does what is missing again"
+    if not any((folder / "checkpoint" / name).is_dir() for name in ids):
+        again = "the checkpoints that it names are gone, so the run needs a copy of the database"
     return (
         f"the database {str(folder / FILE)!r} has lost its last commits: it ends with checkpoint {last}, and checkpoint {committed} was "
-        f"committed. {FILE}-wal was cut or removed, or {FILE} is an older copy; `ludus resume` does what is missing again."
+        f"committed. {FILE}-wal was cut or removed, or {FILE} is an older copy; {again}."
     )
 
 

@@ -28,7 +28,7 @@ MANIFEST = "manifest.json"
 """What an entry of a zoo has in place of a database."""
 
 LOCK_FILE = "driver.lock"
-LOST_DATABASE = "Put it back from a copy; without it the files of policies alone can be used (`ludus evaluate FILE`)."
+LOST_DATABASE = "Put it back from a copy; without it only the files of policies can be used: warm_start=[{source: file, path: FILE}]."
 _RUN_NAME = re.compile(r"\w[\w.-]*")
 
 

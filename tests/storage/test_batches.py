@@ -254,7 +254,9 @@ def test_a_kill_loses_no_commit_and_a_cut_log_is_noticed(tmp_path: Path) -> None
     log.write_bytes(b"")
     (moments[-1] / FILE).write_bytes((moments[3] / FILE).read_bytes())
     shutil.copy(moments[3] / f"{FILE}-wal", log)
-    assert "ends with checkpoint 1, and checkpoint 3 was committed" in lost_commits(moments[-1])
+    lost = lost_commits(moments[-1])
+    assert "ends with checkpoint 1, and checkpoint 3 was committed" in lost
+    assert "the run needs a copy of the database" in lost
 
 
 def test_a_checkpoint_that_is_damaged_proves_nothing(tmp_path: Path) -> None:

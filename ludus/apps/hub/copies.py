@@ -174,7 +174,7 @@ def verify_run(run_dir: Path) -> list[Damage]:
                 with suppress(LudusError):  # of a table that is among them
                     damages += _dangling(reader)
             if lost:
-                damages.append(Damage(FILE, lost, "what came after it, until `ludus resume` has done it again"))
+                damages.append(Damage(FILE, lost, "what came after that checkpoint"))
             stored, named, text = reader.policies(), [record.id for record in reader.checkpoints()], reader.info().text
     except LudusError as error:
         return [Damage(FILE, str(error), "the run cannot be read, resumed or evaluated")]
