@@ -424,6 +424,27 @@ def rollout_peers() -> str:
     return table(*rows, right=range(1, 6))
 
 
+def openspiel_arrays() -> str:
+    """Return steps per core second of OpenSpiel's games as arrays, of its states in a vector, and bare."""
+    steps = medians("openspiel_arrays")
+    rows: Rows = [
+        ("steps per core second", "arrays", "with information states", "states", "bare loop", "compilation, s")
+    ]
+    for game in ("phantom_ttt", "dark_hex(board_size=3)", "connect_four", "goofspiel(imp_info=True)", "liars_dice"):
+        key, full = (f"{game}, {tensors}: steps per core second" for tensors in ("observation", "information_state"))
+        rows.append(
+            (
+                f"`{game}`",
+                number(steps("arrays", key)),
+                "" if game == "connect_four" else number(steps("arrays", full)),
+                number(steps("states", key)),
+                number(steps("bare", key)),
+                number(steps("compile", f"{game}: compile seconds")),
+            )
+        )
+    return table(*rows, right=range(1, 6))
+
+
 # --------------------------------------------------------------------------------------------------------------------- learners
 
 
@@ -580,6 +601,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     adaptive,
     rollouts,
     rollout_peers,
+    openspiel_arrays,
     learning,
     learning_others,
     training_speed,
