@@ -255,6 +255,7 @@ COMMANDS = {
     "rollout_peers": "steps per core second, against peers",
     "search": "simulations per second of the batched tree search, against OpenSpiel's",
     "smax": "MAPPO and QMIX on SMAX, against JaxMARL",
+    "soak": "long runs: slopes of what they take; a run of ten million matches",
     "spellings": "whether defaults are the same however a scenario is written, and whether they learn",
     "tournament": "100 policies against each other",
     "training_speed": "updates per second, against peers and the bare loop",
@@ -591,6 +592,45 @@ def _items(found: Callable[[str, str], float], peer: str, figure: str) -> str:
         return ""
 
 
+def soak() -> str:
+    """Return the slopes of long runs, and what commands need for a run of ten million matches."""
+    parts = document("soak")["parts"]
+    series = ("memory", "descriptors", "threads", "match", "decisions")
+    head = (
+        "memory, less the state where known",
+        "descriptors",
+        "threads",
+        "database bytes per match",
+        "processor time per decision",
+    )
+    rows: Rows = [("% per hour", "minutes", "policies", "matches", "MB", "kB of state per policy", *head)]
+    for name, part in parts.items():
+        if "slopes" not in part:
+            continue
+        last, slopes = part["last"], part["slopes"]
+        rows.append(
+            (
+                name,
+                number(part["minutes"], 0),
+                number(last["policies"], 0),
+                number(last["matches"], 0),
+                number(last["anonymous"] / 1e6, 0),
+                "not known" if (state := part["bytes of state per policy"]) is None else number(state / 1e3),
+                *(_slope(slopes[one]) for one in series),
+            )
+        )
+    large = parts["database"]
+    costs: Rows = [(f"{large['matches']:,} matches, {large['bytes'] / 1e9:.1f} GB", "processor, s", "clock, s")]
+    costs += [(f"`{name}`", number(cost["processor"]), number(cost["wall"])) for name, cost in large["costs"].items()]
+    return "\n\n".join([table(*rows, right=range(1, len(rows[0]))), table(*costs, right=(1, 2))])
+
+
+def _slope(slope: Mapping[str, float]) -> str:
+    ends = ("percent", "low", "high")
+    value, low, high = (number(slope[end] + 0.0, 1) for end in ends)
+    return f"{value} [{low}, {high}]"
+
+
 BLOCKS: Sequence[Callable[[], str]] = (
     headline,
     slower,
@@ -609,6 +649,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     smax,
     processes,
     replay,
+    soak,
     commands,
 )
 """A block of the page each, by its name."""

@@ -161,7 +161,7 @@ def judged(folder: Path) -> dict[str, Any]:
     both = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("samples", "fresh")]
     old, new = (soak_slopes.columns(document["samples"]) for document in both)
     policy = soak_slopes.bytes_per_policy(old, new)
-    series = soak_slopes.series(old, soak_slopes.decisions_by_generation(folder / "run"), policy=policy)
+    series = soak_slopes.series(old, soak_slopes.decisions_by_generation(folder / "run"), policy=policy or 0.0)
     slopes = {name: soak_slopes.Slope.of(*curve) for name, curve in series.items()}
     slopes |= {name: soak_slopes.Slope.of(old["seconds"], old[name]) for name in ("anonymous", "disk")}
     hours = float(old["seconds"][-1]) / 3600.0
@@ -171,20 +171,17 @@ def judged(folder: Path) -> dict[str, Any]:
         "commit": commit(),
         "minutes": round(60.0 * hours, 1),
         "answers of viewers": both[0]["answers"],
-        "bytes of state per policy": round(policy),
+        "bytes of state per policy": None if policy is None else round(policy),
         "last": {name: float(f"{value:.6g}") for name, value in last.items()},
         "slopes": {name: {end: float(f"{v:.4g}") for end, v in asdict(one).items()} for name, one in slopes.items()},
         "curves": {
             name: [[float(f"{v:.5g}") for v in column[:: 1 + len(column) // 100].tolist()] for column in curve]
             for name, curve in {**series, "anonymous": (old["seconds"], old["anonymous"])}.items()
         },
-        "bars": [asdict(bar) for bar in soak_slopes.bars(part_of(folder), slopes, hours=hours)],
+        "bars": [
+            asdict(bar) for bar in soak_slopes.bars(folder.name, slopes, hours=hours, state_known=policy is not None)
+        ],
     }
-
-
-def part_of(folder: Path) -> str:
-    """Return the part that was measured in a folder."""
-    return folder.name
 
 
 def database(folder: Path) -> dict[str, Any]:

@@ -70,10 +70,12 @@ def decisions_by_generation(run_dir: Path) -> Array:
         return np.cumsum([value for (value,) in connection.execute(sql)])
 
 
-def bytes_per_policy(old: Columns, new: Columns) -> float:
+def bytes_per_policy(old: Columns, new: Columns) -> float | None:
     """Return what the state takes in memory, per policy: what processes that went on from the state at the end take beyond those that had
-    begun the run, after as many generations of their own."""
+    begun the run, after as many generations of their own; None where they have finished less than three."""
     own = float(new["generations"][-1] - new["generations"][new["generations"] > 0][0])
+    if own < 3:
+        return None
     late = new["generations"] == new["generations"][-1]
     k = int(np.argmax(old["generations"] >= own + 1.0))  # the first one is there before anybody has learned
     early = old["generations"] == old["generations"][k]
@@ -103,11 +105,13 @@ def _cost(old: Columns, decisions: Array) -> tuple[Array, Array]:
     return old["seconds"][ends][1:][apart], (np.diff(old["processor"][ends])[apart] / np.diff(total)[apart])
 
 
-def bars(part: str, slopes: Mapping[str, Slope], *, hours: float) -> Iterator[Outcome]:
-    """Yield the outcome of each series; unjudged where the run was shorter than half an hour."""
+def bars(part: str, slopes: Mapping[str, Slope], *, hours: float, state_known: bool) -> Iterator[Outcome]:
+    """Yield the outcome of each series. Unjudged: runs of less than half an hour; memory, where what the state takes is not known; and the
+    cost of decisions, in which that of matches is, of which each generation has more."""
     for name, title in JUDGED.items():
         value = slopes[name].percent
-        verdict = "unjudged" if hours < 0.5 else "met" if value <= MOST else "short"
+        judged = hours >= 0.5 and name != "decisions" and (state_known or name != "memory")
+        verdict = "unjudged" if not judged else "met" if value <= MOST else "short"
         yield Outcome(f"{part}, {title}", f"<= {MOST:g}", "%/h", value, verdict)  # type: ignore[arg-type]
 
 
