@@ -31,7 +31,7 @@ runtime: {{kind: processes, restarts: {RESTARTS}, trainers: 1, table_shards: 1, 
 
 class SpawnRecorder:
     """A `Runtime` that spawns nothing. restarts: that each kind of part was given, by its name without its number. bots: of the
-    processes of bots beside workers."""
+    processes of the bots of workers."""
 
     def __init__(self) -> None:
         self.restarts: dict[str, int] = {}

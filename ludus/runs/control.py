@@ -270,8 +270,24 @@ def stop_on_signals(
         return
 
     say, over, came = tell or _say, threading.Event(), False
+    handled_at, early = 0.0, set[int]()  # when Python last heard a signal, and those that were heard before it could
 
     def handle(number: int, _: FrameType | None) -> None:
+        nonlocal handled_at
+        handled_at = time.monotonic()
+        if number in early:
+            early.remove(number)
+        else:
+            take(number)
+
+    def hear(number: int) -> None:
+        """Take a signal in the place of a main thread that is in compiled code, and cannot."""
+        came_at = time.monotonic()
+        if not over.wait(_PATIENCE) and handled_at < came_at - _PATIENCE / 4:
+            early.add(number)
+            take(number)
+
+    def take(number: int) -> None:
         nonlocal came
         if came:
             _exit_at_once(number)
@@ -285,11 +301,33 @@ def stop_on_signals(
 
     # A shell's script ignores SIGINT for what it starts with &; nohup means its SIGHUP.
     numbers = [n for n in _STOPS if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
-    with signals_handled(handle, numbers):
+    with signals_handled(handle, numbers), _heard_by_a_thread(hear, numbers):
         try:
             yield request
         finally:
             over.set()
+
+
+@contextmanager
+def _heard_by_a_thread(hear: Callable[[int], None], numbers: Sequence[int]) -> Iterator[None]:
+    """While this is open, a thread calls `hear` with each of these signals that comes: handlers of Python wait until the main thread, which
+    may be in compiled code for minutes, is back."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+    def listen() -> None:
+        while data := os.read(read_end, 1):
+            if data[0] in numbers:
+                hear(data[0])
+        os.close(read_end)
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(write_end)
 
 
 def _end_in_time(request: StopRequest, number: int, say: Callable[[str], None], over: threading.Event) -> None:

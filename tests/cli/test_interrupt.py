@@ -30,6 +30,16 @@ with stop_on_signals() as stop:
 print("clean", stop.status, flush=True)
 """
 
+_COMPILED = """
+import hashlib, sys
+from ludus.runs.control import stop_on_signals
+with stop_on_signals() as stop:
+    stop.within, stop.doing = 2.5, lambda: "the meta-solver"
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", int(sys.argv[1]))
+print("clean", stop.status, flush=True)
+"""
+
 _COMMAND = """
 import time
 from ludus.cli import main
@@ -95,6 +105,25 @@ def test_a_stop_that_takes_too_long_is_explained_and_ends_as_by_a_kill() -> None
     assert error.startswith(
         "error: stopped as by a kill, since the meta-solver took longer than runtime.stop_within=2.5 seconds."
     )
+
+
+@pytest.mark.slow
+def test_a_stop_does_not_wait_for_compiled_code() -> None:
+    """In which a handler of Python is not called."""
+    process = _start("2000000000", _COMPILED)
+    process.send_signal(signal.SIGTERM)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "error: stopped as by a kill, since the meta-solver took longer than runtime.stop_within=2.5" in text
+
+
+@pytest.mark.slow
+def test_a_signal_that_compiled_code_has_delayed_counts_once() -> None:
+    process = _start("5000000", _COMPILED)
+    process.send_signal(signal.SIGTERM)
+    out, text = process.communicate(timeout=60)
+    assert (process.returncode, out) in ((0, "clean 143\n"), (143, ""))  # the latter where this machine is slow
+    assert text.count("stopping cleanly") == 1
 
 
 @pytest.fixture(params=["ignored", "default", "python"])
