@@ -189,7 +189,7 @@ class Reader:
             self._connection = _connected(self.path)
             try:
                 if (run_dir / "checkpoint").is_dir() and not self._rows("SELECT 1 FROM sqlite_master LIMIT 1"):
-                    cut = f"it, or {FILE}-wal beside it, was emptied or cut"
+                    cut = f"it, or its log {FILE}-wal, was emptied or cut"
                     raise RunError(f"the database of run {str(run_dir)!r}, {FILE}, is empty: {cut}. {LOST_DATABASE}")
                 version = read_version(self._connection, repr(str(self.path)))
                 self.has_hashes = version == VERSION
