@@ -255,7 +255,7 @@ COMMANDS = {
     "rollout_peers": "steps per core second, against peers",
     "search": "simulations per second of the batched tree search, against OpenSpiel's",
     "smax": "MAPPO and QMIX on SMAX, against JaxMARL",
-    "soak": "long runs: slopes of what they take; a run of ten million matches",
+    "soak": "long runs: trends of what they take; a run of ten million matches",
     "spellings": "whether defaults are the same however a scenario is written, and whether they learn",
     "tournament": "100 policies against each other",
     "training_speed": "updates per second, against peers and the bare loop",

@@ -170,8 +170,8 @@ def _damaged(connection: sqlite3.Connection, tables: Iterable[str], newest: int 
 
 
 def _last_unread(stored: Mapping[Any, Sequence[Any]], newest: int | None) -> int | None:
-    """Return the newest of the batches that are too old to be among so many rows; None if all are among them. The newest batch always is.
-    stored: barrier -> number of rows, hash."""
+    """Return the newest of the batches that are too old to be among that number of rows; None if all are among them. The newest batch
+    always is. stored: barrier -> number of rows, hash."""
     numbers = {barrier: batch[0] for barrier, batch in stored.items() if isinstance(barrier, int)}
     total = 0
     for k, barrier in enumerate(sorted(numbers, reverse=True)):
