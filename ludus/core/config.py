@@ -66,9 +66,12 @@ class Config(BaseModel):
 
 
 def _strange_key(value: Any) -> list[Any]:
-    """Return the first key that is no text, of a mapping or of those in a list; [] if there is none."""
-    mappings = value if isinstance(value, list | tuple) else [value]
-    return [key for each in mappings if isinstance(each, Mapping) for key in each if not isinstance(key, str)][:1]
+    """Return the first key that is no text, of the mappings in a value; [] if there is none."""
+    if isinstance(value, Mapping):
+        if strange := [key for key in value if not isinstance(key, str)]:
+            return strange[:1]
+        value = list(value.values())
+    return next((key for each in value if (key := _strange_key(each))), []) if isinstance(value, list | tuple) else []
 
 
 _stored: ContextVar[bool] = ContextVar("stored", default=False)
