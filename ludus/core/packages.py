@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "classic": ("pettingzoo", "chess", "pygame", "rlcard", "shimmy"),
     "dmc": ("dm_control",),
     "envpool": ("envpool",),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
     "jax": ("gymnax", "jax", "jaxmarl", "pgx"),
     "lbf": ("lbforaging",),
     "magent2": ("magent2",),

@@ -213,6 +213,16 @@ class TrainedPolicy:
         """Return the same, acting for another player. Raises PolicyError where nobody plays it."""
         return TrainedPolicy(self._seats, player=player, env=self._env)
 
+    @property
+    def sampled(self) -> tuple[SampledPolicy, ...]:
+        """The policies that may play the player, with their probabilities and modes."""
+        return self._of(self.player)
+
+    @property
+    def environment(self) -> Environment | None:
+        """The environment that they were trained in; None of a file's, which does not say."""
+        return self._env
+
     # ------------------------------------------------------------------------------------------ as a policy
 
     @property

@@ -109,7 +109,7 @@ class QHead(nn.Module):
             levels: float32[n, K] in (0, 1), of "implicit"; None: the midpoints of equal shares.
         """
         if self.cosine is not None:
-            at = self.levels.expand(len(features), -1) if levels is None else levels
+            at = self.levels.expand(features.shape[0], -1) if levels is None else levels
             steps = torch.arange(COSINES, dtype=features.dtype, device=features.device) * math.pi
             features = features[:, None] * torch.relu(self.cosine(torch.cos(at[..., None] * steps)))
         parts: list[Tensor | None] = [None] * 4
@@ -128,7 +128,7 @@ class QHead(nn.Module):
 
     def _spread(self, out: Tensor, actions: int) -> Tensor:
         """Return outputs per action: [n, actions × K] -> [n, actions, K]; implicit: [n, K, actions] -> the same."""
-        return out.transpose(1, 2) if self.cosine is not None else out.view(len(out), actions, self._wide)
+        return out.transpose(1, 2) if self.cosine is not None else out.view(out.shape[0], actions, self._wide)
 
     def means(self, out: Tensor) -> Tensor:
         """Return the action values float32[n, A] of `forward`'s result."""
@@ -265,7 +265,7 @@ class ActionValues(nn.Module):
     def _each(self, features: Tensor) -> Tensor:
         assert self.own is not None
         out: Tensor = self.own(features)
-        return out.view(len(features), self.individual, self.actions)
+        return out.view(features.shape[0], self.individual, self.actions)
 
     def _split(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return the body's features, or h, and the ids behind them."""

@@ -246,7 +246,7 @@ class ActorCritic(nn.Module):
         features, after = self.actor(x, actor_memory, packing)
         out = self.head(features)
         if self.head_of.free:
-            out = torch.cat([out, for_rows(self.free(), out).expand(len(out), -1)], dim=1)
+            out = torch.cat([out, for_rows(self.free(), out).expand(out.shape[0], -1)], dim=1)
         if self.state and state is None:
             return out, None, after
         if self.critic is not None:

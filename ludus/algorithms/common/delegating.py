@@ -294,7 +294,7 @@ class ConditionedLearner(LearnerWrapper):
         return x, self._enumeration.mask[ids] | ~known[:, None]
 
     def batches(self) -> Sequence[tuple[str, int]]:
-        """Wait until all rows have come."""
+        """Return the batches that rows suffice for; none before all have come."""
         if not self._came.all():
             return ()
         self._came[:] = False
