@@ -31,7 +31,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "NumPy alone) or kaggle (an agent for kaggle-environments)",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="output file (default: named after the policy, here)")
-    parser.add_argument("--player", type=whole_number, metavar="P", help="whose policy (default: the first that has one)")
+    parser.add_argument(
+        "--player", type=whole_number, metavar="P", help="whose policy (default: the first that has one)"
+    )
     parser.add_argument("--mode", choices=("greedy", "explore"), help="how it plays (default: as in its run)")
     parser.add_argument(
         "--decisions",
@@ -48,7 +50,9 @@ def _execute(options: argparse.Namespace) -> int:
     if options.to not in _FORMATS:
         raise ConfigError(f"--to {options.to!r} was given; expected one of {', '.join(_FORMATS)}.")
     name = options.policy.rstrip("/").rpartition("/")[2] if "@" not in options.policy else options.policy
-    path = options.out or Path("".join(c if c.isalnum() or c in "-._" else "-" for c in name).removesuffix(".safetensors"))
+    path = options.out or Path(
+        "".join(c if c.isalnum() or c in "-._" else "-" for c in name).removesuffix(".safetensors")
+    )
     if options.out is None:
         path = path.with_name(path.name + _SUFFIXES[options.to])
     check_new("the export", path, options)
@@ -83,7 +87,10 @@ def _show(written: Export) -> None:
         clear = f"all {agreement.clear:,} clear actions equal" if agreement.clear else "no greedy actions"
         where = signature.game or "random observations, since a file does not say what it was trained in"
         pairs.append(
-            ("compared", f"{agreement.decisions:,} decisions ({where}): {clear}, largest difference {agreement.largest:.1g}")
+            (
+                "compared",
+                f"{agreement.decisions:,} decisions ({where}): {clear}, largest difference {agreement.largest:.1g}",
+            )
         )
     facts("Export", pairs)
 

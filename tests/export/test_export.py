@@ -13,9 +13,11 @@ import pytest
 
 from ludus.apps.export.check import compare, random_decisions
 from ludus.apps.export.export import FORMATS, KAGGLE, ONNX, PYTHON, SAFETENSORS, opened
+from ludus.apps.export.kaggle import KAGGLE_GAMES
 from ludus.apps.export.network import ExportedPolicy
 from ludus.core.errors import PolicyError
 from ludus.core.types import PolicySpec, Weights
+from ludus.envs.config import Environment
 from ludus.evaluation.policies import SampledPolicy
 from ludus.policies import action_values, actor_critic, registry, specs
 from ludus.policies.base import Policy
@@ -33,7 +35,9 @@ def actor(shape: tuple[int, ...] = (6,), action: Any = CHOICE, body: Any = SMALL
     return actor_critic_spec(shape=shape, action=action, body=body, **options)
 
 
-def values(shape: tuple[int, ...] = (6,), body: Any = SMALL, head: QHeadSpec | None = None, **options: Any) -> PolicySpec:
+def values(
+    shape: tuple[int, ...] = (6,), body: Any = SMALL, head: QHeadSpec | None = None, **options: Any
+) -> PolicySpec:
     return action_values_spec(shape=shape, actions=5, body=body, head=head, **options)
 
 
@@ -60,7 +64,9 @@ KINDS: dict[str, PolicySpec] = {
     "NFSP": specs.nfsp_spec(values(), actor(value="none")),
     "averaged": specs.averaged_spec(actor()),
     "actor and values": specs.actor_values_spec(actor(action={"kind": "point", **BOX}, value="none"), hidden=(8,)),
-    "choice": specs.choice_spec(actor(action={"kind": "categorical", "actions": 2}), [(actor(), "explore"), (values(), "greedy")]),
+    "choice": specs.choice_spec(
+        actor(action={"kind": "categorical", "actions": 2}), [(actor(), "explore"), (values(), "greedy")]
+    ),
     "conditioned": specs.conditioned_spec(actor((8,))),
 }
 NO_MASK = ("Gaussian", "squashed", "point", "actor and values")
@@ -80,7 +86,12 @@ def weights_of(spec: PolicySpec, rng: np.random.Generator) -> Weights:
         return {"condition": rng.random((3, 2)).astype(np.float32), **specs.joined({"network": inner})}
     if spec.kind == "actor_values":
         policy = specs.spec_of(spec, "actor")
-        critics = {"members.0.0.weight": (8, 8), "members.0.0.bias": (8,), "members.0.2.weight": (1, 8), "members.0.2.bias": (1,)}
+        critics = {
+            "members.0.0.weight": (8, 8),
+            "members.0.0.bias": (8,),
+            "members.0.2.weight": (1, 8),
+            "members.0.2.bias": (1,),
+        }
         own = {name: rng.normal(size=shape).astype(np.float32) for name, shape in critics.items()}
         return specs.joined({"actor": weights_of(policy, rng), "critics": own})
     if spec.kind == "action_values":
@@ -114,16 +125,24 @@ def modes_of(policy: Policy) -> list[str]:
     return [mode for mode in ("explore", "greedy") if mode in policy.modes]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("perceptron", "GRU", "squashed") else pytest.mark.slow) for name in KINDS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "perceptron" else pytest.mark.slow) for name in KINDS]
+)
 def test_python_source_plays_as_the_policy_does(name: str) -> None:
     check(name, PYTHON)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("to", [ONNX, "pt2"])
 @pytest.mark.parametrize("name", KINDS)
 def test_graphs_play_as_the_policy_does(name: str, to: str) -> None:
     check(name, to)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normalised", "GRU", "squashed"])
+def test_onnx_files_play_as_the_policy_does(name: str) -> None:
+    check(name, ONNX)
 
 
 def check(name: str, to: str) -> None:
@@ -185,7 +204,7 @@ print(json.dumps([plays, sorted({name.partition(".")[0] for name in sys.modules}
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (specs.bot_spec("mcts", {}) if hasattr(specs, "bot_spec") else PolicySpec("bot", {}), "code"),
+        (PolicySpec("bot", {}), "code"),
         (PolicySpec("muzero", {}), "searches"),
         (PolicySpec("team_transformer", {}), "one after another"),
     ],
@@ -214,6 +233,31 @@ def test_a_mixture_of_unlike_policies_is_refused() -> None:
         ExportedPolicy(sampled, name="both")
 
 
+@pytest.mark.parametrize("game", ["openspiel/connect_four", "pettingzoo/connect_four_v3"])
+def test_observations_of_connectx_are_those_of_the_environment(game: str) -> None:
+    """A game of ConnectX is described as kaggle-environments does it, from the moves."""
+    names: dict[str, Any] = {"np": np}
+    exec(f"def encode(observation, configuration):{KAGGLE_GAMES[game].encode}", names)
+    env = Environment(id=game, tree="off").make(num_envs=1)
+    rng, board = np.random.default_rng(3), np.zeros((6, 7), int)
+    timestep = env.reset(np.array([5], np.uint64))
+    for move in range(30):
+        player = move % 2
+        due = timestep.due[player]
+        if not len(due.slot) or len(timestep.finished.environment):
+            break
+        told = {"board": board.reshape(-1).tolist(), "mark": player + 1}
+        observation, mask = names["encode"](told, {"rows": 6, "columns": 7})
+        np.testing.assert_array_equal(np.ravel(observation), np.ravel(due.observation[0]))
+        assert due.mask is not None
+        np.testing.assert_array_equal(mask, due.mask[0])
+        action = int(rng.choice(np.flatnonzero(mask)))
+        board[np.flatnonzero(board[:, action] == 0)[-1], action] = player + 1
+        timestep = env.step(tuple(np.full(len(one.slot), action, np.int32) for one in timestep.due))
+    assert move > 6
+    env.close()
+
+
 def test_formats_are_those_of_the_command() -> None:
     from ludus.cli import export
 
@@ -223,7 +267,9 @@ def test_formats_are_those_of_the_command() -> None:
     assert SAFETENSORS in FORMATS
 
 
-def test_the_command_writes_a_file_that_was_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_command_writes_a_file_that_was_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     from ludus.cli.main import main
 
     monkeypatch.chdir(tmp_path)

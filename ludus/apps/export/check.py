@@ -189,9 +189,7 @@ def random_decisions(
         act = policy.act(
             observation, mask if signature.choices else None, memory[:, :own].copy() if own else None, noise, mode=mode
         )
-        yield Decisions(
-            _inputs(signature, observation, mask, memory, k), act.action, act.logp, noise, mode == "greedy"
-        )
+        yield Decisions(_inputs(signature, observation, mask, memory, k), act.action, act.logp, noise, mode == "greedy")
 
 
 def _plays(policies: Sequence[SampledPolicy]) -> list[tuple[int, str]]:
@@ -212,9 +210,12 @@ def _episodes(
     while True:
         actions = []
         for p, due in enumerate(timestep.due):
-            observation, mask = due.observation, due.mask
+            observation: Array = due.observation
+            mask: Array | None = due.mask
             if spec.enumeration is not None:
-                observation, mask = (part[due.observation] for part in (spec.enumeration.observation, spec.enumeration.mask))
+                observation, mask = (
+                    part[due.observation] for part in (spec.enumeration.observation, spec.enumeration.mask)
+                )
             noise = rng.random((len(due.slot), others[p].noise_width), np.float32)
             random = others[p].act(observation, mask, None, noise).action
             if p != player or not len(due.slot):
@@ -240,7 +241,9 @@ def _episodes(
         timestep = env.step(tuple(actions))
 
 
-def _inputs(signature: Signature, observation: Array, mask: Array | None, memory: Array, member: int) -> dict[str, Array]:
+def _inputs(
+    signature: Signature, observation: Array, mask: Array | None, memory: Array, member: int
+) -> dict[str, Array]:
     n = len(observation)  # copies: a vector writes into the same buffers again
     values: dict[str, Array] = {
         "observation": np.array(observation, np.float32).reshape(n, *signature.observation),

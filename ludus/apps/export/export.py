@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.machinery import SourceFileLoader
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 import torch
@@ -27,7 +30,13 @@ from ludus.policies.file import digest_of, save_policy
 from ludus.policies.file import load_policy as read_policy
 
 ONNX, PT2, SAFETENSORS, PYTHON, KAGGLE = FORMATS = ("onnx", "pt2", "safetensors", "python", "kaggle")
-SUFFIXES: Final[Mapping[str, str]] = {ONNX: ".onnx", PT2: ".pt2", SAFETENSORS: ".safetensors", PYTHON: ".py", KAGGLE: ".py"}
+SUFFIXES: Final[Mapping[str, str]] = {
+    ONNX: ".onnx",
+    PT2: ".pt2",
+    SAFETENSORS: ".safetensors",
+    PYTHON: ".py",
+    KAGGLE: ".py",
+}
 """Of the file of each format; a mixture's safetensors are a folder."""
 
 
@@ -156,8 +165,13 @@ def open_pt2(data: bytes, signature: Signature) -> Run:
 
 def open_python(source: str, signature: Signature) -> Run:
     """Return what a Python file computes. It is the source that was just made, so that nothing of others is executed."""
-    names: dict[str, Any] = {"__name__": "exported"}
-    exec(compile(source, "exported.py", "exec"), names)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "exported.py"
+        file.write_text(source, encoding="utf-8")
+        loader = SourceFileLoader("ludus_exported", str(file))
+        module = ModuleType(loader.name)
+        loader.exec_module(module)
+    names = vars(module)
 
     def run(inputs: Mapping[str, Array]) -> Outputs:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -188,7 +202,8 @@ def _safetensors(name: str, sampled: tuple[SampledPolicy, ...], trained: Trained
         folder.mkdir(parents=True, exist_ok=True)
         files = {folder / f"{k}-{one.name.replace('/', '.')}.safetensors": one for k, one in enumerate(sampled)}
         entries = [
-            {"file": file.name, "name": one.name, "probability": one.prob, "mode": one.mode} for file, one in files.items()
+            {"file": file.name, "name": one.name, "probability": one.prob, "mode": one.mode}
+            for file, one in files.items()
         ]
         replace_file(folder / "mixture.json", json.dumps({"policy": name, "members": entries}, indent=1).encode())
         path = folder

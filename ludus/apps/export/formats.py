@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ def traced(policy: ExportedPolicy) -> ExportedProgram:
         with _quiet(), torch.no_grad():
             return torch.export.export(policy, inputs, dynamic_shapes={"inputs": tuple({0: rows} for _ in inputs)})
     except Exception as error:  # torch raises what it likes for a custom module that it cannot trace
-        raise PolicyError(f"torch.export cannot trace this policy: {type(error).__name__}: {one_line(str(error))}") from error
+        raise PolicyError(f"torch.export cannot trace this policy: {one_line(error)}") from error
 
 
 def onnx_bytes(policy: ExportedPolicy) -> bytes:
@@ -93,7 +92,9 @@ def python_source(policy: ExportedPolicy, *, about: str) -> str:
     signature = policy.signature
     function, tensors = numpy_function(traced(policy), signature.inputs)
     weights = [tensor.numpy() for tensor in tensors]
-    packed = base64.b85encode(zlib.compress(b"".join(np.ascontiguousarray(array).tobytes() for array in weights), 9)).decode()
+    packed = base64.b85encode(
+        zlib.compress(b"".join(np.ascontiguousarray(array).tobytes() for array in weights), 9)
+    ).decode()
     layout = [(array.dtype.str, list(array.shape)) for array in weights]
     template = (Path(__file__).parent / "policy.py.txt").read_text(encoding="utf-8")
     head, body = template.split("# --- what is exported ---\n")
@@ -123,4 +124,6 @@ def _facts(signature: Signature) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """Return a text as adjacent literals of one width; base 85 and JSON have no quotes that repr cannot hold."""
-    return "".join(f"    {part!r}\n" for part in textwrap.wrap(text, _WIDTH, drop_whitespace=False, break_on_hyphens=False))
+    return "".join(
+        f"    {part!r}\n" for part in textwrap.wrap(text, _WIDTH, drop_whitespace=False, break_on_hyphens=False)
+    )

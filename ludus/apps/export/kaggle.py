@@ -28,22 +28,24 @@ class KaggleGame:
     encode: str
 
 
-_BOARD = '''
+_BOARD = """
     board = np.array(observation["board"]).reshape(configuration["rows"], configuration["columns"])
     mark = observation["mark"]
     mask = board[0] == 0
-'''
+"""
 
 KAGGLE_GAMES: Final[Mapping[str, KaggleGame]] = {
-    # OpenSpiel's planes are (empty, the second player's, the first player's) from the lowest row up, whoever looks at them.
+    # OpenSpiel's planes are (the first player's, the second player's, empty) from the lowest row up, whoever looks at them.
     "openspiel/connect_four": KaggleGame(
         "connectx",
-        _BOARD + "    planes = np.stack([board == 0, board == 2, board == 1])[:, ::-1]\n    return planes.astype(np.float32).reshape(-1), mask\n",
+        _BOARD
+        + "    planes = np.stack([board == 1, board == 2, board == 0])[:, ::-1]\n    return planes.astype(np.float32).reshape(-1), mask\n",
     ),
     # PettingZoo's last axis is (one's own, the other's), from the highest row down.
     "pettingzoo/connect_four_v3": KaggleGame(
         "connectx",
-        _BOARD + "    planes = np.stack([board == mark, board == 3 - mark], axis=2)\n    return planes.astype(np.float32), mask\n",
+        _BOARD
+        + "    planes = np.stack([board == mark, board == 3 - mark], axis=2)\n    return planes.astype(np.float32), mask\n",
     ),
 }
 """By id of the environment that the policy was trained in."""
@@ -65,7 +67,9 @@ def agent_source(policy: ExportedPolicy, *, about: str) -> str:
             f"a policy of {policy.signature.game or 'an unknown game'} is no agent of kaggle-environments; games that are known: "
             f"{join_or(KAGGLE_GAMES)}. Export --to python and write the encoding of observations yourself."
         )
-    source = python_source(policy, about=f"{about}\n\nAn agent for {game.name} of kaggle-environments: `agent` is the last function.")
+    source = python_source(
+        policy, about=f"{about}\n\nAn agent for {game.name} of kaggle-environments: `agent` is the last function."
+    )
     return f"""{source}
 
 POLICY = Policy()

@@ -274,7 +274,9 @@ class Box(Member):
         else:
             std = out[:, size : 2 * size].clamp(*head.log_std).exp()
         number = torch.tanh(mean) if isinstance(head, Squashed) else mean
-        low, high, middle, half = (cast(Tensor, getattr(self, f"box_{name}")) for name in ("low", "high", "middle", "half"))
+        low, high, middle, half = (
+            cast(Tensor, getattr(self, f"box_{name}")) for name in ("low", "high", "middle", "half")
+        )
         action = torch.minimum(torch.maximum(middle + half * number, low), high)
         return action.reshape(-1, *head.bounds.shape), mean, std, after
 
@@ -350,7 +352,9 @@ def _actor_critic(policy: ActorCriticPolicy, mode: str) -> Member:
     if isinstance(head, MultiCategorical):
         return Discrete(whole, shape, memory, head.choices, mode=mode)
     if isinstance(head, Point) and head.spread and mode == "explore":
-        raise PolicyError("how this policy explores differs from environment to environment. Export it with mode greedy.")
+        raise PolicyError(
+            "how this policy explores differs from environment to environment. Export it with mode greedy."
+        )
     if float(np.max(weights.get("warm_up", np.zeros(1)))) > 0.0 and mode == "explore":
         raise PolicyError("this policy still plays at random, to warm up. Export a later one, or mode greedy.")
     return Box(whole, shape, memory, head)
@@ -360,7 +364,9 @@ def _action_values(policy: ActionValuePolicy, mode: str) -> Member:
     spec, weights = policy.spec, policy.weights()
     own = spec if policy.agents == 1 else member_spec(spec)
     if mode == "explore" and (policy.spread or spec.config["head"].get("noisy")):
-        raise PolicyError("this policy explores by noise in its weights or its environment's place. Export it with mode greedy.")
+        raise PolicyError(
+            "this policy explores by noise in its weights or its environment's place. Export it with mode greedy."
+        )
     networks = []
     for k in range(policy.agents):
         network, prefix = ActionValues(own), f"members.{k}." if policy.agents > 1 else ""

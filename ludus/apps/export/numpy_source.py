@@ -80,7 +80,9 @@ def _arange(*bounds: Any, dtype: Any = None, **_: Any) -> str:
 
 def _convolution(x: str, w: str, b: Any, stride: Any, padding: Any, dilation: Any, transposed: Any, *rest: Any) -> str:
     if transposed or rest[-1] != 1 or any(n != 1 for n in dilation):
-        raise PolicyError("a convolution that is transposed, dilated or in groups has no NumPy source here. Export to onnx or pt2.")
+        raise PolicyError(
+            "a convolution that is transposed, dilated or in groups has no NumPy source here. Export to onnx or pt2."
+        )
     return f"convolve({x}, {w}, {b}, {tuple(stride)}, {tuple(padding)})"
 
 
@@ -160,7 +162,7 @@ _OPERATIONS: Final[Mapping[str, Write]] = {
 }
 """Of ATen's operations: the NumPy expression of its arguments. Overloads of one name are one operation in NumPy."""
 
-HELPERS: Final = '''
+HELPERS: Final = """
 def sigmoid(x):
     return np.float32(0.5) * (np.float32(1.0) + np.tanh(np.float32(0.5) * x))
 
@@ -197,7 +199,7 @@ def convolve(x, weight, bias, stride, padding):
 
 def pool(x, size, stride, padding):
     return windows(x, size, stride, padding, -np.inf).max(axis=(4, 5))
-'''
+"""
 
 
 def numpy_function(program: ExportedProgram, names: Sequence[str]) -> tuple[str, list[torch.Tensor]]:
@@ -214,7 +216,11 @@ def numpy_function(program: ExportedProgram, names: Sequence[str]) -> tuple[str,
         warnings.simplefilter("ignore")  # of torch to itself
         program = program.run_decompositions()
     signature = program.graph_signature
-    stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    stored = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
     arrays, uses, lines = list[torch.Tensor](), iter(names), list[str]()
     texts: dict[Node, str] = {}
     for node in program.graph.nodes:
@@ -235,7 +241,7 @@ def numpy_function(program: ExportedProgram, names: Sequence[str]) -> tuple[str,
 
 def _array(program: ExportedProgram, name: str) -> torch.Tensor:
     constants = program.constants
-    value = program.state_dict[name] if name in program.state_dict else constants[name]
+    value: torch.Tensor = program.state_dict[name] if name in program.state_dict else constants[name]
     return value.detach()
 
 
@@ -244,8 +250,9 @@ def _expression(node: Node, texts: Mapping[Node, str]) -> str:
     arguments = [_text(value, texts) if _is_text(value) else value for value in node.args]
     if target is operator.getitem:
         return f"{arguments[0]}[{arguments[1]}]"
-    if getattr(operator, getattr(target, "__name__", ""), None) is target:  # of sizes
-        return f"operator.{target.__name__}({', '.join(map(str, arguments))})"
+    function = getattr(target, "__name__", "")
+    if getattr(operator, function, None) is target:  # of sizes
+        return f"operator.{function}({', '.join(map(str, arguments))})"
     name = target._schema.name.partition("::")[2] if hasattr(target, "_schema") else str(target)
     if name not in _OPERATIONS:
         raise PolicyError(f"the operation {name!r} of this network has no NumPy source here. Export to onnx or pt2.")
@@ -253,7 +260,9 @@ def _expression(node: Node, texts: Mapping[Node, str]) -> str:
     try:
         return _OPERATIONS[name](*arguments, **options)
     except TypeError as error:
-        raise PolicyError(f"the operation {target} of this network has no NumPy source here ({error}). Export to onnx or pt2.") from error
+        raise PolicyError(
+            f"the operation {target} of this network has no NumPy source here ({error}). Export to onnx or pt2."
+        ) from error
 
 
 def _is_text(value: Any) -> bool:
@@ -269,7 +278,9 @@ def _text(value: Any, texts: Mapping[Node, str]) -> str:
     if isinstance(value, torch.dtype):
         return _DTYPES[value]
     if isinstance(value, float):
-        return f"np.float32({'np.inf' if value == float('inf') else '-np.inf' if value == -float('inf') else repr(value)})"
+        return (
+            f"np.float32({'np.inf' if value == float('inf') else '-np.inf' if value == -float('inf') else repr(value)})"
+        )
     if isinstance(value, list | tuple):
         return "(" + "".join(f"{_text(each, texts)}, " for each in value) + ")"
     return repr(value)
