@@ -35,7 +35,7 @@ _BOARD = """
 """
 
 KAGGLE_GAMES: Final[Mapping[str, KaggleGame]] = {
-    # OpenSpiel's planes are (the first player's, the second player's, empty) from the lowest row up, whoever looks at them.
+    # OpenSpiel's planes are (the first player's, the second player's, empty) from the lowest row up, equal for both players.
     "openspiel/connect_four": KaggleGame(
         "connectx",
         _BOARD

@@ -199,7 +199,7 @@ class Discrete(Member):
         shape: Shape of an observation.
         memory: Numbers of memory.
         choices: Number of actions, of each number where they are several.
-        mode: "greedy": the first best one; "explore": the softmax of scores, or with an `epsilon` the best one but for that share.
+        mode: "greedy": the first best one; "explore": the softmax of scores, or with an `epsilon` the best one except in that share.
         epsilon: Share of uniform legal actions.
         is_distribution: Whether scores are the probabilities themselves.
     """
@@ -328,7 +328,7 @@ _KNOWN = (
     "compiled game (tabular)."
 )
 _REASONS = {
-    "bot": "it is code that plays beside the environment",
+    "bot": "it is code, asked with the environment in hand",
     "searching": "it searches with the game's rules; its network alone is another, weaker policy",
     "muzero": "it searches",
     "team_transformer": "its agents act one after another, given the actions of those before",

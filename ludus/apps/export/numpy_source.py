@@ -266,7 +266,7 @@ def _expression(node: Node, texts: Mapping[Node, str]) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is written by `_text`: whole lists of numbers stay as they are, for whoever writes the operation."""
+    """Whether a value is written by `_text`: whole lists of numbers stay as they are."""
     if isinstance(value, list | tuple):
         return any(_is_text(each) for each in value)
     return isinstance(value, Node | torch.dtype | float)
