@@ -171,7 +171,7 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
 
 def _lost(folder: Path, status: Status | None) -> list[str]:
     """Return what a run that was cut off has lost, though its process wrote it."""
-    from ludus.runs.resumable_run import lost_commits
+    from ludus.runs.lost_commits import lost_commits
 
     cut = status is None and (folder / STATUS_FILE).exists()
     unread = [f"{STATUS_FILE} cannot be read: what the run did last is not known"] if cut else []

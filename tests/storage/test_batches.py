@@ -17,7 +17,7 @@ import synthetic_run as synthetic
 from ludus.core.errors import RunError
 from ludus.core.types import Mixture, NamedStatistics, PolicyRef, PolicySpec, TrainingResult
 from ludus.runs.control import Status, write_live_file
-from ludus.runs.resumable_run import lost_commits
+from ludus.runs.lost_commits import lost_commits
 from ludus.storage import checkpoint
 from ludus.storage.batches import _hash, damaged_batches
 from ludus.storage.database import FILE, HASHED

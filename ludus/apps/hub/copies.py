@@ -18,7 +18,8 @@ from ludus.core import trust
 from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, RunError, TrustError, one_line
 from ludus.core.machine import replace_file
-from ludus.runs.resumable_run import SCENARIO, lost_commits
+from ludus.runs.lost_commits import lost_commits
+from ludus.runs.resumable_run import SCENARIO
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage import checkpoint
 from ludus.storage.database import FILE, HASHED
