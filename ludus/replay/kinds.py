@@ -297,9 +297,9 @@ class Replay(BoundedTable):
     def _begin(self, slots: RingSlots | SlotPool) -> None:
         """Begin an empty table over these slots: no columns yet, a new book, and selectors that read it."""
         choice, capacity = self.choice, slots.capacity
-        kinds = [resolve_name("sampler", choice.sampler, SELECTORS, expected=(("pick",),))]
+        kinds = [resolve_name("sampler", choice.sampler, SELECTORS, expected=(("draw",), ("pick",)))]
         if choice.remover != RESERVOIR:
-            kinds.append(resolve_name("remover", choice.remover, SELECTORS, expected=(("pick",),)))
+            kinds.append(resolve_name("remover", choice.remover, SELECTORS, expected=(("draw",), ("pick",))))
         if self._circular:
             kinds.pop()  # the slots see to it
         by = {kind.by for kind in kinds}

@@ -287,9 +287,9 @@ class SelectorChoice:
     @property
     def by_priority(self) -> bool:
         """Whether anything goes by priorities."""
-        kinds = [resolve_name("sampler", self.sampler, SELECTORS, expected=(("pick",),))]
+        kinds = [resolve_name("sampler", self.sampler, SELECTORS, expected=(("draw",), ("pick",)))]
         if self.remover != RESERVOIR:
-            kinds.append(resolve_name("remover", self.remover, SELECTORS, expected=(("pick",),)))
+            kinds.append(resolve_name("remover", self.remover, SELECTORS, expected=(("draw",), ("pick",))))
         return any(kind.by == "priority" for kind in kinds)
 
     def check_update(self, table: str, index: Any, priority: Any) -> tuple[Indices, NDArray[np.float64]]:

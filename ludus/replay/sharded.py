@@ -418,7 +418,7 @@ class ShardedTable(BoundedTable):
         self._sampler = (
             Fifo
             if self._choice is None
-            else resolve_name("sampler", self._choice.sampler, SELECTORS, expected=(("pick",),))
+            else resolve_name("sampler", self._choice.sampler, SELECTORS, expected=(("draw",), ("pick",)))
         )
         self._refuse(kind, len(shards))
         self._chance = self._choice is not None and self._choice.remover == RESERVOIR

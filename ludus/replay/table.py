@@ -495,7 +495,7 @@ class ReplayRules:
         self.limiter, self.most = RateLimiter.of(spec.limiter), float(spec.capacity)
         self.different = (
             bool(self.choice.times)
-            or not resolve_name("sampler", self.choice.sampler, SELECTORS, expected=(("pick",),)).repeats
+            or not resolve_name("sampler", self.choice.sampler, SELECTORS, expected=(("draw",), ("pick",))).repeats
         )
         self._spec = spec
 

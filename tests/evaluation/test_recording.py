@@ -281,6 +281,10 @@ class Painted:
 
     def __init__(self, size: int = 3, render_mode: str | None = None) -> None: ...
 
+    def reset(self) -> None: ...
+
+    def step(self) -> None: ...
+
 
 class Written(Painted):
     metadata: ClassVar = {"render_modes": ["ansi"]}
@@ -288,6 +292,10 @@ class Written(Painted):
 
 class Blind:
     def __init__(self, size: int = 3) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def step(self) -> None: ...
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,8 @@ class Own:
     def close(self):
         pass
 
+    announce = try_insert = try_sample = update_priorities = statistics = state_dict = load_state_dict = close
+
 
 def test_a_thread_hands_out_copies(place):
     """What goes into the table between batches goes in while the learner is at one: a step that gathers rows itself would find others."""

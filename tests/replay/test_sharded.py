@@ -290,6 +290,9 @@ class Own:
 class OwnSampler:
     by, repeats = "", True
 
+    def draw(self, count, rng):
+        raise NotImplementedError
+
 
 def test_deadlocks_are_found_before_anything_runs():
     shards = peers(2)

@@ -38,6 +38,8 @@ def forget_game(folder: Path) -> None:
     """As a run of an older version has it."""
     with closing(sqlite3.connect(folder / FILE)) as connection:
         connection.execute("DELETE FROM run WHERE key = 'game'")
+        connection.execute("DROP TABLE batches")
+        connection.execute("PRAGMA user_version = 7")
         connection.commit()
 
 
