@@ -197,7 +197,8 @@ class Attempt:
             until: Callable[[], object] = lambda: command.seconds > delay  # noqa: E731
         else:
             changes = 1 + case.fraction * (reference.changes - 1)
-            until = lambda: self.watch.look() >= changes  # noqa: E731
+            begun_too = bool(case.harm.moment)
+            until = lambda: self.watch.look() >= changes and (not begun_too or self.shape.has_begun())  # noqa: E731
         over = self.scene.wait(command, self.patience, until=until)
         if not over:
             time.sleep(case.delay)

@@ -13,7 +13,7 @@ KINDS = {
     "checkpoint": "checkpoint/*/*",
     "manifest": "checkpoint/*/*.json",
     "scenario": "scenario.yaml",
-    "status": "status.json",
+    "mark": "trust.json",
     "lock": "driver.lock",
 }
 """Kinds of files, as patterns below the run."""

@@ -15,6 +15,8 @@ from benchmarks.machine import ROOT
 
 _START = 0.2
 """Share of the moments that come before the run has written anything."""
+_LAST = 0.9
+"""Share of an unharmed run after which no harm comes any more: it would mostly be late."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +28,7 @@ class Harm:
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     weight: float = 1.0
     where: str = ""
+    moment: str = ""
     codes: tuple[int, ...] = ()
     states: tuple[str, ...] = ()
     line: str = "error: "
@@ -36,6 +39,8 @@ class Harm:
             return bool(scenario.parts)
         if self.where == "run":
             return scenario.command == "train"
+        if self.where == "workers":  # what an experiment runs are drivers, which have no deadline
+            return scenario.has_children and scenario.command in ("train", "tournament")
         if self.where == "children":
             return scenario.has_children
         return not self.where or scenario.runtime == self.where or scenario.command == self.where
@@ -96,9 +101,17 @@ def draw(seed: int, index: int, *, only: Collection[str] = ()) -> Case:
     candidates = [scenario for other, scenario in pairs if other is harm]
     scenario = rng.choices(candidates, [scenario.weight for scenario in candidates])[0]
     options = {name: rng.choice(values) for name, values in harm.options.items()}
-    phase = "start" if rng.random() < _START else "run"
+    phase = "start" if rng.random() < _START and not harm.moment else "run"
     return Case(
-        seed, index, harm, scenario, options, phase, rng.random(), rng.choice((0.0, 0.0, 0.1, 0.3)), rng.random()
+        seed,
+        index,
+        harm,
+        scenario,
+        options,
+        phase,
+        _LAST * rng.random(),
+        rng.choice((0.0, 0.0, 0.1, 0.3)),
+        rng.random(),
     )
 
 
