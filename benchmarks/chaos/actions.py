@@ -236,9 +236,8 @@ def read_only(attempt: Attempt) -> None:
     if inside:
         scene.enter("mount", "-o", "remount,ro,bind", work)
     finished = attempt.ends(command, time.monotonic(), timed=False)
-    if inside:
-        scene.enter("mount", "-o", "remount,rw,bind", work)
     scene.mount("-o", "remount,rw", work)
+    scene.enter("mount", "-o", "remount,rw,bind" if inside else "remount,rw", work)
     settle(attempt, command, finished)
 
 

@@ -165,7 +165,7 @@ class Attempt:
 
     def __init__(self, case: Case, scene: Scene, reference: Reference, cluster: Cluster | None = None) -> None:
         self.case, self.scene, self.reference, self.cluster = case, scene, reference, cluster
-        self.page = Page(scene) if case.scenario.page else None
+        self.page: Page | None = None
         self.verdict = Verdict()
         self.slow = slow_down()
         self.rng = random.Random(f"chaos {case.name}")
@@ -186,6 +186,8 @@ class Attempt:
 
     def train(self, **options: Any) -> Command:
         """Start the scenario; as a new interpreter where its start is harmed."""
+        if self.case.scenario.page and self.page is None:
+            self.page = Page(self.scene)
         return begun(self.scene, self.case.scenario, anew=self.case.phase == "start", **options)
 
     def reach(self, command: Command) -> None:
