@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
+from benchmarks.chaos.table import cells, promise_cells, sentence
 from benchmarks.football_cells import CELLS as ACADEMIES
 from benchmarks.learning_tasks import TASKS
 from benchmarks.page_results import (
@@ -572,6 +573,19 @@ def processes() -> str:
     seconds = "; ".join(number(apex(f"{n} actor{'s' if n > 1 else ''}", "seconds to solve"), 0) for n in (1, 2, 4, 8))
     rows.append(("Ape-X on waiting CartPole: seconds until solved by 1; 2; 4; 8 actors", seconds, ""))
     return table(*rows, right=(1,))
+
+
+def chaos() -> str:
+    """Return what became of each harm, and how often each promise was checked."""
+    found = document("chaos")
+    outcomes, promises = cells(found), promise_cells(found)
+    return "\n\n".join(
+        (
+            sentence(found),
+            table(*outcomes, right=range(1, len(outcomes[0]))),
+            table(*promises, right=range(1, len(promises[0]))),
+        )
+    )
 
 
 def replay() -> str:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.chaos import promises
-from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied, own
+from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied
 from benchmarks.chaos.damage import choose, damage
 from benchmarks.chaos.page import Page
 from benchmarks.chaos.parts import ARMED, ORDER
@@ -185,21 +185,23 @@ def limit(attempt: Attempt) -> None:
     if kind == "nproc":
         if os.geteuid() != 0 or shutil.which("setpriv") is None:
             raise Skipped("limits of processes need another user, and so root and setpriv")
-        wrap += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        own(attempt.scene.folder)
-        environment["HOME"] = str(attempt.scene.temporary)
+        wrap += [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            f"--inh-caps={_CAPS}",
+            f"--ambient-caps={_CAPS}",
+        ]
     if kind in ("as", "data"):
         environment["LUDUS_CHAOS_LIMITED"] = "1"  # nothing of ours in the process
     command = attempt.train(wrap=wrap, environment=environment)
     finished = attempt.ends(command, time.monotonic(), timed=False)
-    _empty(attempt.scene.temporary)
     settle(attempt, command, finished)
 
 
-def _empty(folder: Path) -> None:
-    """Remove the caches that libraries keep in HOME, where that is the folder of temporary files."""
-    for name in (".cache", ".config", ".local"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+_CAPS = "+dac_override,+dac_read_search"
+"""With which another user than root, whom limits of processes do not hold for, has access to the same files."""
 
 
 def _need_mounts() -> None:

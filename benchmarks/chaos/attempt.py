@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -335,11 +334,3 @@ _BESIDE = {"scenario.yaml", "sweep.yaml", "run", "moved", "copy"}
 def copied(run_dir: Path, target: Path) -> None:
     """Copy a run's directory as a user does by hand."""
     shutil.copytree(run_dir, target, dirs_exist_ok=True, symlinks=True)
-
-
-def own(folder: Path) -> None:
-    """Let every user write into a folder."""
-    folder.parent.chmod(0o755)
-    for path in (folder, *folder.rglob("*")):
-        with suppress(OSError):
-            os.chmod(path, 0o777 if path.is_dir() else 0o666)

@@ -29,7 +29,7 @@ _WORK = ("seconds/", "rollout/", "inference/")
 """Metrics of where the time went, and of what workers have played and died, what had to be played again included."""
 _OUTSIDE = {"events"}
 """Tables that tell what happened to a run, harm included."""
-_STRUCTURE = {"policies": "population, id, mode, kind", "generations": "number", "matches": "id, generation, profile"}
+_STRUCTURE = {"policies": "population, id, mode, kind", "generations": "number"}
 """What asynchronous runs of a scenario have in common."""
 Rows = dict[str, list[tuple[Any, ...]]]
 
@@ -106,7 +106,8 @@ def lost(before: Rows, run_dir: Path) -> Iterator[str]:
 # How a command ended.
 
 _TRACE = re.compile(r"^Traceback \(most recent call last\)|^  File \".*\", line \d+", re.MULTILINE)
-_LINE = re.compile(r"^(error: |stopped|refused)")
+_OWN = re.compile(r'(?:^  File "(?!.*/ludus/).*", line \d+, in .*\n(?:    .*\n)?)+\Z', re.MULTILINE)
+"""Places in the user's code, which follow the line that has the cause."""
 _FAULT = "a fault of Ludus"
 
 
@@ -119,6 +120,7 @@ def causes(errors: str, code: int, codes: Sequence[int], *, line: str = "error: 
         codes: Those that are right.
         line: How its last line must begin; "": nothing need be said.
     """
+    errors = _OWN.sub("", errors)
     if code not in codes:
         yield f"exit code {code}, and not {' or '.join(map(str, codes))}: {errors[-400:]!r}"
     if _TRACE.search(errors):

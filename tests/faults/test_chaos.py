@@ -96,6 +96,8 @@ def test_a_damaged_policy_is_a_difference(whole: Path, hurt: Path) -> None:
         ('Traceback (most recent call last):\n  File "a.py", line 1, in f\nerror: no\n', 5, 1),
         ("error: no (a fault of Ludus; LUDUS_DEBUG=1 shows where)\n", 5, 1),
         ("error: \x1b[31mno\n", 5, 1),
+        ('error: no.\n  File "own.py", line 1, in step\n    raise\n', 5, 0),
+        ('error: no.\n  File "/a/ludus/b.py", line 1, in step\n    raise\n', 5, 2),
     ],
 )
 def test_an_end_must_have_its_cause_in_one_line(errors: str, code: int, flaws: int) -> None:
