@@ -304,7 +304,7 @@ class Scene:
         if self._holder is not None and not beside and not self.wrap:  # nodes of a cluster keep theirs
             for place in ("/dev/shm", "/tmp"):
                 entries = Path(f"/proc/{self._holder.pid}/root{place}").iterdir()
-                yield from (f"{place}/{path.name}" for path in entries)
+                yield from (f"{place}/{path.name}" for path in entries if path.name not in _PACKAGES)
 
     def close(self, *, keep: bool = False) -> None:
         """End everything. keep: leave the folder, to look at."""
@@ -326,6 +326,8 @@ class Scene:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_PACKAGES = {"envpool-jumanji-matplotlib"}
+"""What other packages leave in /tmp, harm or not."""
 _OPEN: list[Scene] = []
 
 
