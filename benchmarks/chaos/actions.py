@@ -104,10 +104,15 @@ def freeze(attempt: Attempt) -> None:
 
 
 def _victim(attempt: Attempt, command: Command) -> tuple[str, int]:
-    """Choose a child: its role, and its id. Raises Late if there is none."""
-    roles = attempt.scene.roles(command)
-    children = [(role, process) for role, many in sorted(roles.items()) for process in many if role not in _NO_CHILDREN]
-    if not children:
+    """Choose a child: its role, and its id; wait until there is one. Raises Late if the run is over before."""
+    children: list[tuple[str, int]] = []
+
+    def there() -> bool:
+        roles = attempt.scene.roles(command)
+        children[:] = [(role, p) for role, many in sorted(roles.items()) for p in many if role not in _NO_CHILDREN]
+        return bool(children)
+
+    if attempt.scene.wait(command, attempt.patience, until=there):
         raise Late("there was no child")
     return children[int(attempt.case.choice * len(children))]
 
@@ -221,26 +226,31 @@ def small_disk(attempt: Attempt) -> None:
 
 
 def read_only(attempt: Attempt) -> None:
-    """Make the disk of the run read-only, from the start or at the moment; then it can be written again."""
-    _need_mounts()
-    scene, work = attempt.scene, str(attempt.scene.work)
-    scene.disk(65536)
-    at_start = attempt.case.options["from"] == "start"
-    if at_start:
+    """Make the disk read-only from the start, or all files and folders immutable at the moment; then they can be written again."""
+    scene = attempt.scene
+    if attempt.case.options["from"] == "start":
+        _need_mounts()
+        scene.disk(65536)
         (scene.work / "scenario.yaml").write_text(attempt.case.scenario.text)
-        scene.mount("-o", "remount,ro", work)
+        scene.mount("-o", "remount,ro", str(scene.work))
         command = attempt.train(write=False)
+        finished = attempt.ends(command, time.monotonic(), timed=False)
+        scene.mount("-o", "remount,rw", str(scene.work))
+        scene.enter("mount", "-o", "remount,rw", str(scene.work))
     else:
+        if shutil.which("chattr") is None or os.geteuid() != 0:
+            raise Skipped("immutable files need root and chattr")
         command = attempt.train()
         attempt.reach(command)
-    # What is open for writing keeps a file system writable; then its place among the directories is made read-only.
-    inside = not at_start and not scene.mount("-o", "remount,ro", work, check=False)
-    if inside:
-        scene.enter("mount", "-o", "remount,ro,bind", work)
-    finished = attempt.ends(command, time.monotonic(), timed=False)
-    scene.mount("-o", "remount,rw", work)
-    scene.enter("mount", "-o", "remount,rw,bind" if inside else "remount,rw", work)
+        scene.closers.append(lambda: _immutable(scene.work, "-i"))
+        _immutable(scene.work, "+i")
+        finished = attempt.ends(command, time.monotonic(), timed=False)
+        _immutable(scene.work, "-i")
     settle(attempt, command, finished)
+
+
+def _immutable(folder: Path, how: str) -> None:
+    subprocess.run(["chattr", "-R", "-f", how, str(folder)], check=False, capture_output=True)
 
 
 def shared_memory(attempt: Attempt) -> None:
