@@ -2,7 +2,7 @@
 
     python -m benchmarks.chaos --minutes 60 --seed 1       cases until the time is over; the same command continues
     python -m benchmarks.chaos --only "full disk" psro     of these harms, scenarios or runtimes
-    python -m benchmarks.chaos --case 1:17                 one case again; its folder is kept
+    python -m benchmarks.chaos --case 1:17                 one case again, whose row it replaces; its folder is kept
     python -m benchmarks.chaos --list                      harms and scenarios
     python -m benchmarks.chaos --write                     writes benchmarks/results/chaos.json from all rows of the folder
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, end_all)
     if options.case:
         seed, _, index = options.case.partition(":")
-        again = Campaign(int(seed), options.folder, options.folder / "again.jsonl", only=options.only, keep=True)
+        again = Campaign(int(seed), options.folder, options.folder / f"rows-{seed}.jsonl", only=options.only, keep=True)
         row = again.one(int(index))
         again.close()
         print(f"its folder: {options.folder / 'broken' / options.case.replace(':', '-')}")

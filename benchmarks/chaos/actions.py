@@ -67,8 +67,8 @@ def signal_(attempt: Attempt) -> None:
         time.sleep(options["again"])
         _send(command, options["signal"], options["to"])
     finished = attempt.ends(command, harmed, extra=STOP_WITHIN if options["signal"] != "SIGKILL" else 0.0)
-    if finished and command.code == 0:
-        raise Late("the run was finished")
+    if finished:
+        raise Late("the run was complete")
     settle(attempt, command, finished=False)
 
 

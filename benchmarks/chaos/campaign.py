@@ -71,13 +71,14 @@ def row_of(case: Case, verdict: Verdict, *, seconds: float, slow: float) -> Row:
 
 
 def rows(path: Path) -> list[Row]:
-    """Return the rows of a file; a line that a kill has cut is left out."""
-    found = []
+    """Return the rows of a file, of a case that was played again the last one; a line that a kill has cut is left out."""
+    found: dict[str, Row] = {}
     with suppress(FileNotFoundError):
         for line in path.read_text(encoding="utf-8").splitlines():
             with suppress(json.JSONDecodeError):
-                found.append(json.loads(line))
-    return found
+                row = json.loads(line)
+                found[row["case"]] = row
+    return list(found.values())
 
 
 class Campaign:

@@ -21,9 +21,9 @@ RUNTIMES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("runtime.kind=ray", "runtime.workers=2"),
 }
 """Name -> what is changed in a scenario. ray: one for each run, on this machine; cluster: two nodes that the run joins."""
-WEIGHTS = {"inprocess": 4.0, "processes": 4.0, "async": 1.5, "ray": 1.0, "cluster": 2.0}
+WEIGHTS = {"inprocess": 5.0, "processes": 3.0, "async": 1.0, "ray": 0.5, "cluster": 2.0}
 _DEFAULT = ("inprocess", "processes", "async", "ray")
-_ALGORITHMS = 0.35  # weight of each algorithm of the traces
+_ALGORITHMS = 0.3  # weight of each algorithm of the traces
 
 
 @dataclass(frozen=True, slots=True)

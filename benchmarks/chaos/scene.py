@@ -12,6 +12,7 @@ disks can be made small or read-only.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import shutil
 import signal
@@ -300,7 +301,8 @@ class Scene:
         beside = {command.process.pid for command in self.commands if command.code is None}
         processes = {*self.processes(), *self.announced()} - beside
         yield from (f"process {title_of(process)}" for process in processes if is_alive(process))
-        yield from (f"temporary file {path.name}" for path in self.temporary.iterdir())
+        temporary = {path.name for path in self.temporary.iterdir()} - _PACKAGES
+        yield from (f"temporary file {name}" for name in sorted(temporary))
         if self._holder is not None and not beside and not self.wrap:  # nodes of a cluster keep theirs
             for place in ("/dev/shm", "/tmp"):
                 entries = Path(f"/proc/{self._holder.pid}/root{place}").iterdir()
@@ -326,8 +328,8 @@ class Scene:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_PACKAGES = {"envpool-jumanji-matplotlib"}
-"""What other packages leave in /tmp, harm or not."""
+_PACKAGES = {"envpool-jumanji-matplotlib", f"torchinductor_{getpass.getuser()}"}
+"""What other packages leave among temporary files, harm or not: their caches."""
 _OPEN: list[Scene] = []
 
 

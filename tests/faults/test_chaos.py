@@ -128,6 +128,14 @@ def test_a_table_counts_what_became_of_each_harm(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "chaos.json").read_text()) == document
 
 
+def test_a_case_that_was_played_again_has_its_last_row(tmp_path: Path) -> None:
+    case, path = draw(1, 0), tmp_path / "rows.jsonl"
+    lines = [json.dumps(row_of(case, Verdict(outcome), seconds=1.0, slow=1.0)) for outcome in ("fault", "clear")]
+    path.write_text("\n".join(lines) + '\n{"case": "1:')
+    assert [row["outcome"] for row in rows(path)] == ["clear"]
+    assert rows(tmp_path / "none.jsonl") == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_minute_of_harm(tmp_path: Path) -> None:
