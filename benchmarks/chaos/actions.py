@@ -167,9 +167,12 @@ def node(attempt: Attempt) -> None:
         cluster.cut(mend=True)
     attempt.recovers(command, harmed, lambda: False, extra=_SILENT)
     finished = attempt.ends(command, harmed, extra=_SILENT + (0 if how == "lose" else how))
+    attempt.scene.leftovers(within=_AWAY)
     settle(attempt, command, finished, parts_harmed=True)
 
 
+_AWAY = 60.0
+"""Seconds until a node that was taken for dead has heard of it, and ended what lives on it."""
 _SILENT = 15.0
 """Seconds until Ray takes a silent node for dead, with the settings of the cluster."""
 
@@ -190,6 +193,8 @@ def limit(attempt: Attempt) -> None:
     if kind == "nproc":
         if os.geteuid() != 0 or shutil.which("setpriv") is None:
             raise Skipped("limits of processes need another user, and so root and setpriv")
+        for folder in (attempt.scene.work, attempt.scene.temporary, attempt.scene.parts):
+            folder.chmod(0o777)  # which is asked of the user, whatever the process may do
         wrap += [
             "setpriv",
             "--reuid=65534",
@@ -407,7 +412,7 @@ def orders(attempt: Attempt) -> None:
         "stop": [("stop", "run")],
     }
     for line in lines[order]:
-        other = attempt.scene.run(*line, within=attempt.patience + 60)
+        other = attempt.scene.run(*line, "--wait", "60", within=attempt.patience + 60)
         code = other.code if other.code is not None else -9
         over = command.code is not None or attempt.finished
         attempt.verdict.check(

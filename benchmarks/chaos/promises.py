@@ -108,6 +108,8 @@ def lost(before: Rows, run_dir: Path) -> Iterator[str]:
 _TRACE = re.compile(r"^Traceback \(most recent call last\)|^  File \".*\", line \d+", re.MULTILINE)
 _OWN = re.compile(r'(?:^  File "(?!.*/ludus/).*", line \d+, in .*\n(?:    .*\n)?)+\Z', re.MULTILINE)
 """Places in the user's code, which follow the line that has the cause."""
+_WAITS = re.compile(r"^waiting for .* once more stops at once$", re.MULTILINE)
+"""What a stop may say until it is over."""
 _FAULT = "a fault of Ludus"
 
 
@@ -120,7 +122,7 @@ def causes(errors: str, code: int, codes: Sequence[int], *, line: str = "error: 
         codes: Those that are right.
         line: How its last line must begin; "": nothing need be said.
     """
-    errors = _OWN.sub("", errors)
+    errors = _WAITS.sub("", _OWN.sub("", errors))
     if code not in codes:
         yield f"exit code {code}, and not {' or '.join(map(str, codes))}: {errors[-400:]!r}"
     if _TRACE.search(errors):

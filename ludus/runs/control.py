@@ -344,6 +344,10 @@ def _end_in_time(request: StopRequest, number: int, say: Callable[[str], None], 
         _exit_at_once(number)
 
 
+def _closing() -> str:
+    return "its processes to end"
+
+
 def _say(text: str) -> None:
     """Write a line on standard error. Not print: a signal may have come in the middle of one."""
     with suppress(OSError):
@@ -445,7 +449,7 @@ class Control(NullObserver):
 
     def close(self) -> None:
         """End the session without a message."""
-        self._parts, self._stop.doing = tuple, str  # which lead back to here
+        self._parts, self._stop.doing = tuple, _closing  # which lead back to here
         remove_live_files(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders
