@@ -21,7 +21,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
-from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, TrustError
 from ludus.core.machine import replace_file
 from ludus.core.packages import is_known
@@ -88,6 +87,8 @@ def scenario_document(text: str) -> Any:
     """Return the data of a scenario's YAML text; None where it surely names no code, or is no YAML."""
     if not _PERHAPS.search(text):
         return None
+    from ludus.core.config import from_yaml  # it imports much, and few texts come here
+
     with suppress(LudusError):  # its user says what is wrong with it
         return from_yaml(text, what="the scenario")
     return None

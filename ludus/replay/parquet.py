@@ -120,9 +120,13 @@ def _bound(side: NDArray[Any]) -> Any:
 
 
 def _full(side: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> NDArray[Any]:
-    if not isinstance(side, list):
-        return np.full(shape, infinite if side is None else side, dtype)
-    return np.array([infinite if value is None else value for value in side], dtype).reshape(shape)
+    values = [infinite if value is None else value for value in (side if isinstance(side, list) else [side])]
+    try:
+        with np.errstate(over="raise"):
+            bounds = np.array(values, dtype)
+    except (FloatingPointError, OverflowError) as error:
+        raise DataError(f"its space has a bound that {dtype} cannot hold") from error
+    return bounds.reshape(shape) if isinstance(side, list) else np.full(shape, bounds[0], dtype)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from ludus.core.config import Config
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, RunError, one_line
 from ludus.core.types import PolicySpec
 from ludus.core.user_code import code_in
 from ludus.envs.game_facts import GameFacts
@@ -278,8 +278,15 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def open_database(folder: Path) -> sqlite3.Connection:
-    """Return a database in memory. Raises RunError as `read_manifest`."""
+    """Return a database in memory. Raises RunError as `read_manifest`, and for numbers that no database holds."""
     manifest = read_manifest(folder)
+    try:
+        return _database(manifest, folder)
+    except OverflowError as error:
+        raise RunError(f"{str(folder / MANIFEST)!r} cannot be used: {one_line(error)}.") from error
+
+
+def _database(manifest: Manifest, folder: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(f"{TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};")
     _add(connection, "run", {"key": "info", "value": json.dumps({**asdict(_info(manifest, folder)), "run_dir": ""})})

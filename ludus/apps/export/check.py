@@ -189,12 +189,24 @@ def random_decisions(
         act = policy.act(
             observation, mask if signature.choices else None, memory[:, :own].copy() if own else None, noise, mode=mode
         )
-        yield Decisions(_inputs(signature, observation, mask, memory, k), act.action, act.logp, noise, mode == "greedy")
+        yield Decisions(
+            _inputs(signature, observation, mask, memory, k), act.action, act.logp, noise, _is_best(policy, mode)
+        )
+
+
+def _is_best(policy: Policy, mode: str) -> bool:
+    """Whether a policy takes the best action in a mode; of a greedy chooser's members each may explore."""
+    return mode == "greedy" and policy.spec.kind != "choice"
 
 
 def _plays(policies: Sequence[SampledPolicy]) -> list[tuple[int, str]]:
-    """Return the members with the modes that are compared: what explores is asked for its best action, too."""
-    return [(k, mode) for k, one in enumerate(policies) for mode in dict.fromkeys((one.mode, "greedy"))]
+    """Return the members with the modes that are compared: what explores is asked for its best action, too, where it has one."""
+    return [
+        (k, mode)
+        for k, one in enumerate(policies)
+        for mode in dict.fromkeys((one.mode, "greedy"))
+        if mode == one.mode or _is_best(one.policy, mode)
+    ]
 
 
 def _episodes(
@@ -234,7 +246,11 @@ def _episodes(
             if own:
                 memory[due.slot, :own] = act.memory
             yield Decisions(
-                _inputs(signature, observation, mask, before, member), act.action, act.logp, noise, mode == "greedy"
+                _inputs(signature, observation, mask, before, member),
+                act.action,
+                act.logp,
+                noise,
+                _is_best(policy, mode),
             )
             mix = rng.random(len(due.slot)) < 0.5
             actions.append(np.where(mix.reshape(-1, *(1,) * (act.action.ndim - 1)), act.action, random))

@@ -66,7 +66,7 @@ def _game(row: Sequence[Any], seats: Sequence[PlayedSeat]) -> PlayedGame:
     texts = (id, game, run, *(seat.name for seat in seats))
     if not (all(isinstance(text, str) for text in texts) and type(steps) is int and isinstance(time, int | float)):
         raise ValueError(f"the game {id!r} is not as games are written")
-    if not (isinstance(gains, list) and len(gains) == len(seats) and all(type(gain) in (int, float) for gain in gains)):
+    if not (isinstance(gains, list) and len(gains) == len(seats) and all(_is_number(gain) for gain in gains)):
         raise ValueError(f"the game {id!r} has returns {returns!r} for {len(seats)} seats")
     return PlayedGame(
         id=id,
@@ -79,6 +79,11 @@ def _game(row: Sequence[Any], seats: Sequence[PlayedSeat]) -> PlayedGame:
         rated=bool(rated),
         has_replay=bool(has_replay),
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float holds."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 1023)
 
 
 def _unpacked(packed: bytes) -> bytes:
