@@ -1,6 +1,6 @@
 """Commands that are forks of a process which has imported Ludus already: most of a small command's time would be imports.
 
-    python -m benchmarks.chaos.forks FOLDER
+    python -m benchmarks.chaos.forks
 
 reads an order a line, in JSON, and answers with the id of the process that carries it out; its exit code is written to a file when it ends.
 Where limits or libraries are laid on a command, and where its imports are harmed, `scene.py` starts it anew instead.
@@ -19,6 +19,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import ROOT
 
 _MOUNTS = 0x20000  # CLONE_NEWNS of setns
 _MODULES = (
@@ -40,7 +42,12 @@ class Forks:
         self._lock = threading.Lock()
         begin = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.chaos.forks"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "benchmarks.chaos.forks"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )
         self._answer()
         self.imports = time.monotonic() - begin
