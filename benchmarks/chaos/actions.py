@@ -193,7 +193,8 @@ def limit(attempt: Attempt) -> None:
     if kind == "nproc":
         if os.geteuid() != 0 or shutil.which("setpriv") is None:
             raise Skipped("limits of processes need another user, and so root and setpriv")
-        for folder in (attempt.scene.work, attempt.scene.temporary, attempt.scene.parts):
+        scene = attempt.scene
+        for folder in (scene.folder.parent, scene.folder, scene.work, scene.temporary, scene.parts):
             folder.chmod(0o777)  # which is asked of the user, whatever the process may do
         wrap += [
             "setpriv",
