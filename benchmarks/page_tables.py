@@ -662,6 +662,7 @@ BLOCKS: Sequence[Callable[[], str]] = (
     football,
     smax,
     processes,
+    chaos,
     replay,
     soak,
     commands,

@@ -20,7 +20,7 @@ from benchmarks.chaos.actions import ACTIONS
 from benchmarks.chaos.attempt import Attempt, Late, References, Skipped, Verdict, surroundings
 from benchmarks.chaos.draw import Case, draw
 from benchmarks.chaos.forks import Forks
-from benchmarks.chaos.scene import PLACE, Scene
+from benchmarks.chaos.scene import ENDING, PLACE, Scene
 
 Row = dict[str, Any]
 
@@ -134,6 +134,8 @@ class Campaign:
                 with suppress(OSError):
                     shutil.move(place, kept)
         with self._lock:
+            if ENDING.is_set():
+                return row
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             print(said(row), flush=True)

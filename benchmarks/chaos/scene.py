@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -331,10 +332,13 @@ class Scene:
 _PACKAGES = {"envpool-jumanji-matplotlib", f"torchinductor_{getpass.getuser()}"}
 """What other packages leave among temporary files, harm or not: their caches."""
 _OPEN: list[Scene] = []
+ENDING = threading.Event()
+"""Whether the campaign ends: what becomes of its cases from here on is its own doing."""
 
 
 def end_all(number: int, _: object) -> None:
     """End all scenes and this process, as the handler of a signal."""
+    ENDING.set()
     for scene in list(_OPEN):
         scene.close()
     os._exit(128 + number)

@@ -80,7 +80,7 @@ def median(values: Sequence[float]) -> float:
 def bars(rows: Sequence[Row], *, hours: float) -> list[Outcome]:
     """Return what was asked for. hours: that the cases have taken."""
     harmed = [row for row in rows if counts(row)]
-    ray = sum(row["scenario"].endswith("/ray") for row in harmed)
+    ray = sum(row["scenario"].endswith(("/ray", "/cluster")) for row in harmed)
     broken = sum(bool(row["broken"]) for row in harmed)
     times = [row[key] for row in harmed for key in ("recovery", "end") if row[key] is not None]
     late = sum(bool(row["broken"].get("time")) for row in harmed)
