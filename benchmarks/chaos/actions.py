@@ -19,7 +19,7 @@ from benchmarks.chaos.attempt import Attempt, Late, Skipped, copied
 from benchmarks.chaos.damage import choose, damage
 from benchmarks.chaos.page import Page
 from benchmarks.chaos.parts import ARMED, ORDER
-from benchmarks.chaos.scene import PLACE, Command, namespaces
+from benchmarks.chaos.scene import PLACE, Command, namespaces, own_places
 from benchmarks.chaos.shapes import state_of
 from benchmarks.faults_processes import is_alive
 
@@ -262,6 +262,8 @@ def _immutable(folder: Path, how: str) -> None:
 def shared_memory(attempt: Attempt) -> None:
     """Leave little shared memory."""
     _need_mounts()
+    if "/dev/shm" not in own_places():
+        raise Skipped("the tree or its interpreter lies in shared memory")
     attempt.scene.shared_memory(max(4, attempt.case.options["kB"]))
     command = attempt.train()
     finished = attempt.ends(command, time.monotonic(), timed=False)

@@ -90,8 +90,8 @@ class Forks:
 
     def close(self) -> None:
         """End it."""
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # which closes its pipes
+            self._process.kill()
 
 
 class Fork:

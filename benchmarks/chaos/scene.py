@@ -51,6 +51,13 @@ def namespaces() -> str:
     return "" if done.returncode == 0 else f"unshare: {done.stderr.strip()[:100]}"
 
 
+@cache
+def own_places() -> tuple[str, ...]:
+    """Return the folders that commands have for themselves: those in which neither this tree nor its interpreter lies."""
+    needed = [Path(folder).resolve() for folder in (ROOT, sys.prefix, sys.base_prefix, PLACE)]
+    return tuple(place for place in ("/dev/shm", "/tmp") if not any(folder.is_relative_to(place) for folder in needed))
+
+
 @dataclass
 class Command:
     """A command that was started. begun, ended: seconds of the monotonic clock."""
@@ -152,7 +159,8 @@ class Scene:
         """Keep a mount namespace open as long as the scene lasts, where that is allowed."""
         if self._holder is not None or namespaces():
             return
-        mount = f"mount -t tmpfs -o size={_SHM}m none /dev/shm && mount -t tmpfs none /tmp && echo ready && exec sleep infinity"
+        mounts = [f"mount -t tmpfs -o size={_SHM}m none {place}" for place in own_places()]
+        mount = " && ".join([*mounts, "echo ready", "exec sleep infinity"])
         self._holder = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", mount], stdout=subprocess.PIPE, start_new_session=True
         )
@@ -305,7 +313,7 @@ class Scene:
         temporary = {path.name for path in self.temporary.iterdir()} - _PACKAGES
         yield from (f"temporary file {name}" for name in sorted(temporary))
         if self._holder is not None and not beside and not self.wrap:  # nodes of a cluster keep theirs
-            for place in ("/dev/shm", "/tmp"):
+            for place in own_places():
                 entries = Path(f"/proc/{self._holder.pid}/root{place}").iterdir()
                 yield from (f"{place}/{path.name}" for path in entries if path.name not in _PACKAGES)
 
