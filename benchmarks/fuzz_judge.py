@@ -111,6 +111,8 @@ def _changed(path: Any, what: str) -> None:
         not place.startswith((_WATCH.box, "/dev/null"))
         and not place.endswith((".nbi", ".nbc", ".pyc"))
         and "__pycache__" not in place
+        and f"{os.sep}torchinductor_"
+        not in place  # torch makes it in a process that is the first to import a part of it
     ):
         _WATCH.outside.append(f"{what} {place!r}")
 
