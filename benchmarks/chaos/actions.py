@@ -69,7 +69,8 @@ def signal_(attempt: Attempt) -> None:
     finished = attempt.ends(command, harmed, extra=STOP_WITHIN if options["signal"] != "SIGKILL" else 0.0)
     if finished:
         raise Late("the run was complete")
-    settle(attempt, command, finished=False)
+    alone = attempt.case.phase == "start" and command.code == -signal.Signals[options["signal"]]
+    settle(attempt, command, finished=False, told=not alone)  # an interpreter that starts has no handlers yet
 
 
 def _send(command: Command, name: str, to: str) -> None:

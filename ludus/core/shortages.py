@@ -56,6 +56,8 @@ _RESOURCES = (
         "the disk, or a quota on it, is full", "Make room", (errno.ENOSPC, errno.EDQUOT), r"database or disk is full"
     ),
 )
+_UNLOADED = "Could not find/load shared object file"
+"""What llvmlite says of a library that cannot be loaded, whatever the reason: of little memory, where that is limited."""
 KINDS = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
 """Classes of the errors that may say so."""
 
@@ -98,4 +100,6 @@ def _resource(error: BaseException) -> _Resource | None:
         return next((short for short in _RESOURCES if error.errno in short.numbers), None)
     if not isinstance(error, KINDS) and type(error).__module__ != "sqlite3":
         return None
+    if re.search(_UNLOADED, str(error)) and next(_bounds(_RESOURCES[0]), None) is not None:
+        return _RESOURCES[0]
     return next((short for short in _RESOURCES if re.search(short.texts, str(error), re.IGNORECASE)), None)
