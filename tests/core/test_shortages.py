@@ -54,6 +54,21 @@ def test_other_errors_say_nothing_of_it(error: Exception) -> None:
     assert shortage(error) is None
 
 
+def test_a_library_that_cannot_be_loaded_is_short_memory_where_that_is_limited() -> None:
+    error = OSError(
+        "Could not find/load shared object file 'libllvmlite.so' from resource location: 'llvmlite.binding'."
+    )
+    assert shortage(error) is None
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (1 << 45, before[1]))
+    try:
+        text = shortage(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    assert text is not None
+    assert text.startswith("there is not enough memory: Could not find/load shared object file")
+
+
 def test_limit_of_the_process_is_named() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, before[1]))
