@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
+from ludus.core.errors import PartDied
 from ludus.core.types import PolicyRef
 from ludus.envs.config import Environment
 from ludus.policies.bots import BotPolicy
@@ -69,12 +70,14 @@ class ProcessPool:
         *,
         workers: int,
         deadline: float,
+        restarts: int,
         episodes: Callable[[Chunk], PlannedEpisodes],
         record: Callable[[Chunk, EpisodeResults], None],
     ) -> None:
-        """deadline: seconds that a bot may think about a move. episodes: those of a piece."""
+        """deadline: seconds that a bot may think about a move. restarts: how often a process that died is replaced, in all; its piece is
+        played again. episodes: those of a piece."""
         self._setup, self._workers, self._deadline = setup, workers, deadline
-        self._episodes, self._record = episodes, record
+        self._episodes, self._record, self._restarts = episodes, record, restarts
         self._size: dict[str, int] = {}  # by meeting
         self._waiting: list[Chunk] = []
         self._playing: dict[BotProcess, _Started] = {}
@@ -103,16 +106,31 @@ class ProcessPool:
         self._playing, self._idle = {}, []
 
     def _look(self, process: BotProcess) -> None:
-        if not process.answered():
-            process.check(self._deadline)
+        try:
+            if not process.answered():
+                process.check(self._deadline)
+                return
+            episodes = process.answer()
+        except PartDied:
+            if not self._restarts:
+                raise
+            self._replace(process)
             return
-        episodes = process.answer()
         started = self._playing[process]
         seconds = max(time.monotonic() - started.begun, 1e-6)
         size = int(started.piece.episodes * min(4.0, _SECONDS / seconds))
         self._size[started.piece.pairing.id] = min(_MOST, max(_FIRST, size))
         self._record(started.piece, episodes)
         self._give(process)
+
+    def _replace(self, process: BotProcess) -> None:
+        """Play the piece of a process that died in another one: its episodes are the same."""
+        self._restarts -= 1
+        started = self._playing.pop(process)
+        process.close()
+        other = BotProcess(self._setup)
+        self._playing[other] = _Started(started.piece, time.monotonic())
+        other.call(self._episodes(started.piece))
 
     def _give(self, process: BotProcess) -> None:
         """The next piece of work, if there is one."""

@@ -31,7 +31,7 @@ from ludus.evaluation.run_ratings import parse_ratings
 from ludus.metagame.population.match_log import Moments, moments, statistics_of
 from ludus.metagame.population.ratings.base import Rater
 from ludus.policies.base import Policy
-from ludus.policies.bots import DEADLINE, BotPolicy
+from ludus.policies.bots import DEADLINE, BotPolicy, BotSettings
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
 from ludus.rollout.host import LocalRollouts, PolicyMessage
 from ludus.rollout.manager import RolloutManager
@@ -240,8 +240,9 @@ class _Play:
     def _start_rollouts(self, most: int) -> Rollouts[Any]:
         """most: episodes that may be played at a time."""
         make_env, spec, num_envs = self._field.settings.make, self._field.spec, min(self._envs(), most)
+        bots = BotSettings(restarts=_RESTARTS)
         if self._options.runtime == "inprocess":
-            return LocalRollouts(make_env, spec=spec, num_envs=num_envs, tell=_warned)
+            return LocalRollouts(make_env, spec=spec, num_envs=num_envs, bots=bots, tell=_warned)
         self._runtime = build_runtime(self._options.runtime)
         self._runtime.tell = _warned
         hosts = min(self._options.workers, num_envs)
@@ -254,6 +255,7 @@ class _Play:
             hosts=hosts,
             resources={"num_cpus": 1.0} if hosts > 1 else {},
             restarts=_RESTARTS,
+            bots=bots,
             deadline=_STUCK,
             tell=_warned,
         )
@@ -277,6 +279,7 @@ class _Play:
                 ),
                 workers=self._options.workers,
                 deadline=self._options.deadline,
+                restarts=_RESTARTS,
                 episodes=lambda chunk: self._sides.episodes([chunk], self._options.seed, refs=self._sides.refs),
                 record=lambda chunk, episodes: self._record([chunk], episodes),
             )

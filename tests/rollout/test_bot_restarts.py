@@ -10,6 +10,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import LudusError
+from ludus.envs.config import Environment
 from ludus.rollout.bot_players import BotRequests
 from ludus.rollout.bot_process import _OpenEpisodes
 
@@ -122,3 +123,18 @@ def test_a_run_whose_bots_are_killed_is_the_run_without_a_kill(tmp_path: Path, m
 def test_a_process_of_bots_that_always_dies_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(LudusError, match=r"the process in which the bots play was killed by SIGKILL while .*Always"):
         run(tmp_path / "run", "bots_that_die:Always", runtime={"restarts": 2})
+
+
+@pytest.mark.slow
+def test_bots_of_a_tournament_that_are_killed_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = tmp_path / "kills"
+    kills.mkdir()
+    for k in range(3):
+        (kills / str(k)).touch()
+    monkeypatch.setenv("BOT_KILLS", str(kills))
+    entrants, options = ("bots_that_die:Remembers", "random"), ludus.TournamentOptions(episodes=40)
+    report = ludus.play_tournament(
+        entrants, tmp_path / "cup", env=Environment(id="openspiel/leduc_poker", num_envs=8), options=options
+    )
+    assert not list(kills.iterdir())
+    assert len(report.results) == 1
