@@ -146,7 +146,9 @@ def kill_child(attempt: Attempt) -> None:
 
     attempt.recovers(command, harmed, lacking, extra=extra)
     finished = attempt.ends(command, harmed, extra=extra)
-    ends = role in _ENDING or options["who"] == "tree" or attempt.case.scenario.command != "train"
+    kind = attempt.case.scenario.command
+    ends = role in _ENDING or options["who"] == "tree" or kind in ("experiment", "sweep")
+    ends = ends or (kind == "tournament" and stopped)  # there a bot that does not answer in time ends it
     if not finished and not ends:
         attempt.verdict.check(
             "time", [f"it ended, and should have gone on without the {role}: {command.errors()[-300:]!r}"]

@@ -6,15 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ludus.apps.export import FORMATS, SUFFIXES
 from ludus.cli.command import Command, check_new, whole_number
 from ludus.cli.output import facts
 from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.apps.export.export import Export
-
-_FORMATS = ("onnx", "pt2", "safetensors", "python", "kaggle")
-_SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "safetensors": ".safetensors", "python": ".py", "kaggle": ".py"}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,14 +45,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(options: argparse.Namespace) -> int:
-    if options.to not in _FORMATS:
-        raise ConfigError(f"--to {options.to!r} was given; expected one of {', '.join(_FORMATS)}.")
+    if options.to not in FORMATS:
+        raise ConfigError(f"--to {options.to!r} was given; expected one of {', '.join(FORMATS)}.")
     name = options.policy.rstrip("/").rpartition("/")[2] if "@" not in options.policy else options.policy
     path = options.out or Path(
         "".join(c if c.isalnum() or c in "-._" else "-" for c in name).removesuffix(".safetensors")
     )
     if options.out is None:
-        path = path.with_name(path.name + _SUFFIXES[options.to])
+        path = path.with_name(path.name + SUFFIXES[options.to])
     check_new("the export", path, options)
     from ludus.apps.export.export import export_policy
 

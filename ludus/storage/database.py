@@ -205,8 +205,8 @@ def is_ours(path: Path) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, where: str, *, hashes: bool = True) -> int:
-    """Apply what is missing, all in one transaction. Returns the version that it found. Raises RunError as `read_version`.
-    hashes: whether the rows get theirs."""
+    """Apply what is missing, all in one transaction. Returns the version that it had. Raises RunError as `read_version`.
+    hashes: whether rows get hashes."""
     before = read_version(connection, where)
     if before == VERSION:
         return before

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.apps.export import ONNX, PYTHON
 from ludus.apps.export.check import compare, random_decisions
-from ludus.apps.export.export import FORMATS, KAGGLE, ONNX, PYTHON, SAFETENSORS, opened
+from ludus.apps.export.export import opened
 from ludus.apps.export.kaggle import KAGGLE_GAMES
 from ludus.apps.export.network import ExportedPolicy
 from ludus.core.errors import PolicyError
@@ -257,15 +258,6 @@ def test_observations_of_connectx_are_those_of_the_environment(game: str) -> Non
         timestep = env.step(tuple(np.full(len(one.slot), action, np.int32) for one in timestep.due))
     assert move > 6
     env.close()
-
-
-def test_formats_are_those_of_the_command() -> None:
-    from ludus.cli import export
-
-    assert tuple(export._FORMATS) == FORMATS
-    assert set(export._SUFFIXES) == set(FORMATS)
-    assert KAGGLE in FORMATS
-    assert SAFETENSORS in FORMATS
 
 
 def test_the_command_writes_a_file_that_was_compared(

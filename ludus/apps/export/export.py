@@ -10,11 +10,11 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Final
 
 import numpy as np
 import torch
 
+from ludus.apps.export import FORMATS, KAGGLE, ONNX, PT2, SAFETENSORS, SUFFIXES
 from ludus.apps.export.check import Agreement, Outputs, Run, compare, decisions, random_decisions
 from ludus.apps.export.formats import onnx_bytes, pt2_bytes, python_source
 from ludus.apps.export.kaggle import agent_source
@@ -28,16 +28,6 @@ from ludus.evaluation.policies import SampledPolicy
 from ludus.evaluation.trained import TrainedPolicy, load_policy
 from ludus.policies.file import digest_of, save_policy
 from ludus.policies.file import load_policy as read_policy
-
-ONNX, PT2, SAFETENSORS, PYTHON, KAGGLE = FORMATS = ("onnx", "pt2", "safetensors", "python", "kaggle")
-SUFFIXES: Final[Mapping[str, str]] = {
-    ONNX: ".onnx",
-    PT2: ".pt2",
-    SAFETENSORS: ".safetensors",
-    PYTHON: ".py",
-    KAGGLE: ".py",
-}
-"""Of the file of each format; a mixture's safetensors are a folder."""
 
 
 @dataclass(frozen=True, slots=True)

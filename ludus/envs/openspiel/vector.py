@@ -8,7 +8,7 @@ What OpenSpiel must be asked is asked by `map` over all states; everything else 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -134,6 +134,54 @@ def _integers(values: Iterable[int]) -> NDArray[np.int64]:
 
 Observation: TypeAlias = Literal["auto", "information_state", "observation"]
 SNAPSHOT = "ludus openspiel 2"
+
+
+def write_snapshot(
+    id: str, quota: NDArray[np.int64], idle: NDArray[np.bool_], games: Sequence[Sequence[Any]], last: Timestep
+) -> bytes:
+    """Return a snapshot as JSON.
+
+    Args:
+        id: Of the game.
+        quota: int64[E], episodes that environments still may begin.
+        idle: bool[E].
+        games: [E] of [seed as text, number of the episode, moves].
+        last: The timestep, whose ends are in it.
+    """
+    finished = last.finished
+    document = {
+        "format": SNAPSHOT,
+        "game": id,
+        "quota": quota.tolist(),
+        "idle": idle.tolist(),
+        "games": games,
+        "ended": [[e.slot.tolist(), e.reward.tolist()] for e in last.ended],
+        "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
+    }
+    return json.dumps(document).encode()
+
+
+def finished_in(document: Mapping[str, Any], players: int) -> FinishedEpisodes:
+    """Return the episodes that had ended in a snapshot's timestep."""
+    environment, returns, length = document["finished"]
+    return FinishedEpisodes(
+        np.array(environment, np.int32),
+        np.array(returns, np.float64).reshape(-1, players),
+        np.ones(len(environment), np.bool_),
+        np.array(length, np.int32),
+    )
+
+
+def require_equal(document: Mapping[str, Any], id: str, num_envs: int) -> None:
+    """Raise EnvError for a snapshot of another game or number of environments."""
+    count = len(document["games"])
+    if document["format"] != SNAPSHOT or document["game"] != id or count != num_envs:
+        raise EnvError(
+            f"a snapshot of {document['game']} with {count} environments was given to {id} with {num_envs}; restore into an equal "
+            "environment."
+        )
+
+
 # Unbound, for `map`: looking a method up on each state costs as much as half of a cheap call.
 _apply, _mover = pyspiel.State.apply_action, pyspiel.State.current_player
 _legal, _returns = pyspiel.State.legal_actions, pyspiel.State.returns
@@ -219,35 +267,21 @@ class OpenSpielVectorEnv:
         """Seeds, episode numbers and moves as JSON; chance is drawn again on restore, from the same keys."""
         if self._last is None:
             return None
-        finished = self._last.finished
-        document = {
-            "format": SNAPSHOT,
-            "game": self.spec.id,
-            "quota": self._pub.quota.tolist(),
-            "idle": self._pub.idle.tolist(),
-            "games": [
-                [str(k.seed), k.episode, player_moves(s)[self._game.moves_before(k) :]]
-                for k, s in zip(self._chance, self._states, strict=True)
-            ],
-            "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
-            "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
-        }
-        return json.dumps(document).encode()
+        games = [
+            [str(k.seed), k.episode, player_moves(s)[self._game.moves_before(k) :]]
+            for k, s in zip(self._chance, self._states, strict=True)
+        ]
+        return write_snapshot(self.spec.id, self._pub.quota, self._pub.idle, games, self._last)
 
     def restore(self, snapshot: bytes) -> Timestep:
         """Restore as `VectorEnv.restore` describes. Raises EnvError if the snapshot is not one of an equal environment."""
         try:
             document = json.loads(snapshot)
-            fits = document["format"] == SNAPSHOT and document["game"] == self.spec.id
+            require_equal(document, self.spec.id, self.num_envs)
             chance = [ChanceStream(int(seed), episode) for seed, episode, _ in document["games"]]
             resumed = [resume(self._game, k, row[2]) for k, row in zip(chance, document["games"], strict=True)]
         except (ValueError, KeyError, TypeError, IndexError, pyspiel.SpielError) as error:
             raise EnvError(f"a snapshot of {self.spec.id} cannot be read: {error}; was it cut or changed?") from error
-        if not fits or len(chance) != self.num_envs:
-            raise EnvError(
-                f"a snapshot of {document['game']} with {len(chance)} environments was given to {self.spec.id} with "
-                f"{self.num_envs}; restore into an equal environment."
-            )
         self._chance, self._states = chance, [r.state for r in resumed]
         self._returns_so_far[:] = [r.base for r in resumed]
         self._pub.resume(
@@ -260,16 +294,10 @@ class OpenSpielVectorEnv:
         )
         self._begin()
         timestep = self._publish()
-        environment, returns, length = document["finished"]
         self._last = Timestep(
             timestep.due,
             tuple(self._terminated_decisions(slot, reward) for slot, reward in document["ended"]),
-            FinishedEpisodes(
-                np.array(environment, np.int32),
-                np.array(returns, np.float64).reshape(-1, self._game.players),
-                np.ones(len(environment), np.bool_),
-                np.array(length, np.int32),
-            ),
+            finished_in(document, self._game.players),
         )
         return self._last
 

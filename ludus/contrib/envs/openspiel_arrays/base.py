@@ -28,7 +28,7 @@ from ludus.core.errors import EnvError
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.openspiel.games import describe, replay
 from ludus.envs.openspiel.states import CHANCE, OPENING, TERMINAL, ChanceStream, OpenSpielGame, observer, resume
-from ludus.envs.openspiel.vector import SNAPSHOT, take
+from ludus.envs.openspiel.vector import finished_in, require_equal, take, write_snapshot
 from ludus.envs.publisher_kernels import episode_seed
 from ludus.envs.tree.walk import display_name
 
@@ -460,34 +460,20 @@ class ArrayVectorEnv:
         """Seeds, episode numbers and moves as JSON, which `OpenSpielVectorEnv` reads, too."""
         if self._last is None:
             return None
-        games, finished = self._games, self._last.finished
-        document = {
-            "format": SNAPSHOT,
-            "game": self.spec.id,
-            "quota": games.quota.tolist(),
-            "idle": games.idle.tolist(),
-            "games": [[str(games.seed[e]), int(games.episode[e]), self._history(e)] for e in range(self.num_envs)],
-            "ended": [[e.slot.tolist(), e.reward.tolist()] for e in self._last.ended],
-            "finished": [column.tolist() for column in (finished.environment, finished.returns, finished.length)],
-        }
-        return json.dumps(document).encode()
+        games = self._games
+        rows = [[str(games.seed[e]), int(games.episode[e]), self._history(e)] for e in range(self.num_envs)]
+        return write_snapshot(self.spec.id, games.quota, games.idle, rows, self._last)
 
     def restore(self, snapshot: bytes) -> Timestep:
         """Restore as `VectorEnv.restore` describes. Raises EnvError if the snapshot is not one of an equal environment."""
         try:
             document = json.loads(snapshot)
-            fits = document["format"] == SNAPSHOT and document["game"] == self.spec.id
+            require_equal(document, self.spec.id, self.num_envs)
             rows = [(int(seed), int(episode), [int(a) for a in moves]) for seed, episode, moves in document["games"]]
-            if fits and len(rows) == self.num_envs:
-                timestep = self._replay(rows, document["quota"], document["idle"])
-                last = self._with_ends(timestep, document["ended"], document["finished"])
+            timestep = self._replay(rows, document["quota"], document["idle"])
+            last = self._with_ends(timestep, document["ended"], finished_in(document, self._openspiel.players))
         except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
             raise EnvError(f"a snapshot of {self.spec.id} cannot be read: {error}; was it cut or changed?") from error
-        if not fits or len(rows) != self.num_envs:
-            raise EnvError(
-                f"a snapshot of {document['game']} with {len(rows)} environments was given to {self.spec.id} with "
-                f"{self.num_envs}; restore into an equal environment."
-            )
         self._last = last
         return last
 
@@ -601,14 +587,7 @@ class ArrayVectorEnv:
             if not (inside & due.mask[np.arange(len(actions)), np.where(inside, actions, 0)]).all():
                 raise ValueError("a move is illegal")
 
-    def _with_ends(self, timestep: Timestep, ended: list[Any], finished: list[Any]) -> Timestep:
-        environment, returns, length = finished
-        over = FinishedEpisodes(
-            np.array(environment, np.int32),
-            np.array(returns, np.float64).reshape(-1, self._openspiel.players),
-            np.ones(len(environment), np.bool_),
-            np.array(length, np.int32),
-        )
+    def _with_ends(self, timestep: Timestep, ended: list[Any], over: FinishedEpisodes) -> Timestep:
         closed = tuple(self._closed(np.array(slot, np.int32), np.array(reward, np.float32)) for slot, reward in ended)
         return Timestep(timestep.due, closed, over)
 

@@ -21,7 +21,7 @@ class Board(NamedTuple):
 
     Attributes:
         abrupt: Whether a try on a taken cell loses the turn.
-        numbered: Whether the number of turns is shown.
+        reveals_turns: Whether the number of turns is shown.
         cell, value: Strides of the tensor, by cell and by what is seen in it.
         colors: int64[3], that value for an empty cell, for stones of player 0 and 1.
         end: Where the board ends in the tensor.
@@ -30,7 +30,7 @@ class Board(NamedTuple):
     """
 
     abrupt: bool
-    numbered: bool
+    reveals_turns: bool
     cell: int
     value: int
     colors: NDArray[np.int64]
@@ -176,7 +176,7 @@ def _write_view(game, state, e, p, row):  # type: ignore[no-untyped-def]
 @rule
 def _observation(game, state, e, p, row):  # type: ignore[no-untyped-def]
     _write_view(game, state, e, p, row)
-    if game.numbered:
+    if game.reveals_turns:
         row[game.end + state.tries[e]] = 1
 
 
@@ -187,7 +187,7 @@ def _information_state(game, state, e, p, row):  # type: ignore[no-untyped-def]
     cells, at = state.visible.shape[2], game.end
     for n in range(state.tries[e]):
         who = state.who[e, n]
-        if game.numbered:
+        if game.reveals_turns:
             row[at] = who
             row[at + 1 + (state.where[e, n] if who == p else cells)] = 1
             at += cells + 2
@@ -231,18 +231,20 @@ def _board(rows: int, columns: int, *, values: int, **fields: Any) -> Board:
 
 def _phantom_ttt(game: Any) -> ArrayGame | None:
     parameters = game.get_parameters()
-    numbered, abrupt = parameters["obstype"] == "reveal-numturns", parameters["gameversion"] == "abrupt"
-    board = _board(3, 3, abrupt=abrupt, numbered=numbered, values=3, cell=1, value=9, colors=(0, 2, 1))
+    reveals_turns, abrupt = parameters["obstype"] == "reveal-numturns", parameters["gameversion"] == "abrupt"
+    board = _board(3, 3, abrupt=abrupt, reveals_turns=reveals_turns, values=3, cell=1, value=9, colors=(0, 2, 1))
     return ArrayGame(_LINES, board, lambda num_envs: _new_state(9, num_envs))
 
 
 def _dark_hex(game: Any) -> ArrayGame | None:
     parameters = game.get_parameters()
-    numbered, abrupt = parameters["obstype"] == "reveal-numturns", parameters["gameversion"] == "adh"
+    reveals_turns, abrupt = parameters["obstype"] == "reveal-numturns", parameters["gameversion"] == "adh"
     rows, columns = parameters["num_rows"], parameters["num_cols"]
     if min(rows, columns) < 2:  # OpenSpiel lets no player win there, and a full board has no legal move
         return None
-    board = _board(rows, columns, abrupt=abrupt, numbered=numbered, values=9, cell=9, value=1, colors=(4, 5, 3))
+    board = _board(
+        rows, columns, abrupt=abrupt, reveals_turns=reveals_turns, values=9, cell=9, value=1, colors=(4, 5, 3)
+    )
     return ArrayGame(_HEX, board, lambda num_envs: _new_state(rows * columns, num_envs))
 
 
