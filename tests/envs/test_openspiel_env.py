@@ -8,6 +8,7 @@ import pytest
 
 from ludus.core.errors import EnvError
 from ludus.envs.openspiel.vector import OpenSpielVectorEnv
+from ludus.envs.registry import make_env
 
 SEEDS = np.arange(3, dtype=np.uint64)
 _EMPTY = np.empty(0, np.int64)
@@ -215,3 +216,17 @@ class TestSnapshots:
 
     def test_nothing_to_save_before_the_first_reset(self):
         assert OpenSpielVectorEnv("kuhn_poker", 1).snapshot() is None
+
+
+@pytest.mark.parametrize("tree", ["auto", "off"])
+def test_a_game_without_an_end_is_refused_by_name(tree):
+    """open-spiel 2.0.2: after the last of num_cards - 1 turns goofspiel is not over, and nobody has a legal action."""
+    name = "openspiel/goofspiel(num_cards=4,num_turns=3,points_order=descending)"
+    with pytest.raises(EnvError, match=r"not over after \d+ moves of the players, and no player has a legal action"):
+        _play_lowest(make_env(name, num_envs=2, tree=tree), steps=4)
+
+
+def _play_lowest(env, *, steps):
+    timestep = env.reset(np.arange(2, dtype=np.uint64))
+    for _ in range(steps):
+        timestep = env.step([np.argmax(due.mask, axis=1) for due in timestep.due])

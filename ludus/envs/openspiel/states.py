@@ -14,7 +14,7 @@ from ludus.core import seeding
 from ludus.core.arrays import kernel
 from ludus.core.errors import EnvError, one_line
 from ludus.envs.publisher_kernels import episode_seed
-from ludus.envs.tree.walk import display_name
+from ludus.envs.tree.walk import display_name, no_way_on
 
 CHANCE, TERMINAL = -1, -4
 _BLOCK = 16  # uniforms drawn together
@@ -187,9 +187,14 @@ class OpenSpielGame:
         return pyspiel.load_game(self._game.get_type().short_name, seeded).new_initial_state()
 
     def movers(self, state: Any) -> list[int]:
-        """Return who is to move in a state that is neither chance's nor terminal."""
+        """Return who is to move in a state that is neither chance's nor terminal. Raises EnvError if that is nobody."""
         mover: int = state.current_player()
-        return [mover] if mover >= 0 else [p for p in range(self.players) if state.legal_actions(p)]
+        if mover >= 0:
+            return [mover]
+        players = [p for p in range(self.players) if state.legal_actions(p)]
+        if not players:
+            raise no_way_on(self._game, len(player_moves(state)))
+        return players
 
 
 def player_moves(state: Any) -> list[int]:

@@ -21,7 +21,7 @@ from ludus.core.types import Array, ClosedDecisions, FinishedEpisodes, Timestep
 from ludus.envs.openspiel.games import check_playable, describe, replay
 from ludus.envs.openspiel.states import CHANCE, TERMINAL, ChanceStream, OpenSpielGame, observer, player_moves, resume
 from ludus.envs.publisher import TERMINATED, Publisher
-from ludus.envs.tree.walk import display_name, load
+from ludus.envs.tree.walk import display_name, load, no_way_on
 
 __all__ = ["Observation", "OpenSpielVectorEnv", "check_playable"]
 
@@ -441,17 +441,26 @@ class OpenSpielVectorEnv:
         """Return what is due: environment, player, state and legal actions of each decision, by rising place."""
         playing = self._playing
         if not self._game.simultaneous:
-            return self._environment, self._movers, playing, list(map(_legal, playing))
+            legal = list(map(_legal, playing))
+            if not all(legal):
+                raise self._no_way_on(playing[legal.index([])])
+            return self._environment, self._movers, playing, legal
         decisions = []
         for e, state, mover in zip(self._where, playing, self._movers, strict=True):
+            before = len(decisions)
             for p in (mover,) if mover >= 0 else range(self._game.players):
                 actions = _legal(state, p)
                 if actions:
                     decisions.append((e, p, state, actions))
+            if len(decisions) == before:
+                raise self._no_way_on(state)
         if not decisions:
             return self._environment[:0], [], [], []
         environment, who, states, legal = (list(column) for column in zip(*decisions, strict=True))
         return np.array(environment, np.int32), who, states, legal
+
+    def _no_way_on(self, state: Any) -> EnvError:
+        return no_way_on(state.get_game(), len(player_moves(state)))
 
 
 def _apply_either(state: Any, mover: int, moves: list[int]) -> None:

@@ -69,6 +69,21 @@ class _Block:
     depth: int = 0
 
 
+def no_way_on(game: Any, moves: int) -> EnvError:
+    """Return the error for a state that is not terminal, in which no player can move.
+
+    OpenSpiel 2.0.2 has such states: goofspiel with num_turns = num_cards - 1 after its last turn.
+
+    Args:
+        game: OpenSpiel's.
+        moves: Of all players, before the state.
+    """
+    return EnvError(
+        f"{display_name(game)} is not over after {moves} moves of the players, and no player has a legal action: with these "
+        "parameters OpenSpiel's game has no end. Choose others."
+    )
+
+
 def display_name(game: Any, loaded_by: str = "") -> str:
     """Return OpenSpiel's name of a game with the parameters that were given: `leduc_poker`, `kuhn_poker(players=3)`; of one that a
     module of the user's registers, with that: `my_module:python_game`. The text that it was loaded by, if that says more: OpenSpiel's
@@ -165,6 +180,8 @@ def _probe(game: Any, rng: random.Random, bound: float) -> bool:
                 actions = state.legal_actions(p)
                 layer *= max(1, len(actions))
                 joint.append(rng.choice(actions) if actions else pyspiel.INVALID_ACTION)
+            if all(action == pyspiel.INVALID_ACTION for action in joint):  # `enumerate_game` reports it
+                break
             state.apply_actions(joint)
         else:
             actions = state.legal_actions()
@@ -304,7 +321,7 @@ class _Walker:
         legal = [state.legal_actions(p) for p in range(self.players)]
         players = [p for p in range(self.players) if legal[p]]
         if not players:
-            raise EnvError(f"{self.name} has a simultaneous node at which no player can move; use tree=off.")
+            raise no_way_on(state.get_game(), len(state.history()))
         info = [self._information(state, p, legal[p]) for p in players]
         return _Block(players, [legal[p] for p in players], info, [self.no_move] * self.players)
 
