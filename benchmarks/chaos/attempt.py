@@ -170,7 +170,7 @@ class Attempt:
         self.rng = random.Random(f"chaos {case.name}")
         self.watch = Watch(scene.run_dir)
         self.shape = SHAPES[case.scenario.command](scene.run_dir)
-        self.unequal = False
+        self.unequal = self.bounded = False
         scene.log(
             f"{case.name}: {case.harm.name} {dict(case.options)} of {case.scenario.name}, {case.phase} {case.fraction:.2f}"
         )
@@ -268,13 +268,17 @@ class Attempt:
         wanted = harm.codes if codes is None else codes
         if self.case.scenario.command in ("experiment", "sweep"):
             wanted = (*wanted, 3, 4)  # all or some of its runs failed
-        self.verdict.check(
-            "cause", promises.causes(command.errors(), code, wanted, line=harm.line if line is None else line)
-        )
+        errors = command.errors()
+        self.bounded = promises.BOUNDED in errors
+        if line is None:
+            line = promises.BOUNDED if self.bounded else harm.line
+        self.verdict.check("cause", promises.causes(errors, code, wanted, line=line))
 
     def shown(self, states: Sequence[str] | None = None) -> None:
         """Check which state the run is shown to have."""
         wanted = self.case.harm.states if states is None else states
+        if self.bounded:
+            wanted = (*wanted, "interrupted")
         self.verdict.check("cause", self.shape.states(tuple(wanted)))
 
     def goes_on(self, *, environment: Mapping[str, str] | None = None) -> bool:
@@ -291,7 +295,9 @@ class Attempt:
 
     def _again(self, environment: Mapping[str, str]) -> Command:
         if self.shape.has_begun():
-            return self.scene.start(*self.shape.again, *self.scene.changes, environment=environment)
+            limit = self.case.options.get("limit")
+            trust = ("--trust",) if limit == "nproc" and self.case.scenario.parts else ()  # another user made the run
+            return self.scene.start(*self.shape.again, *self.scene.changes, *trust, environment=environment)
         return begun(self.scene, self.case.scenario, environment=environment)
 
     def compare(self, run_dir: Path | None = None, *, parts_harmed: bool = False) -> None:

@@ -62,6 +62,7 @@ def _rows(database: sqlite3.Connection, table: str, *, alone: bool) -> Iterator[
 def differences(run_dir: Path, whole: Path, *, equal: Equal, alone: bool = False) -> Iterator[str]:
     """Yield how a finished run differs from an unharmed one, and what of its policies is not what was published."""
     ours, theirs = rows_of(run_dir, equal=equal, alone=alone), rows_of(whole, equal=equal, alone=alone)
+    _keep_common_scores(ours, theirs)
     for table in theirs:
         if ours.get(table) != theirs[table]:
             missing = [row for row in theirs[table] if row not in ours.get(table, [])]
@@ -69,6 +70,15 @@ def differences(run_dir: Path, whole: Path, *, equal: Equal, alone: bool = False
             example = str((missing or more or [("another order",)])[0])[:200]
             yield f"{table}: {len(missing)} rows are missing, {len(more)} more than there should be, such as {example}"
     yield from changed_policies(run_dir)
+
+
+def _keep_common_scores(ours: Rows, theirs: Rows) -> None:
+    """Remove scores of versions that one of two runs has alone: which versions evaluation beside training passes over depends on time."""
+    tables = [rows.get("metrics", []) for rows in (ours, theirs)]
+    common = set.intersection(*({row[:3] for row in table} for table in tables))
+    for rows, table in zip((ours, theirs), tables, strict=True):
+        if "metrics" in rows:
+            rows["metrics"] = [row for row in table if row[1] != "versions" or row[:3] in common]
 
 
 def changed_policies(run_dir: Path) -> Iterator[str]:
@@ -111,6 +121,8 @@ _OWN = re.compile(r'(?:^  File "(?!.*/ludus/).*", line \d+, in .*\n(?:    .*\n)?
 _WAITS = re.compile(r"^waiting for .* once more stops at once$", re.MULTILINE)
 """What a stop may say until it is over."""
 _FAULT = "a fault of Ludus"
+BOUNDED = "error: stopped as by a kill, since "
+"""Of the last line of a command that took longer to stop than `runtime.stop_within`."""
 
 
 def causes(errors: str, code: int, codes: Sequence[int], *, line: str = "error: ") -> Iterator[str]:

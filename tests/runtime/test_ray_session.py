@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from ludus.cli import main as command
 from ludus.contrib.ray import ray_session
 from ludus.contrib.ray.ray_session import Session
-from ludus.core.errors import RuntimeDied
+from ludus.core.errors import ResourceError, RuntimeDied
 from ludus.runtime.activity import StartupSilence
 
 MIB = 1 << 20
@@ -39,6 +41,32 @@ def test_a_folder_whose_name_is_long_in_bytes_is_not_taken(tmp_path: Path, monke
     made = Path(ray_session._short_folder())
     assert made.parent == Path("/tmp")
     made.rmdir()
+
+
+def test_ray_is_not_started_where_it_cannot_have_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would end this process (`terminate called`), or wait for half a minute and call it a time-out."""
+    (tmp_path / "pids.max").write_text("300\n")
+    (tmp_path / "pids.current").write_text("290\n")
+    monkeypatch.setattr(ray_session, "_CGROUP", tmp_path)
+    assert ray_session.threads_allowed() <= 10
+    with pytest.raises(ResourceError, match=r"Ray needs 120 at least, and this user may start 10 more .*ulimit -u"):
+        ray_session._start(cpus=1, gpus=0, object_store=None, verbose=False)
+    with pytest.raises(ResourceError, match="Ray needs 24 at least"):
+        ray_session._join("127.0.0.1:1", verbose=False)
+    (tmp_path / "pids.max").write_text("max\n")
+    assert ray_session.threads_allowed() > 10
+
+
+@pytest.mark.parametrize(("user", "capabilities", "unlimited"), [(0, 0, True), (1000, 1 << 24, True), (1000, 0, False)])
+def test_limit_of_threads_holds_for_users_without_privileges(
+    user: int, capabilities: int, unlimited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_session, "_CGROUP", tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    monkeypatch.setattr(ray_session, "_capabilities", lambda: capabilities)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 1))
+    assert (ray_session.threads_allowed() == math.inf) is unlimited
+    assert unlimited or ray_session.threads_allowed() < 1  # this process has threads
 
 
 def ray_with(monkeypatch: pytest.MonkeyPatch, dead: list[str]) -> Session:

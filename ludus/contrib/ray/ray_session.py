@@ -6,7 +6,9 @@ import atexit
 import contextlib
 import glob
 import logging
+import math
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -25,7 +27,7 @@ import ray
 from ray._private.internal_api import get_memory_info_reply
 
 from ludus.contrib.ray import ray_janitor
-from ludus.core.errors import RunError, RuntimeDied
+from ludus.core.errors import ResourceError, RunError, RuntimeDied
 from ludus.core.machine import signals_handled
 from ludus.runtime.activity import START_SILENCE, StartupSilence
 from ludus.runtime.exceptions import THREADS
@@ -33,9 +35,14 @@ from ludus.runtime.exceptions import THREADS
 CPUS = 1000
 """Logical CPUs of a local Ray, where parts share the cores: Ray counts them only to say who must wait, and here nobody should."""
 OBJECT_STORE = 2**30
+"""Bytes of shared memory for values, before Ray spills them to disk."""
 _LEAST_STORE = 80 << 20  # bytes that Ray asks for at least, and some
 _SHARED = "/dev/shm"  # where it lies
-"""Bytes of shared memory for values, before Ray spills them to disk."""
+_THREADS_STARTED, _THREADS_JOINED = 120, 24
+"""Threads without which Ray neither starts nor can be joined. Ray 2.60 has 200 when it has started, 25 of them in the driver."""
+_CGROUP = Path("/sys/fs/cgroup")
+_MAY_EXCEED = 1 << 21 | 1 << 24
+"""Capabilities (SYS_ADMIN, SYS_RESOURCE) of processes that the limit of threads does not hold for."""
 _VITAL = ("gcs_server", "raylet")
 _LAST_LINES = 40
 _HEAD_LOST = 20  # seconds without Ray's head after which Ray ends this process (a minute, unless told)
@@ -177,7 +184,40 @@ def leave_all() -> None:
         _end(_sessions.pop())
 
 
+def threads_allowed() -> float:
+    """Return how many threads more, of all processes, this user may start: by `ulimit -u` and the limit of the control group; inf: any."""
+    allowed = math.inf
+    for limit, use in (("pids.max", "pids.current"), ("pids/pids.max", "pids/pids.current")):  # version 2, version 1
+        with contextlib.suppress(OSError, ValueError):
+            allowed = min(allowed, int((_CGROUP / limit).read_text()) - int((_CGROUP / use).read_text()))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft == resource.RLIM_INFINITY or os.getuid() == 0 or _capabilities() & _MAY_EXCEED:
+        return allowed
+    threads = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            threads += len(list((process / "task").iterdir())) if process.stat().st_uid == os.geteuid() else 0
+    return min(allowed, soft - threads)
+
+
+def _capabilities() -> int:
+    with contextlib.suppress(OSError, StopIteration):
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    return 0
+
+
+def _require_threads(count: int) -> None:
+    """Raise ResourceError where Ray cannot have its threads: it would end this process, or wait for half a minute and say nothing of it."""
+    if (allowed := threads_allowed()) < count:
+        raise ResourceError(
+            f"no further thread or process can be started: Ray needs {count} at least, and this user may start {max(0, int(allowed))} more "
+            "(`ulimit -u`, or the limit of the container). End other programs, have the limit raised, or use runtime.kind=processes."
+        )
+
+
 def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool) -> Session:
+    _require_threads(_THREADS_STARTED)
     folder = _short_folder()
     session = Session(None, users=1, borrowed=False, janitor=_janitor(folder), folder=folder)
     environment = {ray_janitor.MARK: folder, "RAY_USAGE_STATS_ENABLED": "0", **dict.fromkeys(THREADS, "1")}
@@ -227,6 +267,7 @@ def _store() -> int:
 
 
 def _join(address: str, *, verbose: bool) -> Session:
+    _require_threads(_THREADS_JOINED)
     host, _, port = address.rpartition(":")
     try:
         if port.isdigit():
