@@ -260,7 +260,9 @@ def read_only(attempt: Attempt) -> None:
 
 
 def _immutable(folder: Path, how: str) -> None:
-    subprocess.run(["chattr", "-R", "-f", how, str(folder)], check=False, capture_output=True)
+    """Change all but what SQLite maps: the kernel ends who writes to a mapped page of an immutable file (SIGBUS)."""
+    command = ["find", str(folder), "!", "-name", "*-shm", "-exec", "chattr", "-f", how, "{}", "+"]
+    subprocess.run(command, check=False, capture_output=True)
 
 
 def shared_memory(attempt: Attempt) -> None:

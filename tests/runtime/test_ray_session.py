@@ -57,6 +57,17 @@ def test_ray_is_not_started_where_it_cannot_have_its_threads(tmp_path: Path, mon
     assert ray_session.threads_allowed() > 10
 
 
+def test_ray_is_not_started_without_its_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = ray_session._address_space() + 700 * MIB
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (limit, limit) if which == resource.RLIMIT_AS else (-1, -1)
+    )
+    with pytest.raises(
+        ResourceError, match=r"Ray needs 856 MiB of address space at least, and `ulimit -v` leaves (69\d|70\d)"
+    ):
+        ray_session._start(cpus=1, gpus=0, object_store=256 * MIB, verbose=False)
+
+
 @pytest.mark.parametrize(("user", "capabilities", "unlimited"), [(0, 0, True), (1000, 1 << 24, True), (1000, 0, False)])
 def test_limit_of_threads_holds_for_users_without_privileges(
     user: int, capabilities: int, unlimited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,8 @@ _LEAST_STORE = 80 << 20  # bytes that Ray asks for at least, and some
 _SHARED = "/dev/shm"  # where it lies
 _THREADS_STARTED, _THREADS_JOINED = 120, 24
 """Threads without which Ray neither starts nor can be joined. Ray 2.60 has 200 when it has started, 25 of them in the driver."""
+_ADDRESSES = 600 << 20
+"""Bytes of address space without which nothing joins Ray, the object store aside. Ray 2.60 takes 1,200 MiB."""
 _CGROUP = Path("/sys/fs/cgroup")
 _MAY_EXCEED = 1 << 21 | 1 << 24
 """Capabilities (SYS_ADMIN, SYS_RESOURCE) of processes that the limit of threads does not hold for."""
@@ -201,14 +203,30 @@ def threads_allowed() -> float:
 
 
 def _capabilities() -> int:
+    return int(_status("CapEff", "0"), 16)
+
+
+def _address_space() -> int:
+    return int(_status("VmSize", "0")) << 10
+
+
+def _status(name: str, default: str) -> str:
+    """Return what the kernel says of this process."""
     with contextlib.suppress(OSError, StopIteration):
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
-    return 0
+        return next(line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:"))
+    return default
 
 
-def _require_threads(count: int) -> None:
-    """Raise ResourceError where Ray cannot have its threads: it would end this process, or wait for half a minute and say nothing of it."""
+def _require_room(count: int, store: int) -> None:
+    """Raise ResourceError where Ray cannot have its threads or its address space: it would end this process, or wait for half a minute and
+    say nothing of it. store: bytes that this process maps of the object store."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY and (left := soft - _address_space()) < store + _ADDRESSES:
+        raise ResourceError(
+            f"there is not enough memory: Ray needs {store + _ADDRESSES >> 20:,} MiB of address space at least, and `ulimit -v` leaves "
+            f"{max(0, left) >> 20:,}. Have the limit raised, or use runtime.kind=processes."
+        )
     if (allowed := threads_allowed()) < count:
         raise ResourceError(
             f"no further thread or process can be started: Ray needs {count} at least, and this user may start {max(0, int(allowed))} more "
@@ -217,7 +235,8 @@ def _require_threads(count: int) -> None:
 
 
 def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, verbose: bool) -> Session:
-    _require_threads(_THREADS_STARTED)
+    store = _store() if object_store is None else object_store
+    _require_room(_THREADS_STARTED, store)
     folder = _short_folder()
     session = Session(None, users=1, borrowed=False, janitor=_janitor(folder), folder=folder)
     environment = {ray_janitor.MARK: folder, "RAY_USAGE_STATS_ENABLED": "0", **dict.fromkeys(THREADS, "1")}
@@ -230,7 +249,7 @@ def _start(*, cpus: float | None, gpus: float | None, object_store: int | None, 
                 address="local",
                 num_cpus=CPUS if cpus is None else cpus,
                 num_gpus=gpus,
-                object_store_memory=_store() if object_store is None else object_store,
+                object_store_memory=store,
                 _temp_dir=folder,
                 _system_config={"gcs_rpc_server_reconnect_timeout_s": _HEAD_LOST},
                 include_dashboard=False,
@@ -267,7 +286,7 @@ def _store() -> int:
 
 
 def _join(address: str, *, verbose: bool) -> Session:
-    _require_threads(_THREADS_JOINED)
+    _require_room(_THREADS_JOINED, 0)
     host, _, port = address.rpartition(":")
     try:
         if port.isdigit():
