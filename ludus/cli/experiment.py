@@ -93,6 +93,10 @@ class ExperimentProgress:
             with suppress(OSError):
                 os.write(2, f"\n{text}\n".encode())
 
+    def stopped(self, why: str) -> None:
+        """Called where a stop has ended it."""
+        self._say(why if why.startswith("stopped") else f"stopped: {why}")
+
     def close(self) -> None:
         if self._live is not None:
             with suppress(OSError):
@@ -145,6 +149,8 @@ def execute(
     """Run what `go` runs, watched and stopped by signals, and show what it came to, as JSON if `as_json`; the exit code."""
     with closing(ExperimentProgress(experiment)) as observer, stop_on_signals(tell=observer.stopping) as stop:
         experiment = go(observer, stop)
+        if stop.requested:
+            observer.stopped(stop.reason)
     if as_json:
         write_json(data_of(experiment))
     else:

@@ -20,6 +20,7 @@ from ludus.apps.experiments.experiment import (
     parse_seeds,
     resume_experiment,
 )
+from ludus.cli.experiment import ExperimentProgress, execute
 from ludus.cli.main import main
 from ludus.core.config import to_yaml
 from ludus.core.errors import ConfigError, RunError
@@ -149,6 +150,19 @@ def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFix
     assert codes == [0]
     assert "0 of 2 runs are done; `ludus resume" in capsys.readouterr().out
     assert sorted(path.name for path in made.folder.glob("*.json")) == []
+
+
+def test_stop_of_an_experiment_is_the_last_thing_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = finished(tmp_path / "e", "a")
+
+    def stopped(observer: ExperimentProgress, stop: StopRequest) -> Experiment:
+        stop.request("stopped by SIGTERM", status=143)
+        return made
+
+    assert execute(made, stopped, as_json=False) == 143
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped by SIGTERM"
 
 
 def test_of_changes_that_are_due_the_last_one_comes_last(tmp_path: Path) -> None:
