@@ -21,7 +21,6 @@ from ludus.cli.output import facts, table, write_json
 from ludus.cli.run_command import FAILED
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.runs.control import StopRequest, stop_on_signals
-from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import SWEEP, run_name
 
@@ -200,7 +199,7 @@ def show(experiment: Experiment) -> None:
         pairs.append(("report", str(report)))
     if _can_resume(experiment, standings):
         pairs.append(("continue", f"ludus resume {name}"))
-    again = [s.name for s in standings if s.state == "failed" and (s.folder / FILE).is_file()]
+    again = [s.name for s in standings if s.state == "failed" and s.is_complete]
     if again and not experiment.is_sweep:  # whose study has these trials as failed
         folders = " ".join(f"{name}/{run}" for run in again)
         pairs.append(("anew", f"ludus runs rm {folders}; ludus resume {name} (with the same options they fail again)"))

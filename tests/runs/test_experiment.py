@@ -16,6 +16,7 @@ from ludus.apps.experiments import experiment as driver
 from ludus.apps.experiments.experiment import (
     check_here,
     default_parallelism,
+    needs_resume,
     new_experiment,
     parse_seeds,
     resume_experiment,
@@ -150,6 +151,15 @@ def test_ludus_stop_ends_an_experiment(tmp_path: Path, capsys: pytest.CaptureFix
     assert codes == [0]
     assert "0 of 2 runs are done; `ludus resume" in capsys.readouterr().out
     assert sorted(path.name for path in made.folder.glob("*.json")) == []
+
+
+def test_runs_that_an_error_ended_go_on(tmp_path: Path) -> None:
+    """What was wrong may be mended (a full disk), but a complete run of which every response failed is what it is."""
+    made = finished(tmp_path / "e", "a")
+    assert made.standing("a").is_complete
+    for is_complete in (False, True):
+        standing = RunStanding("a", made.folder / "a", "failed", "the disk is full", is_complete)
+        assert needs_resume(made, standing) is not is_complete
 
 
 def test_stop_of_an_experiment_is_the_last_thing_that_is_said(

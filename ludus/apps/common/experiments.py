@@ -39,12 +39,14 @@ _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resum
 @dataclass(frozen=True, slots=True)
 class RunStanding:
     """How a run of an experiment stands. state: "waiting" (it has not begun), or as `Reader.state`, "unreadable" where its database
-    is. why: of one that did not come to its end; "" if nobody knows."""
+    is. why: of one that did not come to its end; "" if nobody knows. is_complete: its stopper or schedule has ended it, so that it does not
+    go on as it is."""
 
     name: str
     folder: Path
     state: str
     why: str = ""
+    is_complete: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -101,7 +103,7 @@ class Experiment:
             if not has_tables(folder / FILE):
                 return RunStanding(run, folder, "failed" if reason else "waiting", reason)
             with Reader(folder, check=False) as reader:
-                state, cause = reader.state(), reader.cause()
+                state, cause, summary = reader.state(), reader.cause(), reader.summary()
         except LudusError as error:
             return RunStanding(run, folder, "unreadable", str(error))
         if state in ("failed", "stopped"):
@@ -111,7 +113,7 @@ class Experiment:
             state, reason = ("interrupted", reason) if reason else ("stopped", remaining)
         elif state == "running" or (state == "finished" and not reason.startswith(OVER)):
             reason = ""
-        return RunStanding(run, folder, state, reason)
+        return RunStanding(run, folder, state, reason, summary is not None and summary.complete)
 
     def standings(self) -> tuple[RunStanding, ...]:
         return tuple(self.standing(run) for run in self.runs)

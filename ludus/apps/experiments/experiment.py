@@ -197,9 +197,8 @@ def experiment_lock(folder: Path, stop: StopRequest) -> Iterator[Callable[[], No
 
 
 def needs_resume(experiment: Experiment, standing: RunStanding) -> bool:
-    """Also where it failed before it had begun: what was wrong may be mended."""
-    is_over = standing.state in ("finished", "failed")
-    return not is_over or standing.name in experiment.due or _never_began(standing)
+    """Return whether a run is to go on, as one that an error ended is: what was wrong may be mended."""
+    return not (standing.state in ("finished", "failed") and standing.is_complete) or standing.name in experiment.due
 
 
 def scenario_of(experiment: Experiment, run: str = "") -> Scenario:
