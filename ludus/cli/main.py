@@ -33,6 +33,7 @@ from ludus.cli import (
     report,
     resume,
     runs,
+    schema,
     status,
     sweep,
     tournament,
@@ -42,6 +43,7 @@ from ludus.cli import (
     zoo,
 )
 from ludus.cli.command import Command
+from ludus.cli.completion import command as completion
 from ludus.cli.output import aligned, separate, stream
 from ludus.cli.trust import trusted_as
 from ludus.core.errors import (
@@ -95,8 +97,10 @@ COMMANDS: dict[str, Command] = {
         verify.COMMAND,
         list_command.COMMAND,
         config.COMMAND,
+        schema.COMMAND,
         check_env.COMMAND,
         doctor.COMMAND,
+        completion.COMMAND,
     )
 }
 

@@ -8,6 +8,14 @@ import sys
 
 def script() -> None:
     """Run the command line of this process, and exit with its code."""
+    if sys.argv[1:3] == [
+        "completion",
+        "--candidates",
+    ]:  # at each press of a key: the rest of the command line takes too long to load
+        from ludus.cli.completion.answer import answer
+
+        answer(sys.argv[3:])
+        return
     try:
         from ludus.cli.main import script as run
     except (ImportError, MemoryError, OSError, RuntimeError, SystemError) as error:

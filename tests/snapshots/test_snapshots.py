@@ -28,6 +28,7 @@ from ludus.algorithms.common.registry import ALGORITHMS
 from ludus.algorithms.rewards.registry import LEARNED_REWARDS
 from ludus.apps.play import people
 from ludus.cli import main as cli
+from ludus.cli.completion.derive import derive_table, table_text
 from ludus.core.parts import resolve_name
 from ludus.envs.families import FAMILIES
 from ludus.envs.wrappers.registry import WRAPPERS
@@ -244,6 +245,11 @@ def test_schema_of_scenarios() -> None:
         lines += [f"scenario {name}", text_of({"properties": own, "required": whole["required"]})]
     lines += [line for name, part in parts() for line in (name, text_of(schema(part)))]
     check(HERE / "scenario.txt", "\n".join(lines))
+
+
+def test_table_of_completion() -> None:
+    """What shells complete is what the parsers and models take."""
+    check(ROOT / "ludus/cli/completion/options.json", table_text(derive_table(cli.COMMANDS)))
 
 
 # ---------------------------------------------------------------------------------------------- databases
