@@ -534,6 +534,8 @@ def damage_(attempt: Attempt) -> None:
     noticed = _verified(attempt, "run")
     name = options["command"]
     if name == "page":
+        if attempt.cluster is not None:
+            raise Skipped("the page would be in the cluster's network")
         attempt.page = Page(scene)
         time.sleep(_LOOKS)
         attempt.verdict.outcome = "survived"

@@ -31,8 +31,9 @@ from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Protocol
 
 from ludus.core import errors
-from ludus.core.errors import ConfigError, LudusError, UnknownName
+from ludus.core.errors import ConfigError, LudusError, ResourceError, UnknownName
 from ludus.core.machine import ignore_termination_signals, reserve_stack
+from ludus.core.shortages import KINDS, shortage
 from ludus.runtime.activity import StartupSilence, silent_start
 
 _GRACE = 2.0  # seconds that a child has to end by itself
@@ -242,9 +243,16 @@ def serve(descriptor: int, lifeline: int, module: str, name: str, what: str) -> 
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)  # a SIGIO, which ends even
     # one that hangs in compiled code and holds the interpreter's lock, where the thread below cannot run
-    threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
     connection, pid = Connection(descriptor), os.getpid()
-    served: Served = getattr(importlib.import_module(module), name)()
+    try:
+        threading.Thread(target=_end_with_parent, args=(descriptor, os.getppid()), daemon=True).start()
+        served: Served = getattr(importlib.import_module(module), name)()
+    except KINDS as error:
+        if (short := shortage(error)) is None:
+            raise
+        with suppress(OSError):  # the answer to the first call, which may be there or not
+            connection.send(_raised(ResourceError(f"{what} in a process that cannot start, since {short}.")))
+        os._exit(1)
     try:
         while _answer(connection, served, what, pid):
             pass

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import experiment_children
 import pytest
 
-from ludus.apps.common.experiments import Experiment, RunStanding, read_experiment
+from ludus.apps.common.experiments import Experiment, RunStanding, as_reason, read_experiment
 from ludus.apps.experiments import experiment as driver
 from ludus.apps.experiments.experiment import (
     check_here,
@@ -24,7 +24,7 @@ from ludus.apps.experiments.experiment import (
 from ludus.cli.experiment import ExperimentProgress, execute
 from ludus.cli.main import main
 from ludus.core.config import to_yaml
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, LudusError, ResourceError, RunError
 from ludus.runs.control import StopRequest
 from ludus.runs.scenario_files import load_scenario, parse_scenario
 
@@ -160,6 +160,14 @@ def test_runs_that_an_error_ended_go_on(tmp_path: Path) -> None:
     for is_complete in (False, True):
         standing = RunStanding("a", made.folder / "a", "failed", "the disk is full", is_complete)
         assert needs_resume(made, standing) is not is_complete
+
+
+@pytest.mark.parametrize(("error", "is_left"), [(ResourceError("the disk is full."), True), (RunError("no."), False)])
+@pytest.mark.parametrize("state", ["failed", "unreadable"])
+def test_trials_go_on_once_there_is_enough_of_what_the_machine_lacked(
+    error: LudusError, is_left: bool, state: str, tmp_path: Path
+) -> None:
+    assert RunStanding("trial-0", tmp_path, state, as_reason(error)).is_left is is_left
 
 
 def test_stop_of_an_experiment_is_the_last_thing_that_is_said(

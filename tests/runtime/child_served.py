@@ -102,3 +102,13 @@ class LateServer(Server):
     def __init__(self) -> None:
         time.sleep(5.0)
         super().__init__()
+
+
+class Short:
+    """Cannot be made for want of threads."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def close(self) -> None:
+        pass

@@ -16,7 +16,7 @@ from typing import Any
 import child_served as served
 import pytest
 
-from ludus.core.errors import ConfigError, Deadlock, LudusError
+from ludus.core.errors import ConfigError, Deadlock, LudusError, ResourceError
 from ludus.runtime import child_process
 from ludus.runtime.child_process import ChildLost, ChildProcess, ChildRaised, Served, end_all
 
@@ -115,6 +115,17 @@ def test_child_that_cannot_be_made_raises(child: Made) -> None:
     one = child(served.NotMade)
     with pytest.raises(ChildLost, match="ended with exit code 7"):
         one.receive()
+
+
+def test_child_that_lacks_what_the_machine_is_short_of_says_so(child: Made, capfd: pytest.CaptureFixture[str]) -> None:
+    one = child(served.Short)
+    one.send("echo", 1)
+    with pytest.raises(
+        ChildRaised, match="the thing is in a process that cannot start, since no further thread"
+    ) as raised:
+        one.receive()
+    assert raised.value.kind is ResourceError
+    assert capfd.readouterr().err == ""  # no traceback
 
 
 @pytest.mark.parametrize("how", ["sleep", "deaf", pytest.param("half", marks=pytest.mark.slow)])

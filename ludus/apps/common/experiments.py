@@ -16,7 +16,7 @@ from typing import Any
 
 from ludus.core import trust
 from ludus.core.config import from_yaml, to_yaml
-from ludus.core.errors import LudusError, RunError, nearest
+from ludus.core.errors import LudusError, ResourceError, RunError, nearest
 from ludus.core.machine import replace_file
 from ludus.storage.database import FILE
 from ludus.storage.reader import Reader
@@ -32,8 +32,15 @@ OVER = "not extended"
 """How `why` begins for a run that is done, and was to be extended after it had reached what its `stop` asks for."""
 LOST = "its process"
 """How `why` begins for a run whose process ended before it could say anything: it was killed, say."""
+SHORT = "the machine lacks something"
+"""How `why` begins for a run that ended for want of memory, room on a disk, threads, files: it goes on once there is enough."""
 _KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due", "metric"}
 _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
+
+
+def as_reason(error: LudusError) -> str:
+    """Return the sentence on why a run ended."""
+    return f"{SHORT}: {error}" if isinstance(error, ResourceError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +67,8 @@ class RunStanding:
     @property
     def is_left(self) -> bool:
         """Whether a trial is to go on as it is: neither over nor ended by an error, but stopped by the user, killed, or still to begin."""
-        was_killed = not self.why or self.why.startswith(LOST)
-        return self.was_stopped or (was_killed and self.state in ("interrupted", "failed", "waiting", "running"))
+        was_killed = not self.why or self.why.startswith((LOST, SHORT))
+        return self.was_stopped or (was_killed and self.state not in ("finished", "stopped"))
 
     @property
     def has_failed(self) -> bool:
@@ -105,8 +112,8 @@ class Experiment:
             with Reader(folder, check=False) as reader:
                 state, cause, summary = reader.state(), reader.cause(), reader.summary()
         except LudusError as error:
-            return RunStanding(run, folder, "unreadable", str(error))
-        if state in ("failed", "stopped"):
+            return RunStanding(run, folder, "unreadable", as_reason(error))
+        if state in ("failed", "stopped") and not reason.startswith(SHORT):
             reason = cause
         elif state == "finished" and run in self.due:  # up to where it was to come before
             remaining = f"{' '.join(self.due[run])} is still to come"

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ludus import __version__
-from ludus.apps.common.experiments import LOST, OVER, Experiment, RunStanding, read_experiment
+from ludus.apps.common.experiments import LOST, OVER, Experiment, RunStanding, as_reason, read_experiment
 from ludus.apps.common.progress import PlainProgress
 from ludus.core.config import from_yaml, to_yaml
 from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunWarning
@@ -364,11 +364,9 @@ class RunInChild:
             return f"{OVER}: {error}"
         except Exception as error:  # noqa: BLE001  told to whoever started this, and written down
             traceback.print_exc()
-            return (
-                str(error)
-                if isinstance(error, LudusError)
-                else describe_user_error(error) or f"{type(error).__name__}: {error}"
-            )
+            if isinstance(error, LudusError):
+                return as_reason(error)
+            return describe_user_error(error) or f"{type(error).__name__}: {error}"
         return ""
 
     def close(self) -> None:
