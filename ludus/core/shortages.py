@@ -8,7 +8,7 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ludus.core.errors import one_line
+from ludus.core.errors import PartDied, one_line
 from ludus.core.machine import files_allowed
 
 
@@ -98,7 +98,7 @@ def _resource(error: BaseException) -> _Resource | None:
         return _RESOURCES[0]
     if isinstance(error, OSError) and error.errno is not None:
         return next((short for short in _RESOURCES if error.errno in short.numbers), None)
-    if not isinstance(error, KINDS) and type(error).__module__ != "sqlite3":
+    if not isinstance(error, (*KINDS, PartDied)) and type(error).__module__ != "sqlite3":
         return None
     if re.search(_UNLOADED, str(error)) and next(_bounds(_RESOURCES[0]), None) is not None:
         return _RESOURCES[0]

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ludus.cli import start
-from ludus.core.errors import RunError, escape_controls, one_line
+from ludus.core.errors import PartDied, RunError, escape_controls, one_line
 from ludus.core.machine import files_allowed
 from ludus.core.shortages import shortage
 
@@ -33,6 +33,10 @@ def numbered(number: int, filename: str | None = None) -> OSError:
         (numbered(errno.EAGAIN), "no further thread or process can be started: Resource temporarily unavailable"),
         (numbered(errno.EMFILE), f"too many files are open: Too many open files (`ulimit -Hn`: {files_allowed():,})"),
         (numbered(errno.EFBIG, "a.bin"), "a file would be larger than it may be: File too large: 'a.bin'"),
+        (
+            PartDied("worker 1 died (no process could be made: Resource temporarily unavailable)"),
+            "no further thread or process can be started: worker 1 died",
+        ),
         (numbered(errno.ENOSPC), "the disk, or a quota on it, is full: No space left on device. Make room"),
         (numbered(errno.EDQUOT), "the disk, or a quota on it, is full: Disk quota exceeded. Make room"),
     ],
@@ -48,7 +52,13 @@ def test_what_is_short(error: Exception, beginning: str) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [PermissionError(13, "Permission denied"), ValueError("unable to allocate"), RuntimeError("a bug"), OSError("odd")],
+    [
+        PartDied("its process was killed by SIGKILL; was memory short?"),
+        PermissionError(13, "Permission denied"),
+        ValueError("unable to allocate"),
+        RuntimeError("a bug"),
+        OSError("odd"),
+    ],
 )
 def test_other_errors_say_nothing_of_it(error: Exception) -> None:
     assert shortage(error) is None
