@@ -56,8 +56,9 @@ _RESOURCES = (
         "the disk, or a quota on it, is full", "Make room", (errno.ENOSPC, errno.EDQUOT), r"database or disk is full"
     ),
 )
-_UNLOADED = "Could not find/load shared object file"
-"""What llvmlite says of a library that cannot be loaded, whatever the reason: of little memory, where that is limited."""
+_UNLOADED = "Could not find/load shared object file|could not create a primitive"
+"""What llvmlite says of a library that it cannot load and oneDNN of code that it cannot make, whatever the reason: little memory, where
+that is limited."""
 KINDS = (OSError, MemoryError, RuntimeError, ImportError, SystemError)
 """Classes of the errors that may say so."""
 

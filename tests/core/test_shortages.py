@@ -64,10 +64,14 @@ def test_other_errors_say_nothing_of_it(error: Exception) -> None:
     assert shortage(error) is None
 
 
-def test_a_library_that_cannot_be_loaded_is_short_memory_where_that_is_limited() -> None:
-    error = OSError(
-        "Could not find/load shared object file 'libllvmlite.so' from resource location: 'llvmlite.binding'."
-    )
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("Could not find/load shared object file 'libllvmlite.so' from resource location: 'llvmlite.binding'."),
+        RuntimeError("could not create a primitive"),
+    ],
+)
+def test_what_packages_cannot_make_is_for_want_of_memory_where_that_is_limited(error: Exception) -> None:
     assert shortage(error) is None
     before = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (1 << 45, before[1]))
@@ -76,7 +80,7 @@ def test_a_library_that_cannot_be_loaded_is_short_memory_where_that_is_limited()
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert text is not None
-    assert text.startswith("there is not enough memory: Could not find/load shared object file")
+    assert text.startswith(f"there is not enough memory: {error}")
 
 
 def test_limit_of_the_process_is_named() -> None:
