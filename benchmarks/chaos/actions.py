@@ -25,8 +25,8 @@ from benchmarks.faults_processes import is_alive
 
 DEADLINE, STOP_WITHIN = 20.0, 10.0
 """`runtime.deadline` and `runtime.stop_within` of scenarios.yaml."""
-_ENDING = {"TrainerHost", "TableShard"}
-"""Parts whose death ends a run, as documented; the others are replaced."""
+_ENDING = {"TrainerHost", "TableShard", "gcs", "raylet"}
+"""Parts whose death ends a run, and processes of Ray's own, as documented; the others are replaced."""
 
 
 def settle(

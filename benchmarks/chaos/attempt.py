@@ -279,6 +279,8 @@ class Attempt:
         wanted = self.case.harm.states if states is None else states
         if self.bounded:
             wanted = (*wanted, "interrupted")
+        if self.case.phase == "start" and not self.shape.has_begun():
+            wanted = (*wanted, "nothing")
         self.verdict.check("cause", self.shape.states(tuple(wanted)))
 
     def goes_on(self, *, environment: Mapping[str, str] | None = None) -> bool:

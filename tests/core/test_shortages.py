@@ -80,7 +80,7 @@ def test_what_packages_cannot_make_is_for_want_of_memory_where_that_is_limited(e
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert text is not None
-    assert text.startswith(f"there is not enough memory: {error}")
+    assert text.startswith(f"there is not enough memory: {str(error).removesuffix(chr(46))}")
 
 
 def test_limit_of_the_process_is_named() -> None:

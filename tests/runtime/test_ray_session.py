@@ -68,6 +68,14 @@ def test_ray_is_not_started_without_its_address_space(monkeypatch: pytest.Monkey
         ray_session._start(cpus=1, gpus=0, object_store=256 * MIB, verbose=False)
 
 
+def test_ray_is_not_started_without_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_session, "files_allowed", lambda: 5)
+    with pytest.raises(
+        ResourceError, match=r"Ray needs 32 more at least, and this process may open 0 \(`ulimit -Hn`\)"
+    ):
+        ray_session._join("127.0.0.1:1", verbose=False)
+
+
 @pytest.mark.parametrize(("user", "capabilities", "unlimited"), [(0, 0, True), (1000, 1 << 24, True), (1000, 0, False)])
 def test_limit_of_threads_holds_for_users_without_privileges(
     user: int, capabilities: int, unlimited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

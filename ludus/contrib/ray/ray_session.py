@@ -28,7 +28,7 @@ from ray._private.internal_api import get_memory_info_reply
 
 from ludus.contrib.ray import ray_janitor
 from ludus.core.errors import ResourceError, RunError, RuntimeDied
-from ludus.core.machine import signals_handled
+from ludus.core.machine import files_allowed, signals_handled
 from ludus.runtime.activity import START_SILENCE, StartupSilence
 from ludus.runtime.exceptions import THREADS
 
@@ -40,6 +40,8 @@ _LEAST_STORE = 80 << 20  # bytes that Ray asks for at least, and some
 _SHARED = "/dev/shm"  # where it lies
 _THREADS_STARTED, _THREADS_JOINED = 120, 24
 """Threads without which Ray neither starts nor can be joined. Ray 2.60 has 200 when it has started, 25 of them in the driver."""
+_FILES = 32
+"""Files without which nothing joins Ray. Ray 2.60 opens 27 in the driver, and 29 to 57 in each process of its own."""
 _ADDRESSES = 600 << 20
 """Bytes of address space without which nothing joins Ray, the object store aside. Ray 2.60 takes 1,200 MiB."""
 _CGROUP = Path("/sys/fs/cgroup")
@@ -219,13 +221,20 @@ def _status(name: str, default: str) -> str:
 
 
 def _require_room(count: int, store: int) -> None:
-    """Raise ResourceError where Ray cannot have its threads or its address space: it would end this process, or wait for half a minute and
+    """Raise ResourceError where Ray cannot have its threads, files or address space: it would end this process, or wait for long and
     say nothing of it. store: bytes that this process maps of the object store."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY and (left := soft - _address_space()) < store + _ADDRESSES:
         raise ResourceError(
             f"there is not enough memory: Ray needs {store + _ADDRESSES >> 20:,} MiB of address space at least, and `ulimit -v` leaves "
             f"{max(0, left) >> 20:,}. Have the limit raised, or use runtime.kind=processes."
+        )
+    in_use = Path("/proc/self/fd")
+    files = files_allowed() - (len(list(in_use.iterdir())) if in_use.is_dir() else 0)
+    if files < _FILES:
+        raise ResourceError(
+            f"too many files are open: Ray needs {_FILES} more at least, and this process may open {max(0, files)} (`ulimit -Hn`). "
+            "Have the limit raised, or use runtime.kind=processes."
         )
     if (allowed := threads_allowed()) < count:
         raise ResourceError(
