@@ -2,7 +2,8 @@
 
 A run, an experiment and an entry of a zoo keep `trust.json`: a mark of each document in them that names code. A mark is an HMAC-SHA256 of
 the document with a secret of this user, so no one else can make one, and a document that was edited has none. A document is the scenario,
-or the spec of a policy. Names of Ludus itself (`ludus.module:Class`) need no trust.
+or the spec of a policy. Names of Ludus itself (`ludus.module:Class`) need no trust. Agents from elsewhere (`command:…`, `sb3:…`) do: they
+start programs, unpickle files or call services.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +35,10 @@ _LENGTH = 32  # bytes of the secret
 _MOST = 1 << 24  # bytes of a file of marks
 _SHOWN = 6
 _NAME = re.compile(r"(?<![\w.-])(?=([\w.-]+):([A-Za-z_]\w*))")  # each module:name, also of those that overlap
-_PERHAPS = re.compile(r":[^\s/]|\\|import")
+_PERHAPS = re.compile(r":\S|\\|import|command|http")
+_SCHEME = re.compile(r"""(?<![\w.-])([a-z][a-z0-9_]*)["']?\s*:""")  # in any text, also as the key of a mapping in it
+_SCHEMES = frozenset(("cleanrl", "command", "http", "https", "llm", "onnx", "rllib", "sb3", "torch"))
+"""Of agents (`ludus.policies.agents`), whether or not they are registered; other distributions may add to them."""
 _REGISTRIES = ("gymnasium/", "openspiel/")
 """What ids begin with whose module is imported for what it registers; those of packages that Ludus has extras for need no trust."""
 
@@ -56,21 +62,21 @@ def code_names(data: Any) -> tuple[str, ...]:
         data: As of JSON or YAML.
 
     Returns:
-        `module:Class` of each string in it, and the modules of `import:` keys; sorted, without those that belong to Ludus.
+        `module:Class` of each string in it, agents (`command:./agent.py`), and the modules of `import:` keys; sorted, without those that
+        belong to Ludus.
     """
     return tuple(sorted(set(_names(data))))
 
 
 def _names(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        for module, name in _NAME.findall(value):
-            package = module.partition(".")[0]
-            if package not in ("ludus", "bot") and not (value.startswith(_REGISTRIES) and is_known(package)):
-                yield f"{module}:{name}"
+        yield from [value] if _has_scheme(value) else _names_in(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if key == "import" and isinstance(item, str):
                 yield f"import: {item}"
+            if isinstance(key, str) and isinstance(item, str) and _is_scheme(key):
+                yield f"{key}:{item}"
             yield from _names(key)
             yield from _names(item)
     elif isinstance(value, list | tuple):
@@ -78,9 +84,29 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(item)
 
 
+def _names_in(text: str) -> Iterator[str]:
+    for module, name in _NAME.findall(text):
+        package = module.partition(".")[0]
+        if package not in ("ludus", "bot") and not (text.startswith(_REGISTRIES) and is_known(package)):
+            yield f"{module}:{name}"
+
+
+def _has_scheme(text: str) -> bool:
+    return any(_is_scheme(scheme) for scheme in _SCHEME.findall(text))
+
+
+def _is_scheme(name: str) -> bool:
+    return name in _SCHEMES or name in _added_schemes()
+
+
+@cache
+def _added_schemes() -> frozenset[str]:
+    return frozenset(point.name for point in entry_points(group="ludus.agents"))
+
+
 def may_name_code(text: str) -> bool:
     """Return whether JSON, as Ludus writes it, may name code: quickly, with a few false alarms."""
-    return _NAME.search(text) is not None or '"import"' in text
+    return _NAME.search(text) is not None or '"import"' in text or _has_scheme(text)
 
 
 def scenario_document(text: str) -> Any:

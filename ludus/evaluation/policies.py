@@ -10,6 +10,7 @@ FILE.safetensors          a policy's file
 ZOO/NAME, ZOO/NAME@…      the same of an entry of a zoo, which reads as a run: what was pushed is all that it has
 random, bot:random        uniform over the legal actions
 bot:NAME, module:Class    a bot, or a Policy of the user's own, in every seat
+SCHEME:WHAT               an agent from elsewhere, in every seat: sb3:FILE.zip, command:PROGRAM …
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ludus.core.user_code import short_repr
 from ludus.envs.config import NEVER_SEEN, Environment, unseen_options
 from ludus.envs.spaces import Choices
 from ludus.metagame.population.base import PolicyRecord, seats_in
+from ludus.policies.agents import scheme_of
 from ludus.policies.base import Policy, team_size_of, teams_for
 from ludus.policies.bots import DEADLINE, BotPolicy, parse_bot, require_fit, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
@@ -165,6 +167,8 @@ def parse_policy_name(
         return PolicyQuery(text, random=True)
     if text.startswith(_BOT):
         return PolicyQuery(text, bot=text.removeprefix(_BOT))
+    if scheme_of(text):
+        return PolicyQuery(text, bot=text)
     if text.endswith(_FILE):
         file = Path(text)
         owner = file.resolve().parent.parent.parent

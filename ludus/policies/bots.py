@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NoReturn, Protocol, runtime_checkable
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from ludus.core.config import LONGEST, Config
 from ludus.core.errors import ConfigError, PolicyError, ScenarioError, UnknownName, one_line
@@ -27,6 +27,16 @@ from ludus.core.packages import install_command, is_installed
 from ludus.core.parts import Expected, Registry, build_part, own_name_hint, resolve_name, source_of
 from ludus.core.types import Array, Enumeration, EnvSpec, PolicyOutput, PolicySpec, Weights
 from ludus.core.user_code import describe_user_error
+from ludus.policies.agents import (
+    AGENTS,
+    AgentContext,
+    AgentGame,
+    ExternalAgent,
+    quoted,
+    scheme_of,
+    split_options,
+    unquoted,
+)
 from ludus.policies.base import entry
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -86,7 +96,7 @@ _SIMULATIONS = re.compile(r"(mcts|ismcts)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class BotSpec:
-    """kind: a name of `BOTS`, or `module:Class`. options: the class's keywords, JSON scalars."""
+    """kind: a name of `BOTS`, `module:Class`, or `SCHEME:WHAT` of an agent. options: the class's keywords, JSON scalars."""
 
     kind: str
     options: Mapping[str, Any]
@@ -97,7 +107,15 @@ class BotSpec:
         kind, options = self.kind, dict(self.options)
         if kind == "registered" and "name" in options:
             kind = str(options.pop("name"))
+        if self.external:
+            scheme, _, what = kind.partition(":")
+            kind = f"{scheme}:{quoted(what)}"
         return ",".join([kind, *(f"{key}={_shown(value)}" for key, value in options.items())])
+
+    @property
+    def external(self) -> bool:
+        """Return whether it is an agent from elsewhere (`ludus.policies.agents`)."""
+        return bool(scheme_of(self.kind))
 
     @property
     def own(self) -> bool:
@@ -109,16 +127,20 @@ class BotSpec:
         """Return its name among policies: `bot:mcts`, `my.module:Class`."""
         return self.text if ":" in self.kind else f"bot:{self.text}"
 
-    def make(self) -> Bot | StateBot:
-        """Make a bot for one slot. Raise UnknownName or ConfigError with the nearest right name, PolicyError for a
-        class that is no bot."""
+    def make(self) -> Bot | StateBot | ExternalAgent:
+        """Make a bot for one slot, or an agent for all. Raise UnknownName or ConfigError with the nearest right name,
+        PolicyError for a class that is no bot."""
         try:
-            bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS, _KINDS)
+            if scheme := scheme_of(self.kind):
+                part = {"kind": scheme, "what": self.kind.partition(":")[2], **self.options}
+                bot = build_part("agent", part, AGENTS)
+            else:
+                bot = build_part("bot", {"kind": self.kind, **self.options}, BOTS, _KINDS)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
             raise PolicyError(f"bot {self.text!r} could not be made: {what_raised(error)}.") from error
-        if not isinstance(bot, Bot | StateBot):
+        if not isinstance(bot, Bot | StateBot | ExternalAgent):
             raise PolicyError(
                 f"bot {self.text!r} has no methods restart(player, seed) and act(observation, mask), or act_on(state), and is no Policy "
                 "either; see ludus.policies.bots and ludus.policies.base."
@@ -128,6 +150,8 @@ class BotSpec:
     def policy_spec(self) -> PolicySpec | None:
         """Return the spec of a class that is a `Policy` (`ludus.policies.base`) and no bot, with the options as its
         config; else None."""
+        if self.external:
+            return None
         cls = resolve_name("bot", self.kind, BOTS, expected=_KINDS)
         return (
             PolicySpec(self.kind, dict(self.options)) if hasattr(cls, "tabulate") and hasattr(cls, "weights") else None
@@ -142,7 +166,9 @@ class BotSpec:
             if dataclasses.is_dataclass(bot):
                 options = {f.name: getattr(bot, f.name) for f in dataclasses.fields(bot) if f.init}
         identity: dict[str, Any] = {"kind": self.kind, "options": options}
-        if self.own:
+        if self.external:
+            identity |= bot.identity()
+        elif self.own:
             source = inspect.getsourcefile(resolve_name("bot", self.kind, BOTS, expected=_KINDS))
             identity["source"] = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
         return identity
@@ -150,8 +176,12 @@ class BotSpec:
 
 def parse_bot(text: str) -> BotSpec:
     """Return the spec in a text: `mcts`, `mcts-1000` or `mcts,simulations=1000`, `my.module:Class,depth=3`; a
-    registered bot of OpenSpiel by its name. Raise UnknownName or ConfigError for options that are not `key=value`."""
-    kind, *pairs = text.split(",")
+    registered bot of OpenSpiel by its name; an agent, `command:./agent.py,timeout=2`. Raise UnknownName or ConfigError for options that
+    are not `key=value`."""
+    scheme = scheme_of(text)
+    kind, *pairs = split_options(text) if scheme else text.split(",")
+    if scheme:
+        kind = f"{scheme}:{unquoted(kind[len(scheme) + 1 :])}"
     if kind == "random" and pairs:
         raise ConfigError(f"bot {text!r}: bot:random has no options.")
     options: dict[str, Any] = {}
@@ -198,6 +228,8 @@ def _scalar(text: str, value: str) -> Any:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return quoted(value)
     return (
         {True: "true", False: "false", None: "null"}[value] if value is None or isinstance(value, bool) else str(value)
     )
@@ -208,13 +240,18 @@ def what_raised(error: BaseException) -> str:
     return describe_user_error(error) or f"{type(error).__name__}: {one_line(error)}"
 
 
-def require_fit(name: str, bot: Bot | StateBot, spec: EnvSpec, *, wrapped: bool = False) -> None:
+def require_fit(name: str, bot: Bot | StateBot | ExternalAgent, spec: EnvSpec, *, wrapped: bool = False) -> None:
     """Raise ScenarioError, with the bot's name, for a game that it cannot play, or in which it would see more than its
-    player may.
+    player may. An agent is begun, and closed.
 
     wrapped: whether wrappers modify the game for its players, so that its states are not what is played.
     """
-    if not isinstance(bot, StateBot):
+    if isinstance(bot, ExternalAgent):
+        try:
+            bot.begin(AgentGame.of(spec), AgentContext(name))
+        finally:
+            bot.close()
+    if not isinstance(bot, StateBot) and not (isinstance(bot, ExternalAgent) and bot.wants_states):
         return
     if wrapped:
         raise ScenarioError(
@@ -272,6 +309,18 @@ class BotSettings(Config):
     processes: int = Field(1, ge=0)
     restarts: int | None = Field(None, ge=0)
     deadline: float = Field(DEADLINE, gt=0, le=LONGEST)
+    _folder: str = PrivateAttr("")
+
+    @property
+    def folder(self) -> str:
+        """Return the folder for the logs of agents; "" where there is none."""
+        return self._folder
+
+    def in_folder(self, folder: str) -> BotSettings:
+        """Return the same with a folder for the logs of agents, which no scenario names."""
+        settings = self.model_copy()
+        settings._folder = folder
+        return settings
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from ludus.core.errors import EnvError, PolicyError, ScenarioError
+from ludus.core.errors import EnvError, LudusError, PartDied, PolicyError, ScenarioError
 from ludus.core.types import ActionRequests, Array, EnvSpec, PolicyOutput, PolicyRef, Timestep
 from ludus.envs.base import ExposesGameState, VectorEnv
 from ludus.envs.processes.vector import SubprocessVectorEnv
 from ludus.envs.spaces import Choices
 from ludus.envs.wrappers.base import Wrapper
+from ludus.policies.agents import AgentContext, AgentGame, AgentRequests, ExternalAgent
 from ludus.policies.bots import OPENSPIEL, BotPolicy, BotSpec, StateBot, what_raised
 from ludus.rollout.base import PolicyBank
 from ludus.rollout.inference.groups import merge
@@ -33,9 +34,9 @@ from ludus.rollout.inference.groups import merge
 
 
 class BotRequests(NamedTuple):
-    """n decisions of one player: bot int32[n], by the numbers that `BotPlayers.load` gave. slot int32[n], of the environments of `worker`.
-    seed int64[n]: of the episode that begins here; -1: it goes on. observation [n, …]. mask bool[n, A], None if all actions always are
-    legal. states: [n], None for bots that see observations."""
+    """n decisions of one player, who has `bodies` agents in each environment: bot int32[n], by the numbers that `BotPlayers.load` gave.
+    slot int32[n], of the environments of `worker`. seed int64[n]: of the episode that begins here; -1: it goes on. observation [n, …]. mask
+    bool[n, A], None if all actions always are legal. states: [n], None for bots that see observations."""
 
     worker: Hashable
     player: int
@@ -45,6 +46,7 @@ class BotRequests(NamedTuple):
     observation: Array
     mask: NDArray[np.bool_] | None
     states: Sequence[Any]
+    bodies: int = 1
 
     def only(self, rows: NDArray[np.int64]) -> BotRequests:
         """Return these rows."""
@@ -68,8 +70,9 @@ class LoadedBot(NamedTuple):
 class BotPlayers(Protocol):
     """Bots that can be asked, wherever they are; shared by all workers of a process."""
 
-    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
-        """Create these bots, unless they are. Raises what `BotSpec.make` raises; PolicyError for one that is not made in time."""
+    def load(self, bots: Sequence[BotSpec], game: AgentGame | None = None) -> list[LoadedBot]:
+        """Create these bots, unless they are. game: for agents from elsewhere. Raises what `BotSpec.make` and `ExternalAgent.begin` raise;
+        PolicyError for one that is not made in time."""
         ...
 
     def ask(self, questions: BotRequests) -> list[Any]:
@@ -100,31 +103,44 @@ class BotPool:
     """`BotPlayers` in this process, without a limit to their time. Each slot of each player has an instance of its own of the bot that
     plays there."""
 
-    def __init__(self, tell: BotStatusCallback = unwatched) -> None:
-        """tell: hears who is about to be made or asked, so that somebody can watch how long it takes."""
-        self._tell = tell
+    def __init__(self, tell: BotStatusCallback = unwatched, *, folder: str = "") -> None:
+        """tell: hears who is about to be made or asked, so that somebody can watch how long it takes. folder: for the logs of agents."""
+        self._tell, self._folder = tell, folder
+        self._calling = (-1, False)  # what was told last
         self._names: list[str] = []
         self._fresh: list[Any] = []
         self._by_state: list[bool] = []  # looked up once: checking a protocol takes longer than a quick bot
         self._at: dict[Hashable, Any] = {}
         self._asked = 0
 
-    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
+    def load(self, bots: Sequence[BotSpec], game: AgentGame | None = None) -> list[LoadedBot]:
         """See `BotPlayers.load`."""
         for spec in bots:
             if spec.text not in self._names:
                 bot = self._call(len(self._names), spec.make, making=True)
+                if isinstance(bot, ExternalAgent):
+                    assert game is not None
+                    context = AgentContext(spec.name, self._folder, self._beat)
+                    self._call(len(self._names), bot.begin, game, context, making=True)
+                    self._by_state.append(bot.wants_states)
+                else:
+                    self._by_state.append(isinstance(bot, StateBot))
                 self._names.append(spec.text)
                 self._fresh.append(bot)
-                self._by_state.append(isinstance(bot, StateBot))
         numbers = [self._names.index(spec.text) for spec in bots]
         return [LoadedBot(number, self._by_state[number]) for number in numbers]
 
     def ask(self, questions: BotRequests) -> list[Any]:
         """See `BotPlayers.ask`."""
-        worker, player, bots, slots, seeds, observation, mask, states = questions
-        answers = []
+        worker, player, bots, slots, seeds, observation, mask, states, _ = questions
+        answers: list[Any] = [None] * len(bots)
+        for number in {bot for bot in bots.tolist() if isinstance(self._fresh[bot], ExternalAgent)}:
+            rows = np.flatnonzero(bots == number)
+            for k, answer in zip(rows.tolist(), self._ask_agent(number, questions.only(rows)), strict=True):
+                answers[k] = answer
         for k, (bot, slot, seed) in enumerate(zip(bots.tolist(), slots.tolist(), seeds.tolist(), strict=True)):
+            if answers[k] is not None:
+                continue
             key = worker, bot, player, slot
             if seed >= 0:
                 if key not in self._at:
@@ -136,11 +152,30 @@ class BotPool:
                 )
             player_bot = self._at[key]
             if self._by_state[bot]:
-                answers.append(self._ask(bot, player, player_bot.act_on, states[k]))
+                answers[k] = self._ask(bot, player, player_bot.act_on, states[k])
             else:
                 legal = None if mask is None else mask[k]
-                answers.append(self._ask(bot, player, player_bot.act, observation[k], legal))
+                answers[k] = self._ask(bot, player, player_bot.act, observation[k], legal)
         return answers
+
+    def _ask_agent(self, number: int, rows: BotRequests) -> Any:
+        slots = rows.slot.tolist()
+        requests = AgentRequests(
+            rows.player,
+            [(rows.worker, rows.player, slot) for slot in slots],
+            [slot % rows.bodies for slot in slots],
+            rows.seed,
+            rows.observation,
+            rows.mask,
+            rows.states,
+        )
+        return self._ask(number, rows.player, self._fresh[number].act, requests)
+
+    def _beat(self) -> None:
+        """Tell again who is called: an agent that limits its own time is not too slow yet."""
+        self._asked += 1
+        bot, making = self._calling
+        self._tell(bot, making=making)
 
     def heartbeat(self) -> list[float]:
         """See `BotPlayers.heartbeat`."""
@@ -149,12 +184,21 @@ class BotPool:
     def close(self) -> None:
         """See `BotPlayers.close`."""
         self._at.clear()
+        for bot in self._fresh:
+            if isinstance(bot, ExternalAgent):
+                bot.close()
 
     def _ask(self, bot: int, player: int, question: Callable[..., Any], *arguments: Any) -> Any:
         self._asked += 1
         try:
             return self._call(bot, question, *arguments)
+        except PartDied as error:
+            if self._tell is not unwatched:  # who watches replaces this process
+                raise
+            raise PolicyError(str(error)) from error
         except (Exception, SystemExit) as error:
+            if isinstance(self._fresh[bot], ExternalAgent) and isinstance(error, LudusError):
+                raise
             raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
 
     def _copy(self, bot: int, player: int) -> Any:
@@ -168,6 +212,7 @@ class BotPool:
             ) from error
 
     def _call(self, bot: int, question: Callable[..., Any], *arguments: Any, making: bool = False) -> Any:
+        self._calling = bot, making
         self._tell(bot, making=making)
         try:
             return question(*arguments)
@@ -331,7 +376,8 @@ class BotBank:
         """See `PolicyBank.load`. Raises what `BotPlayers.load` raises."""
         bots = [(ref, policy.bot) for ref, policy in policies if isinstance(policy, BotPolicy)]
         self._policies.load([(ref, p) for ref, p in policies if not isinstance(p, BotPolicy)], extras=extras)
-        loaded = self._players.load([bot for _, bot in bots])
+        game = AgentGame.of(self._spec) if any(bot.external for _, bot in bots) else None
+        loaded = self._players.load([bot for _, bot in bots], game)
         self._numbers = np.array([bot.number for bot in loaded], np.int32)
         known = np.zeros(1 + max([len(self._by_state) - 1, *(bot.number for bot in loaded)]), np.bool_)
         known[: len(self._by_state)] = self._by_state
@@ -391,7 +437,15 @@ class BotBank:
             assert self._games is not None
             states[k] = self._games.state(int(due.slot[k]) // self._agents[player])
         questions = BotRequests(
-            self._worker, player, bots, due.slot, np.where(due.first, seed, -1), observation, mask, states
+            self._worker,
+            player,
+            bots,
+            due.slot,
+            np.where(due.first, seed, -1),
+            observation,
+            mask,
+            states,
+            self._agents[player],
         )
         answers = self._players.ask(questions)
         return self._moves[player].checked(answers, mask, [self._names[bot] for bot in bots.tolist()])
@@ -406,9 +460,9 @@ def _rows(due: ActionRequests, rows: NDArray[np.int64]) -> ActionRequests:
 class LegalMoves:
     """What is a legal action of one player."""
 
-    def __init__(self, spec: EnvSpec, player: int) -> None:
+    def __init__(self, spec: EnvSpec | AgentGame, player: int) -> None:
         self._player = player
-        self._space = spec.agents_of(player)[0].action
+        self._space = spec.action[player] if isinstance(spec, AgentGame) else spec.agents_of(player)[0].action
         self._choices = Choices.of(self._space)
         floats = isinstance(self._space, Box) and self._space.dtype.kind == "f"
         self._dtype = np.float32 if floats else np.int32

@@ -24,6 +24,7 @@ import numpy as np
 
 from ludus.core.errors import ConfigError, LudusError, PartDied, PolicyError, join_or, one_line
 from ludus.core.types import EnvSpec, PolicySpec
+from ludus.policies.agents import AgentGame
 from ludus.policies.base import Policy
 from ludus.policies.bots import BotPolicy, BotSettings, BotSpec, require_fit, what_raised
 from ludus.policies.registry import build_policy
@@ -207,13 +208,14 @@ class BotProcess:
 
 @dataclass(slots=True)
 class _Answers:
-    """The job of answering workers' questions. names: of the bots so far, on the parent's side."""
+    """The job of answering workers' questions. names: of the bots so far, on the parent's side. folder: for the logs of agents."""
 
     names: list[str] = field(default_factory=list)
+    folder: str = ""
 
     def begin(self, status: BotStatusCallback) -> Callable[..., Any]:
         """Return, in the process, what answers by calling methods of a pool."""
-        pool = BotPool(status)
+        pool = BotPool(status, folder=self.folder)
         return lambda method, *arguments: getattr(pool, method)(*arguments)
 
 
@@ -266,32 +268,35 @@ class BotProcesses:
         restarted: How many processes were replaced so far.
     """
 
-    def __init__(self, count: int, *, deadline: float, restarts: int = 0) -> None:
+    def __init__(self, count: int, *, deadline: float, restarts: int = 0, folder: str = "") -> None:
         """Start nothing yet.
 
         Args:
             count: Processes.
             deadline: Seconds that a bot may take for a move.
             restarts: How often each process is replaced.
+            folder: For the logs of agents.
         """
         self._count, self._deadline = count, deadline
         self._restarts, self._spent = restarts, [0] * count
         self.restarted = 0
         self._episodes = [_OpenEpisodes() for _ in range(count)]
-        self._job = _Answers()
+        self._job = _Answers(folder=folder)
+        self._game: AgentGame | None = None
         self._bots: dict[str, BotSpec] = {}
         self._loaded: dict[str, LoadedBot] = {}  # in the processes that there are
         self._processes: list[BotProcess] = []
 
-    def load(self, bots: Sequence[BotSpec]) -> list[LoadedBot]:
+    def load(self, bots: Sequence[BotSpec], game: AgentGame | None = None) -> list[LoadedBot]:
         """See `BotPlayers.load`. Raises PolicyError if a process ends, too."""
+        self._game = self._game or game
         self._bots.update({bot.text: bot for bot in bots})
         self._job.names[:] = self._bots
         if self._bots.keys() - self._loaded.keys():
             known = list(self._bots.values())  # in the same order in each process, which numbers them
             while len(self._processes) < self._count:
                 self._processes.append(self._process())
-            loaded, *_ = self._all([("load", known)] * self._count)
+            loaded, *_ = self._all([("load", known, self._game)] * self._count)
             self._loaded = dict(zip(self._bots, loaded, strict=True))
         return [self._loaded[bot.text] for bot in bots]
 
@@ -367,7 +372,7 @@ class BotProcesses:
             self._processes[k].close()
             try:
                 self._processes[k] = process = self._process()
-                for call in (("load", list(self._bots.values())), *(("ask", batch) for batch in batches)):
+                for call in (("load", list(self._bots.values()), self._game), *(("ask", batch) for batch in batches)):
                     _send(process, call)
                     process.wait(self._deadline)
                 return
@@ -388,8 +393,10 @@ def _send(process: BotProcess, call: tuple[Any, ...]) -> None:
 def bot_players(settings: BotSettings) -> BotPlayers:
     """Return what the workers of a process ask."""
     if not settings.processes:
-        return BotPool()
-    return BotProcesses(settings.processes, deadline=settings.deadline, restarts=settings.restarts or 0)
+        return BotPool(folder=settings.folder)
+    return BotProcesses(
+        settings.processes, deadline=settings.deadline, restarts=settings.restarts or 0, folder=settings.folder
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -438,7 +445,8 @@ def read_bots(bots: Sequence[BotSpec], spec: EnvSpec, *, wrapped: bool, deadline
     Raises what `BotSpec.make` and `require_fit` raise; PolicyError, with its name, for one that is not made in time, or a Policy that
     cannot be made of its options alone.
     """
-    light = replace(spec, agents=(), state=None, enumeration=None)  # fitting looks at no more
+    spaces = spec.agents if any(bot.external for bot in bots) else ()
+    light = replace(spec, agents=spaces, state=None, enumeration=None)  # fitting looks at no more
     results: dict[str, tuple[PolicySpec | None, str]] = {}
     for own in (False, True):
         if not (chosen := tuple(bot for bot in bots if bot.own is own)):

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ludus.algorithms.common.registry import COMPUTED
@@ -21,6 +22,7 @@ from ludus.evaluation.background import BackgroundEvaluator, Evaluator, Score
 from ludus.evaluation.exact import ExactEvaluator, tree_on
 from ludus.evaluation.matches import EarlyMatches, MatchRunner
 from ludus.metagame.population.agent_manager import AgentManager
+from ludus.policies.agents import FOLDER as AGENT_LOGS
 from ludus.policies.base import Policy
 from ludus.policies.registry import build_policy
 from ludus.replay.episode_server import EpisodeServer
@@ -114,6 +116,7 @@ def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **
     """Return rollouts in this process, or on hosts of a runtime, which ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
     bots = choice.bots.model_copy(update={"restarts": choice.restarts}) if choice.bots.restarts is None else choice.bots
+    bots = bots.in_folder(str(options.pop("run_dir").absolute() / AGENT_LOGS))
     if runtime is None:
         return LocalRollouts(make_env, bots=bots, device=choice.acting, **options)
     options |= {"resources": choice.worker_resources, "restarts": choice.restarts, "deadline": choice.deadline}
@@ -124,6 +127,7 @@ def _training_rollouts(
     scenario: Scenario,
     runtime: Runtime | None,
     env: VectorEnv,
+    run_dir: Path,
     tell: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> Rollouts[Any]:
@@ -136,6 +140,7 @@ def _training_rollouts(
         "scored": scored,
         "tell": tell,
         "warn": warn,
+        "run_dir": run_dir,
     }
     if runtime is None:
         return _rollouts(scenario, None, environment.make, ready=env, **options)
@@ -173,7 +178,8 @@ def _background(
     seats = max(population.count(which) for which in population)
     num_envs = -(-choice.num_envs // seats) * seats  # as many in one seat as in another
     where = beside if choice.beside else runtime
-    options = {} if where is None else {"leave": True}  # nobody wants the trajectories
+    options: dict[str, Any] = {} if where is None else {"leave": True}  # nobody wants the trajectories
+    options["run_dir"] = store.run_dir
     rollouts = _rollouts(
         scenario, where, scenario.env.scored.make, spec=env, num_envs=num_envs, kind=Evaluator, **options
     )
@@ -195,6 +201,7 @@ def _early(
     env: EnvSpec,
     policy: Callable[[PolicyRef], Policy],
     *,
+    run_dir: Path,
     tell: Callable[[str], None],
 ) -> EarlyMatches | None:
     if not scenario.evaluation.workers:
@@ -210,6 +217,7 @@ def _early(
                 shards=scenario.shards,
                 kind=Evaluator,
                 tell=tell,
+                run_dir=run_dir,
             ),
             policy,
             seed=scenario.seed,
@@ -327,10 +335,10 @@ def build_driver(
         for one in runtimes.values():
             one.tell = tell
         control.watch(lambda: [part for one in runtimes.values() for part in known_parts(one)])
-    rollouts = _training_rollouts(scenario, runtime, env, tell, warn)
+    rollouts = _training_rollouts(scenario, runtime, env, store.run_dir, tell, warn)
     episodes, trainers = _learning(scenario, runtime, rollouts.profile)
     policy = _loader(manager)
-    early = _early(scenario, beside, spec, policy, tell=tell)
+    early = _early(scenario, beside, spec, policy, run_dir=store.run_dir, tell=tell)
     return Driver(
         scheduler=scheduler,
         work=TaskRunner(

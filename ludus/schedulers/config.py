@@ -18,6 +18,7 @@ from ludus.core.types import EnvSpec, MetaSolution, PolicySpec
 from ludus.metagame.population.base import Payoffs, seats_of
 from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.registry import META_SOLVERS, solve
+from ludus.policies.agents import AGENTS, agent_text
 from ludus.policies.file import load_policy
 
 Solver = Annotated[
@@ -115,8 +116,8 @@ class Opponent(Config):
     """Opponent from elsewhere.
 
     Attributes:
-        policy: As `ludus tournament` names participants: policies of runs, FILE.safetensors, random, bot:NAME, or module:Class, a custom
-            bot or Policy.
+        policy: As `ludus tournament` names participants: policies of runs, FILE.safetensors, random, bot:NAME, module:Class, a custom
+            bot or Policy, or SCHEME:WHAT, an agent from elsewhere; that also as a mapping, {command: ./agent.py, timeout: 2}.
         weight: Relative frequency, where a schedule uses weights (fixed_opponents).
     """
 
@@ -126,12 +127,24 @@ class Opponent(Config):
 
 def _opponents(value: Any) -> Any:
     entries = value if isinstance(value, list | tuple) else (value,)
-    entries = tuple({"policy": entry} if isinstance(entry, str) else entry for entry in entries)
+    entries = tuple({"policy": entry} if isinstance(entry, str) else _named(entry) for entry in entries)
     if wrong := [entry for entry in entries if not isinstance(entry, Mapping | Opponent)]:
         raise ConfigError(
             f"{wrong[0]!r} was given; an opponent is a name, as `ludus tournament` takes it, or {{policy: NAME, weight: NUMBER}}."
         )
     return entries
+
+
+def _named(entry: Any) -> Any:
+    """Return an entry whose policy is a name where it was given as an agent's mapping."""
+    if not isinstance(entry, Mapping):
+        return entry
+    if isinstance(entry.get("policy"), Mapping):
+        return {**entry, "policy": agent_text(entry["policy"])}
+    if "policy" in entry or not any(isinstance(key, str) and key in AGENTS for key in entry):
+        return entry
+    agent = {key: value for key, value in entry.items() if key != "weight"}
+    return {"policy": agent_text(agent), **({"weight": entry["weight"]} if "weight" in entry else {})}
 
 
 PlayMode: TypeAlias = Literal["explore", "greedy", "search"]

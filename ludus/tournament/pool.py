@@ -25,12 +25,13 @@ from ludus.tournament.meetings import Chunk, split_chunk
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Setup of a process: the game, in `num_envs` environments, with these policies and bots."""
+    """Setup of a process: the game, in `num_envs` environments, with these policies and bots. folder: for the logs of agents."""
 
     settings: Environment
     num_envs: int
     policies: tuple[tuple[PolicyRef, PolicyMessage], ...]
     bots: Mapping[PolicyRef, BotPolicy]
+    folder: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -40,7 +41,7 @@ class Setup:
     def begin(self, status: BotStatusCallback) -> Callable[[PlannedEpisodes], EpisodeResults]:
         """In the process: what plays episodes, and answers with what came of them, in their order."""
         env = self.settings.make(num_envs=self.num_envs)
-        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=lambda: BotPool(status))
+        worker = RolloutWorker(env, LocalBank(env.spec, env.num_envs), bots=lambda: BotPool(status, folder=self.folder))
         policies = [*((ref, sent.policy) for ref, sent in self.policies), *self.bots.items()]
 
         def play(episodes: PlannedEpisodes) -> EpisodeResults:

@@ -30,6 +30,7 @@ from ludus.evaluation.policies import FindRun
 from ludus.evaluation.run_ratings import parse_ratings
 from ludus.metagame.population.match_log import Moments, moments, statistics_of
 from ludus.metagame.population.ratings.base import Rater
+from ludus.policies.agents import FOLDER as AGENT_LOGS
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy, BotSettings
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
@@ -276,6 +277,7 @@ class _Play:
                     min(_BOT_ENVS, self._envs()),
                     tuple((ref, PolicyMessage(policy)) for ref, policy in self._sides.policies.items()),
                     self._sides.bots,
+                    str(self._store.folder.absolute() / AGENT_LOGS),
                 ),
                 workers=self._options.workers,
                 deadline=self._options.deadline,

@@ -57,6 +57,12 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ludusx.a:B", ["ludusx.a:B"]),
         ({"device": "cuda:0", "address": "head:6379", "start": "runs/one@0/0-1"}, []),
         ("a:b:c", ["a:b", "b:c"]),
+        ({"opponents": ["command:/bin/agent"]}, ["command:/bin/agent"]),
+        ({"opponents": [{"command": "./agent.py", "timeout": 2}]}, ["command:./agent.py"]),
+        ({"bot": "sb3:./walker.zip", "options": {}}, ["sb3:./walker.zip"]),
+        ("bot:command:./agent.py", ["bot:command:./agent.py"]),
+        (["changes=opponents=[{command: ./agent.py}]"], ["changes=opponents=[{command: ./agent.py}]"]),
+        ("http://127.0.0.1:8000/act", ["http://127.0.0.1:8000/act"]),
     ],
 )
 def test_names_of_code_in_data(data: Any, names: list[str]) -> None:
@@ -72,7 +78,18 @@ def test_each_name_that_can_be_resolved_is_one_that_is_seen(module: str, name: s
         assert f"{module}:{name}" in trust.code_names({"x": [f"{module}:{name}"]})
 
 
-@pytest.mark.parametrize("text", ['{kind: "my\\x3aBot"}', '"my\\u003aBot"', "import: my", "{id: a:b}", "k: a:b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{kind: "my\\x3aBot"}',
+        '"my\\u003aBot"',
+        "import: my",
+        "{id: a:b}",
+        "k: a:b",
+        "o: [command:/x]",
+        "o: {command: /x}",
+    ],
+)
 def test_a_scenarios_text_is_read_before_its_names_are_looked_for(text: str) -> None:
     assert trust.code_names(trust.scenario_document(text))
 
