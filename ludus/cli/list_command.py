@@ -130,6 +130,7 @@ def _ratings() -> None:
 
 def _bots() -> None:
     from ludus.core.packages import install_command, is_installed
+    from ludus.policies.agents import AGENTS
     from ludus.policies.bots import BOTS, registered_bots
 
     named = [(name, target) for name, target in BOTS.items() if name != "registered"]
@@ -139,6 +140,9 @@ def _bots() -> None:
         "`ludus tournament RUN bot:NAME,key=value…` plays them, `ludus train PRESET opponents=bot:NAME,…` trains against them."
     )
     write("A bot of your own is named module:Class.")
+    write(
+        f"Agents from elsewhere: {', '.join(f'{scheme}:…' for scheme in sorted(AGENTS))}; docs/guides/agents.md has their options."
+    )
     if not is_installed("openspiel"):
         write(f"OpenSpiel has more, and its search; `{install_command('pyspiel')}` brings them.")
 

@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         help="after RUN: the policies that play, one for all or one per player: @meta, @best, @strongest, @12, @PLAYER/POLICY of RUN, any "
-        "policy of another run of the game, a file, random, bot:NAME or module:Class",
+        "policy of another run of the game, a file, random, bot:NAME, module:Class or an agent (command:PROGRAM)",
     )
     parser.add_argument("--out", type=_file, metavar="FILE", help="the same as FILE")
     parser.add_argument("--keep", action="store_true", help="save the replay with the run, for its page and report")

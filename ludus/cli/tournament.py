@@ -47,7 +47,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ENTRANT",
         nargs="+",
         help="RUN (its final result), RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
-        "bot:mcts,simulations=100 (bot:NAME,key=value…), or a custom bot, module:Class,key=value…",
+        "bot:mcts,simulations=100 (bot:NAME,key=value…), a custom bot, module:Class,key=value…, or an agent from elsewhere, "
+        "command:PROGRAM, sb3:FILE.zip",
     )
     parser.add_argument(
         "--episodes",
@@ -337,6 +338,10 @@ COMMAND = Command(
             "with two ratings; the first one orders the table",
         ),
         ("ludus tournament bot:mcts my.players:Cautious --env openspiel/connect_four", "a custom bot"),
+        (
+            "ludus tournament try1 command:./agent.py sb3:ppo.zip",
+            "a program that speaks JSON lines, a file of Stable-Baselines3",
+        ),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

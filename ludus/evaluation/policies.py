@@ -159,7 +159,7 @@ def parse_policy_name(
     *,
     run: StoredRun | None = None,
     what: str = "entrant",
-    forms: str = f"{FORMS}, bot:NAME or module:Class",
+    forms: str = f"{FORMS}, bot:NAME, module:Class or an agent, such as command:PROGRAM",
 ) -> PolicyQuery:
     """Return what a text names. run: whose policies are named @…. what, forms: in the error. Raises ConfigError for a text that names
     nothing, RunError for a run that cannot be read."""
@@ -458,7 +458,7 @@ class NamedPlayers:
                 self._open,
                 run=self._run,
                 what="policy",
-                forms=f"{FORMS}, random, bot:NAME or module:Class; of this run, @meta, …",
+                forms=f"{FORMS}, random, bot:NAME, module:Class or an agent, such as command:PROGRAM; of this run, @meta, …",
             )
             require_same_game(query, self._run.env, f"run {self._run.folder.name!r}")
             self._known[name] = (query, policies_of(query, self._spec, wrapped=bool(self._run.env.wrappers)))

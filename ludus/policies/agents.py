@@ -68,7 +68,7 @@ class AgentContext:
 
 class AgentRequests(NamedTuple):
     """n decisions of one player: slot [n], what tells the open episodes apart. body int[n]: index among the player's agents. seed
-    int64[n]: of the episode that begins here; -1: it goes on. observation [n, …]. mask bool[n, A], None if all actions always are legal.
+    int64[n]: of the episode that begins here; -1 where none does. observation [n, …]. mask bool[n, A], None if all always are legal.
     states: [n], None where the agent does not want them."""
 
     player: int
@@ -162,13 +162,22 @@ def agent_text(entry: Mapping[str, Any]) -> str:
             continue
         if isinstance(value, Mapping):
             value = " ".join(f"{name}={one}" for name, one in value.items())
-        shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-        pieces.append(f"{key}={quoted(shown)}")
+        word = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+        pieces.append(f"{key}={quoted(word)}")
     return ",".join(pieces)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # What was not played.
+
+
+def fault_notes(folder: Path) -> list[str]:
+    """Return a sentence about each agent of whom some answers were not played. folder: of a run or a tournament."""
+    return [
+        f"{name}: {sum(counts.values()):,} answers were not played, and legal actions at random instead ("
+        f"{', '.join(f'{n:,} {kind}' for kind, n in sorted(counts.items()))}); {folder / FOLDER / FAULTS} has them."
+        for name, counts in count_faults(folder).items()
+    ]
 
 
 def count_faults(folder: Path) -> dict[str, Counter[str]]:

@@ -116,7 +116,8 @@ def _rollouts(scenario: Scenario, runtime: Runtime | None, make_env: MakeEnv, **
     """Return rollouts in this process, or on hosts of a runtime, which ask for, and may do, what the runtime's options say."""
     choice = scenario.runtime
     bots = choice.bots.model_copy(update={"restarts": choice.restarts}) if choice.bots.restarts is None else choice.bots
-    bots = bots.in_folder(str(options.pop("run_dir").absolute() / AGENT_LOGS))
+    if (run_dir := options.pop("run_dir", None)) is not None:
+        bots = bots.in_folder(str(run_dir.absolute() / AGENT_LOGS))
     if runtime is None:
         return LocalRollouts(make_env, bots=bots, device=choice.acting, **options)
     options |= {"resources": choice.worker_resources, "restarts": choice.restarts, "deadline": choice.deadline}

@@ -82,7 +82,7 @@ def read_imported(
     PolicyError for a bot that cannot be made; whatever reading runs and files raises.
     """
     opened = lru_cache(maxsize=None)(open_run)
-    forms = f"{FORMS}, random, bot:NAME or module:Class"
+    forms = f"{FORMS}, random, bot:NAME, module:Class or an agent, such as command:PROGRAM"
     queries = [
         (parse_policy_name(text, find_run, opened, what="opponent", forms=forms), weight) for text, weight in names
     ]

@@ -47,6 +47,7 @@ from ludus.envs.registry import package_faults, require_trainable
 from ludus.evaluation.policies import SampledPolicy
 from ludus.evaluation.trained import TrainedPolicy
 from ludus.metagame.population.base import Payoffs, PolicyRecord
+from ludus.policies.agents import fault_notes
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
 from ludus.reporting.tensorboard import TensorBoardWriter
@@ -560,6 +561,8 @@ def _finish(driver: Driver, scenario: Scenario, reason: str, folder: Path, *, re
             part.close()
         except EnvError as error:  # what was played is there all the same
             driver.observer.message(str(error))  # no event: the last barrier is behind
+    for note in fault_notes(folder):
+        driver.observer.message(note)
     summary = RunSummary(
         run_dir=folder,
         generations=history.generations,

@@ -31,6 +31,7 @@ from ludus.evaluation.run_ratings import parse_ratings
 from ludus.metagame.population.match_log import Moments, moments, statistics_of
 from ludus.metagame.population.ratings.base import Rater
 from ludus.policies.agents import FOLDER as AGENT_LOGS
+from ludus.policies.agents import fault_notes
 from ludus.policies.base import Policy
 from ludus.policies.bots import DEADLINE, BotPolicy, BotSettings
 from ludus.rollout.base import EpisodeResults, PlannedEpisodes
@@ -158,7 +159,8 @@ def run_tournament(
     orders = None
     if options.budget is not None:
         orders = decide_ranking(results, play.spec, budget=options.budget, confidence=options.confidence)
-    return report_of(results, folder=folder, spec=play.spec, seats=field.able, raters=raters, orders=orders)
+    report = report_of(results, folder=folder, spec=play.spec, seats=field.able, raters=raters, orders=orders)
+    return replace(report, notes=(*report.notes, *fault_notes(folder)))
 
 
 def _check_orders(folder: Path, played: Sequence[PlayedChunk], pairings: Sequence[Pairing]) -> None:

@@ -111,9 +111,9 @@ class Judge:
             low, high = np.maximum(space.low, -1e6), np.minimum(space.high, 1e6)
             return rng.uniform(low, high).astype(space.dtype)
         legal = choices.values(np.ones(choices.width, np.bool_) if mask is None else mask[0])
-        drawn = np.array([values[int(rng.integers(len(values)))] for values in legal], np.int64)
-        drawn = drawn.reshape(space.shape or ())
-        return drawn if mask is not None else drawn + getattr(space, "start", 0)  # values in masks begin at 0
+        chosen = np.array([values[int(rng.integers(len(values)))] for values in legal], np.int64)
+        chosen = chosen.reshape(space.shape or ())
+        return chosen if mask is not None else chosen + getattr(space, "start", 0)  # values in masks begin at 0
 
     def _write(self, requests: AgentRequests, k: int, episode: Episode, fault: Fault, why: str, action: Any) -> None:
         if not self._context.folder:

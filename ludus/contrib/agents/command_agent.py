@@ -99,7 +99,7 @@ class CommandAgent:
             raise ScenarioError(f"agent {context.name!r}: {game.id} has no texts of its states. Leave text=true out.")
         self._game, self._context = game, context
         self._judge = Judge(game, context, rule=self.illegal, most=self.faults)
-        self._questions = protocol.Questions(game, text=self.text)
+        self._writer = protocol.MessageWriter(game, text=self.text)
         self._spare = self._started()
         try:
             self._serves = protocol.served(context.name, self._spare.answer(self.start, starting=True))
@@ -121,11 +121,11 @@ class CommandAgent:
 
     def _each_alone(self, requests: AgentRequests) -> list[Any]:
         """Ask one program per slot; as many at a time as there are cores."""
-        messages, slots = self._questions.rows(requests), self._questions.slots(requests)
+        messages, slots = self._writer.rows(requests), self._writer.slots(requests)
         answers: list[Any] = []
-        at_a_time = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        for first in range(0, len(slots), at_a_time):
-            rows = range(first, min(first + at_a_time, len(slots)))
+        parallel = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        for first in range(0, len(slots), parallel):
+            rows = range(first, min(first + parallel, len(slots)))
             fresh = [slots[k] for k in rows if slots[k] not in self._programs]
             for slot in fresh:
                 self._programs[slot], self._spare = self._spare or self._started(), None
@@ -143,7 +143,7 @@ class CommandAgent:
     def _one_by_one(self, requests: AgentRequests) -> list[Any]:
         """Ask one program for all, with a message for each."""
         program = self._only()
-        for messages in self._questions.rows(requests):
+        for messages in self._writer.rows(requests):
             for message in messages:
                 program.send(message)
         answers = [self._taken(program, self.timeout) for _ in requests.slot]
@@ -152,7 +152,7 @@ class CommandAgent:
     def _together(self, requests: AgentRequests) -> list[Any]:
         """Ask one program for all, with one message."""
         program, n = self._only(), len(requests.slot)
-        program.send(self._questions.batch(requests))
+        program.send(self._writer.batch(requests))
         answer = self._taken(program, self.timeout * n)
         return [answer] * n if isinstance(answer, NoAnswer) else protocol.actions(answer, n)
 

@@ -73,11 +73,11 @@ def served(name: str, answer: Any) -> Serves:
     return _SERVES[_SERVES.index(serves)]
 
 
-class Questions:
-    """What an agent is asked, by a game's spaces."""
+class MessageWriter:
+    """Writes what an agent is asked, by a game's spaces."""
 
     def __init__(self, game: AgentGame, *, text: bool) -> None:
-        """text: whether it is told in words, too, what its player knows."""
+        """text: whether what its player knows comes in words, too."""
         self._choices = [Choices.of(space) for space in game.action]
         self._single = [isinstance(space, Discrete) for space in game.action]
         self._text = text

@@ -15,11 +15,11 @@ def require_box(game: dict[str, Any], shape: tuple[int, ...], dtype: str, *, wha
     """Raise Refused unless all players observe arrays of this shape and kind of numbers."""
     for number, player in enumerate(game["players"]):
         space = player["observation"]
-        given = tuple(space["shape"])
-        if given != tuple(shape):
+        shape_here = tuple(space["shape"])
+        if shape_here != tuple(shape):
             raise Refused(
-                f"{what} takes observations of shape {tuple(shape)}, and player {number} of {game['id']} observes shape {given}. Train it "
-                "on this game, with the same wrappers (ludus.gymnasium_env)."
+                f"{what} takes observations of shape {tuple(shape)}, and player {number} of {game['id']} observes shape {shape_here}. "
+                "Train it on this game, with the same wrappers (ludus.gymnasium_env)."
             )
         if dtype and np.dtype(dtype).kind != np.dtype(space["dtype"]).kind:
             raise Refused(
@@ -34,12 +34,12 @@ def require_actions(game: dict[str, Any], kind: str, size: Any, *, what: str) ->
     names = {"discrete": "n", "multi_discrete": "nvec", "multi_binary": "shape", "box": "shape"}
     for number, player in enumerate(game["players"]):
         space = player["action"]
-        given = space[names[space["type"]]]
+        size_here = space[names[space["type"]]]
         wanted = size if kind == "discrete" else list(size)
-        if space["type"] != kind or given != wanted:
+        if space["type"] != kind or size_here != wanted:
             raise Refused(
-                f"{what} chooses among actions {kind} {wanted}, and player {number} of {game['id']} has {space['type']} {given}. Train it "
-                "on this game."
+                f"{what} chooses among actions {kind} {wanted}, and player {number} of {game['id']} has {space['type']} {size_here}. Train "
+                "it on this game."
             )
 
 

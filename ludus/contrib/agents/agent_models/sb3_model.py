@@ -73,9 +73,9 @@ class SB3Model:
             require_box(self._game, (spaces.flatdim(observation),), "", what=what)
         else:
             shape = observation.shape
-            given = tuple(self._game["players"][0]["observation"]["shape"])
-            if len(shape) == 3 and given != shape and (given[2:] + given[:2]) == shape:
-                shape = given  # images with their channels last, which VecTransposeImage turned
+            size = tuple(self._game["players"][0]["observation"]["shape"])
+            if len(shape) == 3 and size != shape and (size[2:] + size[:2]) == shape:
+                shape = size  # images with their channels last, which VecTransposeImage turned
             require_box(self._game, shape, str(observation.dtype), what=what)
         if isinstance(action, spaces.Discrete):
             require_actions(self._game, "discrete", int(action.n), what=what)
@@ -91,9 +91,9 @@ class SB3Model:
         for number, player in enumerate(self._game["players"]):
             for name, own in (("low", action.low), ("high", action.high)):
                 bound = player["action"][name]
-                given = np.array(np.ravel(bound), np.float64)  # None: infinite
-                mine = np.where(np.isfinite(own), own, np.nan).ravel()
-                if not np.allclose(np.broadcast_to(given, mine.shape), mine, equal_nan=True):
+                bounds = np.array(np.ravel(bound), np.float64)  # None: infinite
+                limits = np.where(np.isfinite(own), own, np.nan).ravel()
+                if not np.allclose(np.broadcast_to(bounds, limits.shape), limits, equal_nan=True):
                     raise Refused(
                         f"{what} has actions with {name} {own.ravel().tolist()}, and player {number} of {self._game['id']} {bound}. Train "
                         "it on this game, with the same wrappers."
