@@ -1,5 +1,5 @@
 """What learning curves cost: the processor's seconds that are spent in them, of those of the whole run. Points, their merging, the rows of
-the database, TensorBoard's events, what the picture in a terminal takes more than without them, and the report's part are counted. The
+the database, what the picture in a terminal takes more than without them, and the report's part are counted. The
 same run without them, in the same process, is beside it: wall clock and processor, in pairs.
 
     python -m benchmarks.curves [--quick]

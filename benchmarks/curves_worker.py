@@ -23,7 +23,6 @@ from benchmarks.lines import Lines
 from ludus.apps.common.progress import RichProgress
 from ludus.apps.ui.figures import learning_curves as figures
 from ludus.core import recorders
-from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.runs.runner import run
 from ludus.runs.scenario_files import load_scenario
 from ludus.storage.reader import Reader
@@ -44,8 +43,6 @@ _PARTS: Sequence[tuple[Any, str]] = (
     (recorders.CurveRecorder, "curve"),
     (recorders, "to_state"),
     (Store, "curve_recorded"),
-    (TensorBoardWriter, "learned"),
-    (TensorBoardWriter, "task_done"),
     (RichProgress, "learned"),
     (RichProgress, "task_done"),
     (Reader, "curves"),
@@ -98,7 +95,6 @@ def left_out() -> Iterator[None]:
     with ExitStack() as stack:
         for where, name in (
             (recorders.CurveRecorder, "add"),
-            (TensorBoardWriter, "learned"),
             (RichProgress, "learned"),
         ):
             stack.enter_context(patch.object(where, name, lambda *_, **__: None))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.r2d2.config import R2D2
     from ludus.algorithms.sac.config import SAC, SACDiscrete
     from ludus.apps.hub.zoo import ZooEntry, pull, push
+    from ludus.apps.tracking.session import Tracking, track
     from ludus.apps.ui.report import write_report
     from ludus.contrib.algorithms.coma.config import COMA
     from ludus.contrib.algorithms.maddpg.config import MADDPG
@@ -225,6 +226,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "TaskResult",
     "Timestep",
     "TournamentOptions",
+    "Tracking",
     "TrainedPolicy",
     "TrainingTask",
     "Updates",
@@ -254,6 +256,7 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "rate_run",
     "resume",
     "run",
+    "track",
     "write_report",
 ]
 
@@ -270,6 +273,7 @@ _NAMES = {
     "ludus.algorithms.r2d2.config": "R2D2",
     "ludus.algorithms.sac.config": "SAC SACDiscrete",
     "ludus.apps.hub.zoo": "ZooEntry pull push",
+    "ludus.apps.tracking.session": "Tracking track",
     "ludus.apps.ui.report": "write_report",
     "ludus.core.config": "Config",
     "ludus.core.errors": "ConfigError EnvError LudusError ResourceError RunWarning ScenarioError SolverError",

@@ -41,7 +41,7 @@ LIBRARY = (
     "reporting",
     "runs",
 )
-APPS = ("common", "episodes", "play", "ui", "hub", "experiments", "export", "options")
+APPS = ("common", "tracking", "episodes", "play", "ui", "hub", "experiments", "export", "options")
 """Each imports those before it only, too."""
 LAYERS = (*LIBRARY, "contrib", "testing", "apps", "cli")
 """Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used. What lies in
@@ -179,7 +179,6 @@ HANDED_DOWN = {
     ("metagame/population/agent_manager", "storage/store"): "where members and matches are written down",
     ("metagame/population/payoff_table", "storage/store"): "where matches are read again",
     ("algorithms/exact/oracle", "evaluation/exact"): "opponents, as plans on the tree",
-    ("storage/base", "reporting/tensorboard"): "an observer",
     ("storage/base", "runs/control"): "an observer",
     ("training/collecting", "runs/assembly"): "a policy, by its name",
     ("training/training", "runs/task_runner"): "what makes a task, and what goes on between two iterations",

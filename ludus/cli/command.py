@@ -210,6 +210,28 @@ def runtime_overrides(options: argparse.Namespace) -> list[str]:
     return [f"runtime.{key}={value}" for key, value in values.items() if value is not None]
 
 
+def add_track(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names trackers."""
+    parser.add_argument(
+        "--track",
+        metavar="NAME[,key=value…]",
+        action="append",
+        help="send the run's records to a tracker, once for each: wandb, mlflow, tensorboard or module:Class, with options such as "
+        "wandb,project=leduc,mode=offline or mlflow,tracking_uri=sqlite:///mlflow.db (`ludus list trackers`); none: to none",
+    )
+
+
+def track_overrides(options: argparse.Namespace, key: str = "track") -> list[str]:
+    """Return the option of `add_track` as a change to a scenario."""
+    if options.track is None:
+        return []
+    import json
+
+    from ludus.reporting.trackers import parse_trackers
+
+    return [f"{key}={json.dumps(parse_trackers(options.track))}"]
+
+
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a scenario and change it."""
     parser.add_argument(

@@ -147,6 +147,26 @@ def _bots() -> None:
         write(f"OpenSpiel has more, and its search; `{install_command('pyspiel')}` brings them.")
 
 
+def _trackers() -> None:
+    from dataclasses import fields
+    from importlib.util import find_spec
+
+    from ludus.core.packages import install_command
+    from ludus.core.parts import resolve_name
+    from ludus.reporting.trackers import TRACKERS
+
+    rows = []
+    for name in TRACKERS:
+        tracker = resolve_name("tracker", name, TRACKERS)
+        missing = [package for package in tracker.packages if find_spec(package) is None]
+        options = ", ".join(field.name for field in fields(tracker) if field.init)
+        rows.append((name, options, install_command(missing[0]) if missing else "yes"))
+    table(("tracker", "options", "installed"), rows, left=range(3), spare=(2,))
+    write(
+        "`--track NAME,key=value…` of `ludus train`, `resume` and `sweep`, and `ludus track RUN NAME…`; docs/guides/track.md."
+    )
+
+
 def _parts(what: str, names: Mapping[str, str]) -> None:
     table((what, "class"), sorted(names.items()), left=(0, 1))
 
@@ -197,6 +217,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "learned-rewards": _learned_rewards,
     "selectors": _selectors,
     "ratings": _ratings,
+    "trackers": _trackers,
     "bots": _bots,
     "zoo": _zoo,
 }

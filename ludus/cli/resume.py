@@ -12,8 +12,10 @@ from ludus.cli.command import (
     add_parallel,
     add_profile,
     add_runtime,
+    add_track,
     refuse_page,
     runtime_overrides,
+    track_overrides,
     whole_number,
 )
 from ludus.core.errors import ConfigError
@@ -31,12 +33,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_page(parser)
     add_json(parser)
     add_parallel(parser)
+    add_track(parser)
     add_runtime(parser)
 
 
 def _execute(options: argparse.Namespace) -> int:
     named = [f"{name}={value}" for name in ("algorithm", "seed") if (value := getattr(options, name)) is not None]
-    overrides = [*named, *runtime_overrides(options), *options.overrides]
+    overrides = [*named, *runtime_overrides(options), *track_overrides(options), *options.overrides]
     if (folder := find_experiment(options.run)) is not None:
         return _experiment(folder, overrides, options)
     if options.parallel is not None:
@@ -74,6 +77,7 @@ COMMAND = Command(
         ("ludus resume try1 algorithms.player_1=dqn", "change one player's algorithm, by its agent's name"),
         ("ludus resume leduc-20261120-130000", "an experiment: resume its unfinished runs"),
         ("ludus resume leduc-20261120-120000 --workers 2", "with two worker processes from now on"),
+        ("ludus resume leduc-20261120-120000 --track mlflow", "send its records to MLflow, earlier ones too"),
         ("ludus resume leduc-20261120-120000 --address 10.0.0.5:6379", "on another cluster"),
     ),
     add_arguments=_add_arguments,

@@ -36,6 +36,7 @@ _OF_A_RUN = (
     "policies",
     "checkpoint",
     "tensorboard",
+    "tracking",
     "replays",
     "scenario.yaml",
     "report.html",

@@ -15,10 +15,12 @@ from ludus.cli.command import (
     add_profile,
     add_runtime,
     add_scenario,
+    add_track,
     folder,
     refuse_page,
     runtime_overrides,
     scenario_of,
+    track_overrides,
 )
 from ludus.core.errors import ConfigError
 from ludus.storage.run_dirs import check_run_name
@@ -47,6 +49,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_page(parser)
     add_json(parser)
+    add_track(parser)
     add_runtime(parser)
     parser.add_argument(
         "--name",
@@ -58,7 +61,7 @@ def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
     from ludus.cli.run_command import execute
 
-    scenario = scenario_of(options, *runtime_overrides(options))
+    scenario = scenario_of(options, *runtime_overrides(options), *track_overrides(options))
     if options.seeds is not None:
         return _train_seeds(scenario, options)
     if options.parallel is not None:
@@ -119,6 +122,11 @@ COMMAND = Command(
         ("ludus train leduc generations=40 --seed 1", "more generations, another seed"),
         ("ludus train leduc --seeds 5", "an experiment of five runs, one per seed"),
         ("ludus train leduc --ui", "open the run's page in the browser"),
+        (
+            "ludus train leduc --track mlflow --track wandb,project=leduc",
+            "send its records to MLflow and to Weights & Biases",
+        ),
+        ("ludus train leduc --track tensorboard", "write TensorBoard's files into the run's folder"),
         ("ludus train leduc --profile", "print a breakdown of the time at the end"),
         ("ludus train leduc --json > results.json", "results for programs; progress goes to standard error"),
         ("ludus train leduc --runtime processes --workers 8", "eight worker processes on this machine"),

@@ -52,12 +52,14 @@ _OTHERS: Mapping[
 ] = {  # module -> what `pip install` calls what brings it, where that is neither an extra nor the module's name
     "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "huggingface_hub": "huggingface-hub",
+    "mlflow": "mlflow",
     "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/environments/mlagents.md says with what
     "pkg_resources": "'setuptools<81'",
     "pygame": "pygame-ce",
     "pyglet": "'pyglet<2'",
     "smac": "git+https://github.com/oxwhirl/smac",  # PyPI's smac is another
     "smacv2": "git+https://github.com/oxwhirl/smacv2",
+    "wandb": "wandb",
 }
 _COMMANDS: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",

@@ -1,132 +1,189 @@
-"""TensorBoard events, in TensorBoard's own records: no torch needed.
-
-Its `EventFileWriter` writes from a thread, which on one core costs the run a change of threads per event; here the run writes.
-"""
+"""TensorBoard's event files, in its own records: no torch needed."""
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ludus.core.packages import missing_package
-from ludus.core.types import Curve, Metrics, TaskResult, TrainingResult, TrainingTask
-from ludus.reporting.curves import learner_key, newest
-from ludus.storage.base import GenerationRecord, NullObserver, RunInfo, RunSummary
+from ludus.core.config import to_yaml
+from ludus.reporting.trackers import GENERATIONS, Point, Table, TrackedRun
 
 FOLDER = "tensorboard"
-GENERATIONS = "generations"
-_EVERY = 1.0  # seconds between two points of a training
+_OFFSETS = "offsets.json"
+_ROWS = 400  # of a table that is shown as text
 
 
-class TensorBoardWriter(NullObserver):
-    """An observer that writes each generation's numbers into `<run>/tensorboard/generations`, over generations; and how a learner learns
-    into a folder of its own, over the decisions of the run, once a second at most, and at the end of a task that lasts that long.
+@dataclass(eq=False)
+class TensorBoard:
+    """A tracker that writes `<run>/tensorboard/`: a folder for each axis, since a chart has one. A resumed run adds a file to a folder, and
+    TensorBoard joins them; what a kill has cut is looked up in the files, and each step is there once.
 
-    A resumed run adds a file to a folder, and TensorBoard joins them. The first event of a file purges what was written of later steps
-    before a kill. Such an event acts on all tags, so each folder has one axis, and each step is there once. Where TensorBoard is not
-    installed nothing is written.
+    Attributes:
+        dir: Another folder.
+        history: Whether what was committed before is written, too, when the tracker begins with a run. False for the runs of versions that
+            always wrote these files: their axes continue where they ended.
     """
 
-    def __init__(
-        self, run_dir: Path, *, tell: Callable[[str], None] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """tell: hears, once, that TensorBoard is not there and how it is installed."""
-        self._tell = tell
-        self._clock = clock
-        self._folder = run_dir / FOLDER
-        self._started = False
-        self._steps: dict[str, int] = {}  # of axes: the last one
-        self._paths: dict[str, Path] = {}  # of axes: this session's file
-        self._writers: dict[str, Any] = {}  # of axes: the open files
-        self.decisions = 0
-        """Of the run's tasks that are done; a resumed run has some to begin with."""
-        self._begun: dict[str, tuple[int, float]] = {}  # of tasks: `decisions`, and when that was
-        self._last_written: dict[str, float] = {}  # of learners: when last
+    packages: ClassVar[tuple[str, ...]] = ("tensorboard",)
 
-    def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        try:
-            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-            from tensorboard.compat.proto.summary_pb2 import Summary
-            from tensorboard.summary.writer.record_writer import RecordWriter
-        except ImportError as error:
-            if self._tell is not None:
-                self._tell(f"the run goes on without TensorBoard: {missing_package('a file for TensorBoard', error)}")
-            return
-        self._event, self._session, self._summary, self._records = Event, SessionLog, Summary, RecordWriter
-        self._started = True
+    dir: str = ""
+    history: bool = True
+    _folder: Path = field(default=Path(), init=False)
+    _last: dict[str, int] = field(default_factory=dict, init=False)  # step of each axis in the files
+    _tables: int = field(default=-1, init=False)  # last generation that has any
+    _offsets: dict[str, int] = field(default_factory=dict, init=False)
+    _writers: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def start(self, run: TrackedRun) -> None:
+        self._folder = Path(self.dir) if self.dir else run.run_dir / FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / _OFFSETS
+        if path.exists():
+            self._offsets = json.loads(path.read_text(encoding="utf-8"))
+        for event in self._stored(GENERATIONS):
+            tags = [value.tag for value in event.summary.value]
+            self._tables = max(
+                self._tables, *(event.step if tag in ("payoffs", "meta_strategies") else -1 for tag in tags), -1
+            )
+        if not run.resumed and self.history:
+            self._text(GENERATIONS, "scenario", 0, f"```\n{to_yaml(dict(run.config))}```")
+            self._flush()
 
-    def generation_done(self, record: GenerationRecord) -> None:
-        values = {"episodes": float(record.episodes), "seconds": record.seconds, "solver/gap": record.solver_gap}
-        values["solver/seconds"] = record.solver_seconds
-        if record.nash_conv is not None:
-            values["nash_conv"] = record.nash_conv
-        for player, gain in enumerate(record.gains):
-            values[f"gain/player_{player}"] = gain
-        for player, response in enumerate(record.responses):
-            values[f"best_response/player_{player}"] = response
-        self.scalars(GENERATIONS, record.number, values)
+    def has(self, record: Point | Table) -> bool:
+        if isinstance(record, Table):
+            return record.step <= self._tables
+        return record.step + self._offsets.get(record.axis, 0) <= self._last_step(record.axis)
 
-    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
-        now, key = self._clock(), learner_key(task)
-        _, begun = self._begun.setdefault(task.id, (self.decisions, now))
-        resumed = self._started and key not in self._paths and (self._folder / key).is_dir()
-        if resumed or now >= max(begun, self._last_written.get(key, begun)) + _EVERY:
-            self._learning(task, curve(), now)  # a resumed one at once: what is there of later steps is purged
+    def log(self, records: Sequence[Point | Table]) -> int:
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
-    def task_done(self, result: TaskResult) -> None:
-        if not isinstance(result, TrainingResult) or not result.curve or result.task.id not in self._begun:
+        for record in records:
+            if isinstance(record, Table):
+                self._table(record)
+                continue
+            last = self._last_step(record.axis)
+            if not self.history and record.axis not in self._offsets:
+                self._offset(record.axis, max(0, last + 1 - record.step))
+            step = record.step + self._offsets.get(record.axis, 0)
+            if step <= last:  # as of a run that was copied with its files
+                continue
+            self._last[record.axis] = step
+            values = record.values if record.axis == GENERATIONS else record.series
+            number = Summary.Value
+            summary = Summary(value=[number(tag=name, simple_value=value) for name, value in values.items()])
+            self._write(record.axis, step, record.time, summary)
+        self._flush()
+        return records[-1].number + 1
+
+    def attach(self, name: str, path: Path) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        if path.suffix not in (".png", ".gif"):
             return
-        now, last_written = self._clock(), self._last_written.get(learner_key(result.task), 0.0)
-        if last_written >= self._begun[result.task.id][1] or now >= last_written + _EVERY:  # of short tasks not each
-            self._learning(result.task, result.curve, now)
-        del self._begun[result.task.id]
-        self.decisions += result.counters["decisions"]
-        if (writer := self._writers.pop(learner_key(result.task), None)) is not None:
-            writer.close()  # of many learners few are trained at a time
+        content = path.read_bytes()
+        width, height = (
+            struct.unpack(">II", content[16:24]) if path.suffix == ".png" else struct.unpack("<HH", content[6:10])
+        )
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=content)
+        summary = Summary(value=[Summary.Value(tag=Path(name).stem, image=image)])
+        self._write(GENERATIONS, max(0, self._tables), time.time(), summary)
+        self._flush()
 
-    def _learning(self, task: TrainingTask, curve: Curve, now: float) -> None:
-        self._last_written[learner_key(task)] = now
-        values = {f"{learner_key(task)}/{name}": value for name, value in newest(curve).items()}
-        self.scalars(learner_key(task), self._begun[task.id][0] + int(curve["decisions"][-1]), values)
-
-    def scalars(self, axis: str, step: int, values: Metrics) -> None:
-        """Write any numbers at one step of an axis, unless that axis has this step or a later one; nothing before the run has started."""
-        if not self._started or step <= self._steps.get(axis, -1):
-            return
-        if axis not in self._paths:
-            self._begin(axis, step)
-        self._steps[axis] = step
-        number = self._summary.Value
-        summary = self._summary(value=[number(tag=name, simple_value=value) for name, value in values.items()])
-        self._write(axis, self._event(wall_time=time.time(), step=step, summary=summary))
-
-    def _begin(self, axis: str, step: int) -> None:
-        """Begin a file, by name the last one of its folder whatever the clock says: TensorBoard reads them in that order."""
-        folder = self._folder / axis
-        folder.mkdir(exist_ok=True)
-        last = max((path.name for path in folder.glob("events.out.tfevents.*.ludus.*")), default="...0.")
-        number = max(int(time.time()), int(last.split(".")[3]) + 1)
-        self._paths[axis] = folder / f"events.out.tfevents.{number:010d}.ludus.{os.getpid()}"
-        self._write(axis, self._event(wall_time=time.time(), file_version="brain.Event:2"))
-        start = self._session(status=self._session.START)
-        self._write(axis, self._event(wall_time=time.time(), step=step, session_log=start))
-
-    def _write(self, axis: str, event: Any) -> None:
-        if axis not in self._writers:
-            self._writers[axis] = self._records(self._paths[axis].open("ab"))
-        self._writers[axis].write(event.SerializeToString())
-        self._writers[axis].flush()  # a kill takes nothing back that a checkpoint covers
-
-    def run_finished(self, summary: RunSummary) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files."""
+    def finish(self, state: str, cause: str) -> None:
+        self._text(GENERATIONS, "end", max(0, self._last_step(GENERATIONS)), f"{state}: {cause}")
+        self._flush()
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
-        self._started = False
+
+    # ------------------------------------------------------------------------------------------ files
+
+    def _table(self, table: Table) -> None:
+        self._tables = max(self._tables, table.step)
+        if len(table.rows) > _ROWS:
+            return
+        lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+        cells = (
+            ["" if cell is None else f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in line]
+            for line in lines
+        )
+        self._text(
+            table.name, table.name, table.step, "\n".join(f"|{'|'.join(line)}|" for line in cells), at=table.time
+        )
+
+    def _text(self, axis: str, tag: str, step: int, text: str, *, at: float | None = None) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+        from tensorboard.compat.proto.types_pb2 import DT_STRING
+
+        shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+        tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()], tensor_shape=shape)
+        plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+        summary = Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=plugin)])
+        self._write(GENERATIONS, step, time.time() if at is None else at, summary)
+
+    def _write(self, axis: str, step: int, at: float, summary: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        if axis not in self._writers:
+            self._writers[axis] = self._open(axis)
+        self._writers[axis].write(Event(wall_time=at, step=step, summary=summary).SerializeToString())
+
+    def _open(self, axis: str) -> Any:
+        """Begin a file, by name the last one of its folder whatever the clock says: TensorBoard reads them in that order."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder = self._folder / axis
+        folder.mkdir(exist_ok=True)
+        last = max((path.name for path in _files(folder)), default="...0.")
+        number = max(int(time.time()), int(last.split(".")[3]) + 1)
+        writer = RecordWriter((folder / f"events.out.tfevents.{number:010d}.ludus.{os.getpid()}").open("ab"))
+        writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+        return writer
+
+    def _flush(self) -> None:
+        for writer in self._writers.values():
+            writer.flush()
+
+    def _offset(self, axis: str, offset: int) -> None:
+        self._offsets[axis] = offset
+        (self._folder / _OFFSETS).write_text(json.dumps(self._offsets), encoding="utf-8")
+
+    def _last_step(self, axis: str) -> int:
+        """Return the last step of an axis that has numbers in a file; -1 where none has."""
+        if axis not in self._last:
+            numbers = (e.step for e in self._stored(axis) if any(v.HasField("simple_value") for v in e.summary.value))
+            self._last[axis] = max(numbers, default=-1)
+        return self._last[axis]
+
+    def _stored(self, axis: str) -> Iterator[Any]:
+        """Yield the events of an axis that are whole."""
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        for path in _files(self._folder / axis):
+            for record in _records(path.read_bytes()):
+                yield Event.FromString(record)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("events.out.tfevents.*.ludus.*"))
+
+
+def _records(content: bytes) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file up to the first one that a kill has cut: length uint64, CRC uint32, data, CRC uint32."""
+    place = 0
+    while place + 12 <= len(content):
+        (length,) = struct.unpack_from("<Q", content, place)
+        end = place + 12 + length + 4
+        if end > len(content):
+            return
+        yield content[place + 12 : end - 4]
+        place = end

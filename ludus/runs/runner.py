@@ -50,7 +50,7 @@ from ludus.metagame.population.base import Payoffs, PolicyRecord
 from ludus.policies.agents import fault_notes
 from ludus.policies.registry import build_policy
 from ludus.policies.specs import random_spec
-from ludus.reporting.tensorboard import TensorBoardWriter
+from ludus.reporting.trackers import check_trackers
 from ludus.runs.assembly import build_driver, read_opponents, validated_env
 from ludus.runs.control import Control, StopRequest, remove_live_files
 from ludus.runs.driver import Driver, History
@@ -233,6 +233,7 @@ def run(
         if not scenario.env.unnamed:
             require_trainable(scenario.env.id, scenario.env.options)
         imported = read_opponents(scenario, env.spec)
+        check_trackers(scenario.track)
         folder = new_folder(scenario, run_dir, name)
         require_new(folder)  # before a runtime is started, which may take long
         require_empty(folder)
@@ -246,13 +247,14 @@ def run(
     with (
         closed_on_error(env),
         _remove_if_empty(folder if run_dir is None and name is None else None),
-        _session(scenario, folder, observer) as (tensorboard, runtime, beside),
+        _session(scenario, folder, observer) as (runtime, beside),
         Store.create(at, info, locate=files.locate) as store,
+        _tracking(scenario, store, observer) as tracking,
         _record_end(store),
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         replace_file(at / SCENARIO, info.text.encode())
-        observers = (observer, tensorboard, control, *_runtime_observers(runtime, observer, store.event))
+        observers = (observer, tracking, control, *_runtime_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, env, info, store, files, observers, stop, control, beside=beside)
         with _close_on_error(driver, runtime):
             driver.observer.run_started(info)
@@ -319,20 +321,20 @@ def resume(
     stop.within = scenario.runtime.stop_within
     with (
         closed_on_error(vector),
-        _session(scenario, stored.folder, observer) as (tensorboard, runtime, beside),
+        _session(scenario, stored.folder, observer) as (runtime, beside),
         Store.open(at, locate=files.locate, check=False) as store,
+        _tracking(scenario, store, observer) as tracking,
         _record_end(store),
         closing(Control(at, stop, observer=observer, event=store.event)) as control,
     ):
         stored.still_last()
         store.begin_session(info.version)
-        observers = (observer, tensorboard, control, *_runtime_observers(runtime, observer, store.event))
+        observers = (observer, tracking, control, *_runtime_observers(runtime, observer, store.event))
         driver = build_driver(scenario, runtime, vector, info, store, files, observers, stop, control, beside=beside)
         with _close_on_error(driver, runtime):
             driver.named.extend(stored.named)
             if stored.state is not None:
                 driver.restore(stored.state)
-                tensorboard.decisions = driver.history.counters["decisions"]
             store.rewind(stored.named[-1] if stored.named else None)
             files.remove_unknown()
             driver.clean()
@@ -371,10 +373,8 @@ def _warn(folder: Path, store: Store) -> None:
 
 
 @contextmanager
-def _session(
-    scenario: Scenario, folder: Path, observer: Observer
-) -> Iterator[tuple[TensorBoardWriter, Runtime | None, Runtime | None]]:
-    """Open what a session needs: limited threads, a writer of events, a runtime, unless all is in this process, and that of matches which
+def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[tuple[Runtime | None, Runtime | None]]:
+    """Open what a session needs: limited threads, a runtime, unless all is in this process, and that of matches which
     are played while others train. They are closed whatever happens. A disk that is full or taken away ends the run in one line; what was
     committed stays."""
     require_writable(folder)
@@ -387,11 +387,10 @@ def _session(
             standard_settings(),
             deterministic_algorithms(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
-            closing(TensorBoardWriter(folder.absolute(), tell=observer.message)) as tensorboard,
             nullcontext() if in_process else closing(scenario.runtime.build()) as runtime,
             closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):
-            yield tensorboard, runtime, beside
+            yield runtime, beside
     except BrokenPipeError:  # of whoever watches
         raise
     except shortages.KINDS as error:  # outside of a task, which alone would fail
@@ -412,6 +411,21 @@ def _session(
             ) from error
         named = "" if error.filename is None else f": {error.filename!r}"
         raise RunError(f"run {str(folder)!r} stopped: {error.strerror or error}{named}. {advice}.") from error
+
+
+@contextmanager
+def _tracking(scenario: Scenario, store: Store, observer: Observer) -> Iterator[Observer]:
+    """Have the run's trackers follow it, from its start on; at its end they are given some seconds for the rest."""
+    if not scenario.track:
+        yield NullObserver()
+        return
+
+    def warn(text: str) -> None:
+        store.event("tracker", text, level="warning")
+
+    # `ludus` finds what starts their processes: it is an application, and a run imports none.
+    with closing(ludus.Tracking(store.run_dir, scenario.track, tell=observer.message, warn=warn)) as tracking:
+        yield tracking
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ludus.metagame.solvers.base import MetaSolver
 from ludus.metagame.solvers.fixed import Last, Uniform
 from ludus.metagame.solvers.match_selection import Goal, ResponseGraph
 from ludus.policies.specs import Modes, tabulates
+from ludus.reporting.trackers import build_tracker, parse_trackers
 from ludus.runs.scenario_runtime import SHARDS, RuntimeChoice
 from ludus.schedulers.anytime import (
     AnytimePSROOptions,
@@ -270,6 +271,21 @@ CallbackList = Annotated[
 ]
 
 
+def _trackers(value: Any) -> tuple[dict[str, Any], ...]:
+    trackers = parse_trackers(value)
+    for options in () if is_stored() else trackers:
+        build_tracker(options)
+    return trackers
+
+
+def _default_trackers() -> tuple[dict[str, Any], ...]:
+    """Return none; for stored runs that began before there was a choice TensorBoard's files, which these always had."""
+    return ({"kind": "tensorboard", "history": False},) if is_stored() else ()
+
+
+Trackers = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_trackers)]
+
+
 class Scenario(ScheduleOptions):
     """Base of scenarios; each kind adds the options of its schedule, and `scheduler`. Generation 0 plays uniformly at random.
 
@@ -286,6 +302,7 @@ class Scenario(ScheduleOptions):
         checkpoints: When they are written.
         runtime: Processes and devices.
         callbacks: User code that the run calls.
+        track: Trackers that get its records, [mlflow, {kind: wandb, project: leduc}] say.
         name: Of the run.
         generations: See `ScheduleOptions`; likewise mode and seed.
     """
@@ -302,6 +319,7 @@ class Scenario(ScheduleOptions):
     checkpoints: Checkpoints = Checkpoints()
     runtime: Annotated[RuntimeChoice, BeforeValidator(_runtime)] = RuntimeChoice()
     callbacks: CallbackList = ()
+    track: Trackers = Field(default_factory=_default_trackers)
     name: Annotated[str, AfterValidator(_name)] = ""
 
     @model_validator(mode="before")

@@ -35,6 +35,7 @@ from ludus.storage.records import (
     STATISTICS_OF,
     STATISTICS_ORDER,
     STATISTICS_ROWS,
+    Batch,
     CheckpointRecord,
     Event,
     PayoffCells,
@@ -213,6 +214,16 @@ class Reader:
 
     def _rows(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, arguments).fetchall()
+
+    def query(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query of the caller's (docs/reference/database.md has the tables)."""
+        with translated(self.path):
+            return self._rows(sql, *arguments)
+
+    def batch(self, *, after: int, last: int, players: int) -> Batch:
+        """Return the matches of rows after + 1 … last of a game of so many players, as arrays."""
+        with translated(self.path):
+            return read_batch(self._connection, after=after, last=last, players=players)
 
     @contextmanager
     def moment(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
 from ludus.replay.selectors import RESERVOIR, SELECTORS
+from ludus.reporting.trackers import TRACKERS
 from ludus.rollout.opponent_rules import RULES
 from ludus.runs.scenario import SCENARIOS, Checkpoints, Evaluation
 from ludus.runs.scenario_runtime import RuntimeChoice
@@ -46,7 +47,18 @@ from ludus.training.stopping import STOPPERS
 OWN = "module:Class"
 GROUPS = [
     table.group
-    for table in (ALGORITHMS, ARRAYS, BOTS, FAMILIES, LEARNED_REWARDS, META_SOLVERS, POLICIES, RATINGS, RUNTIMES)
+    for table in (
+        ALGORITHMS,
+        ARRAYS,
+        BOTS,
+        FAMILIES,
+        LEARNED_REWARDS,
+        META_SOLVERS,
+        POLICIES,
+        RATINGS,
+        RUNTIMES,
+        TRACKERS,
+    )
 ]
 """Of entry points."""
 

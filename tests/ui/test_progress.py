@@ -23,7 +23,6 @@ from ludus.apps.common.progress import (
 )
 from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact
-from ludus.reporting.tensorboard import TensorBoardWriter
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, Observers, RunInfo, RunSummary
 
 INFO = synthetic.info(Path("runs/demo"), generations=10)
@@ -335,87 +334,3 @@ def test_observers_are_told_in_order() -> None:
     both.message("hello")
     both.run_finished(SUMMARY)
     assert told == [("a", "4"), ("b", "4"), ("a", "hello"), ("b", "hello")]
-
-
-def tensorboard_scalars(run_dir: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """What TensorBoard reads: of each of its folders, for each tag, (step, value) in the order of the points."""
-    from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
-
-    multiplexer = EventMultiplexer(size_guidance={"scalars": 0, "tensors": 0})
-    multiplexer.AddRunsFromDirectory(str(run_dir / "tensorboard"))
-    multiplexer.Reload()
-    return {
-        name: {tag: [(e.step, e.value) for e in multiplexer.Scalars(name, tag)] for tag in content["scalars"]}
-        for name, content in multiplexer.Runs().items()
-    }
-
-
-def train_by_halves(writer: TensorBoardWriter, clock: Clock, lengths: dict[int, int]) -> None:
-    """Write tasks of population 0. lengths: generation -> iterations, each of half a second and 50 decisions; the task has 1,000 times its
-    generation in all."""
-    for generation, iterations in lengths.items():
-        task = synthetic.training(0, generation)
-        for k in range(1, iterations + 1):
-            clock.now += 0.5
-            writer.learned(task, partial(synthetic.curve, k))
-        trained = TrainingResult(task, PolicyRef(0, "x"), PolicySpec("x"), {}, {}, {"decisions": 1000 * generation})
-        writer.task_done(replace(trained, curve=synthetic.curve(iterations)))
-
-
-def test_tensorboard_events_can_be_read_back(tmp_path: Path) -> None:
-    writer = TensorBoardWriter(tmp_path, clock=(clock := Clock()))
-    writer.scalars("generations", 0, {"ignored": 1.0})  # nothing before the run starts
-    writer.run_started(INFO)
-    writer.generation_done(record(1, seconds=2.0))
-    writer.generation_done(record(2, seconds=4.0, nash_conv=0.75))
-    train_by_halves(writer, clock, {1: 6, 2: 1, 3: 1, 4: 4})
-    writer.run_finished(SUMMARY)
-    scalars = tensorboard_scalars(tmp_path)
-    assert set(scalars) == {"generations", "population 0"}
-    generations, learner = scalars["generations"], scalars["population 0"]
-    assert generations["nash_conv"] == [(1, 1.5), (2, 0.75)]
-    assert (2, 0.25) in generations["best_response/player_0"]
-    assert "ignored" not in generations
-    assert [step for step, _ in learner["population 0/return"]] == [
-        150,
-        250,
-        300,
-        3050,
-        6150,
-        6200,
-    ]  # once a second; of two short tasks one
-    assert (300, 4.5) in learner["population 0/return"]  # 1 to 6 and 3 to 8
-
-
-def test_resumed_tensorboard_has_each_step_once_with_the_later_value(tmp_path: Path) -> None:
-    """The first session dies after generation 3, the second begins at 1, with a clock that went back and 1,000 decisions behind it."""
-    killed = TensorBoardWriter(tmp_path, clock=(clock := Clock()))
-    killed.run_started(INFO)
-    for generation in (1, 2, 3):
-        killed.generation_done(record(generation, seconds=1.0))
-    train_by_halves(killed, clock, {1: 6, 2: 8})
-    killed.close()
-    for file in (tmp_path / "tensorboard").glob("*/*"):  # as if written later than what follows
-        file.rename(file.with_name(file.name.replace(file.name.split(".")[3], "9000000000")))
-    resumed = TensorBoardWriter(tmp_path, clock=clock)
-    resumed.decisions = 1000
-    resumed.run_started(INFO, generation=1)
-    for generation in (2, 3):
-        resumed.generation_done(record(generation, seconds=2.0, nash_conv=0.5))
-    train_by_halves(resumed, clock, {2: 8})
-    resumed.run_finished(SUMMARY)
-    scalars = tensorboard_scalars(tmp_path)
-    assert scalars["generations"]["nash_conv"] == [(1, 1.5), (2, 0.5), (3, 0.5)]
-    steps = [step for step, _ in scalars["population 0"]["population 0/return"]]
-    assert steps == sorted(set(steps))
-    assert steps[:4] == [150, 250, 300, 1050], "the first point of a resumed learner does not wait"
-    assert steps[-1] == 1400
-
-
-def test_tensorboard_step_that_is_there_is_not_written_again(tmp_path: Path) -> None:
-    writer = TensorBoardWriter(tmp_path, clock=Clock())
-    writer.run_started(INFO)
-    for step, value in ((5, 1.0), (5, 2.0), (4, 3.0), (6, 4.0)):
-        writer.scalars("generations", step, {"value": value})
-    writer.close()
-    assert tensorboard_scalars(tmp_path)["generations"]["value"] == [(5, 1.0), (6, 4.0)]

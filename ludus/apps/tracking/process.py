@@ -1,0 +1,67 @@
+"""The process of one tracker: reads an order from standard input, follows the run until that is closed or the driver is gone, sends the
+rest, and says on its standard output what is wrong and what was sent. What packages print goes to the tracker's log."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from ludus.apps.tracking.follower import Follower
+from ludus.reporting.trackers import build_tracker
+
+LOOK = 1.0
+"""Seconds between two looks at the database."""
+_AFTER = 600.0  # seconds that sending may take once the run is over
+
+
+def main() -> None:
+    """Follow the run of the order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(10)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what is printed is for the log
+    parent = os.getppid()
+    order = json.loads(_first_line())
+
+    def say(**line: object) -> None:
+        with suppress(OSError, ValueError):  # the driver is gone
+            answers.write(f"{json.dumps(line)}\n")
+            answers.flush()
+
+    follower = Follower(
+        Path(order["run_dir"]),
+        order["name"],
+        lambda: build_tracker(order["options"]),
+        tell=lambda text: say(warning=text),
+    )
+    while not _over(parent):
+        follower.update()
+    timer = threading.Timer(_AFTER, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+    complete = follower.finish() or follower.finish()
+    say(end={"complete": complete})
+    follower.close()
+    sys.stdout.flush()
+    os._exit(0 if complete else 1)  # threads of packages may hang
+
+
+def _first_line() -> bytes:
+    """Return the order; what comes after it is the end."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return line
+
+
+def _over(parent: int) -> bool:
+    """Return whether the driver has closed its end or is gone; waits a little for that. Another process may hold the pipe open."""
+    ready, _, _ = select.select([0], [], [], LOOK)
+    return bool(ready and not os.read(0, 1)) or os.getppid() != parent
