@@ -223,7 +223,7 @@ def build_tracker(options: Mapping[str, Any]) -> Tracker:
 
 
 def check_trackers(trackers: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ConfigError for trackers whose options are wrong, or whose package is not installed: before a run begins, its user can mend that."""
+    """Raise ConfigError for trackers whose options are wrong, or whose package is not installed."""
     from importlib.util import find_spec
 
     for options in trackers:

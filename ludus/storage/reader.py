@@ -221,7 +221,7 @@ class Reader:
             return self._rows(sql, *arguments)
 
     def batch(self, *, after: int, last: int, players: int) -> Batch:
-        """Return the matches of rows after + 1 … last of a game of so many players, as arrays."""
+        """Return the matches of rows after + 1 … last, as arrays."""
         with translated(self.path):
             return read_batch(self._connection, after=after, last=last, players=players)
 
