@@ -101,8 +101,8 @@ def test_scenario_keeps_trackers_and_old_ones_have_tensorboard() -> None:
 
 def test_server_of_a_strangers_run_needs_trust() -> None:
     """It would get this user's credentials."""
-    document = scenario_document("seed: 0\ntrack: [{kind: mlflow, tracking_uri: 'http://example.org'}]\n")
-    assert code_names(document) == ("tracking_uri: http://example.org",)
+    document = scenario_document("seed: 0\ntrack: [{kind: mlflow, tracking_uri: 'databricks://other'}]\n")
+    assert code_names(document) == ("tracking_uri: databricks://other",)
     assert code_names(scenario_document("track: [{kind: stub:Stub}]\n")) == ("stub:Stub",)
     assert code_names({"track": [{"kind": "mlflow"}, {"kind": "wandb", "project": "x"}]}) == ()
 
