@@ -49,7 +49,7 @@ class FourInRow(nn.Module):
         """Return features: float32[n, 126] -> float32[n, hidden[-1]]."""
         form = (mover_view(x) @ self.digits).long().flatten().clamp_(0, FORMS - 1)  # whatever is no board
         # Not `embedding`, whose gradient takes four times as long.
-        out: Tensor = self.layers(self.forms.index_select(0, form).view(len(x), -1))
+        out: Tensor = self.layers(self.forms.index_select(0, form).view(x.shape[0], -1))
         return out
 
 
@@ -67,7 +67,7 @@ def windows() -> Tensor:
 def mover_view(x: Tensor) -> Tensor:
     """Return each cell's form as in `FORMS`: float32[n, 126] (planes of the first player's cells, the second's, and the
     empty ones) -> float32[n, 42]."""
-    first, second, empty = x.view(-1, 3, CELLS).unbind(1)
+    first, second, empty = x.unflatten(1, (3, CELLS)).unbind(1)
     turn = (first.sum(1, keepdim=True) > second.sum(1, keepdim=True)).to(x.dtype)  # of the second player
     below = torch.cat([torch.ones_like(empty[:, :COLUMNS]), 1 - empty[:, :-COLUMNS]], dim=1)
     return first + 2 * second + turn * (first - second) + 3 * empty * below

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ludus.apps.export import ONNX, PYTHON
 from ludus.apps.export.check import compare, random_decisions
 from ludus.apps.export.export import opened
 from ludus.apps.export.kaggle import KAGGLE_GAMES
 from ludus.apps.export.network import ExportedPolicy
+from ludus.apps.export.numpy_source import HELPERS, numpy_function
 from ludus.core.errors import PolicyError
 from ludus.core.types import PolicySpec, Weights
 from ludus.envs.config import Environment
@@ -132,6 +135,43 @@ def modes_of(policy: Policy) -> list[str]:
 )
 def test_python_source_plays_as_the_policy_does(name: str) -> None:
     check(name, PYTHON)
+
+
+class Operation(torch.nn.Module):
+    """A function of one input as a module; `table` is a buffer."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("table", torch.randn(4, 3, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x: Any) -> Any:
+        return (self.function(x, self.table),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, table: table.index_select(0, (x[:, 0] > 0).long()),
+        lambda x, table: torch.nn.functional.embedding((x > 0).long(), table),
+        lambda x, table: x.unflatten(1, (2, 3)).unbind(1)[1].cumsum(1),
+        lambda x, table: (1 - x).sin().floor() + x.sign() * (x.abs() + 1).rsqrt() + (x.abs() + 1).reciprocal(),
+        lambda x, table: x.abs().log1p() + x.clamp(max=1).expm1() + x**2,
+        lambda x, table: torch.nn.functional.leaky_relu(x, 0.2) + torch.nn.functional.elu(x) + torch.nn.functional.hardtanh(x),
+        lambda x, table: torch.nn.functional.layer_norm(x, (6,)) + torch.nn.functional.log_softmax(x, 1),
+        lambda x, table: torch.nn.functional.layer_norm(x[:, :3], (3,), table[0], table[1]),
+        lambda x, table: torch.nn.functional.silu(x) + torch.nn.functional.softplus(x),
+    ],
+)  # fmt: skip
+def test_operations_of_custom_bodies_have_numpy_source(function: Callable[[Any, Any], Any]) -> None:
+    module, x = Operation(function), torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
+    program = torch.export.export(module, (x[:3],), dynamic_shapes={"x": {0: torch.export.Dim("rows", min=1)}})
+    source, arrays = numpy_function(program, ["x"])
+    there: dict[str, Any] = {}
+    exec(f"import operator\nimport numpy as np\n{HELPERS}\n{source}", there)
+    (out,) = there["forward"]([array.numpy() for array in arrays], x.numpy())
+    np.testing.assert_allclose(out, module(x)[0].numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.long

@@ -132,6 +132,10 @@ _OPERATIONS: Final[Mapping[str, Write]] = {
     "ones": lambda shape, dtype=None, **_: f"np.ones({shape}, {dtype or 'np.float32'})",
     "arange": _arange,
     "index": _call("index"),
+    "index_select": lambda x, dim, places: f"np.take({x}, {places}, axis={dim})",
+    "embedding": lambda table, places, *_, **__: f"{table}[{places}]",
+    "unbind": lambda x, dim=0: f"tuple(np.moveaxis({x}, {dim}, 0))",
+    "cumsum": lambda x, dim, **_: f"np.cumsum({x}, axis={dim}, dtype={x}.dtype)",
     "gather": lambda x, dim, places, **_: f"np.take_along_axis({x}, {places}, axis={dim})",
     "argmax": lambda x, dim=None, keepdim=False: f"np.argmax({x}, axis={dim}, keepdims={keepdim})",
     "amax": _reduction("max"),
@@ -140,6 +144,20 @@ _OPERATIONS: Final[Mapping[str, Write]] = {
     "mean": _reduction("mean"),
     "any": _reduction("any"),
     "all": _reduction("all"),
+    "rsqrt": lambda x: f"(np.float32(1) / np.sqrt({x}))",
+    "reciprocal": lambda x: f"(np.float32(1) / {x})",
+    "sin": _call("np.sin"),
+    "sign": _call("np.sign"),
+    "floor": _call("np.floor"),
+    "log1p": _call("np.log1p"),
+    "expm1": _call("np.expm1"),
+    "pow": _call("np.power"),
+    "rsub": lambda x, y, *_: f"({y} - {x})",
+    "leaky_relu": lambda x, slope=0.01: f"np.where({x} > 0, {x}, {slope} * {x})",
+    "elu": lambda x, alpha=1.0, *_: f"np.where({x} > 0, {x}, {alpha} * np.expm1(np.minimum({x}, 0)))",
+    "hardtanh": lambda x, low=-1.0, high=1.0: f"np.clip({x}, {low}, {high})",
+    "native_layer_norm": lambda x, shape, w, b, eps: f"(layer_norm({x}, {len(shape)}, {w}, {b}, {eps}),)",
+    "_log_softmax": lambda x, dim, *_: f"log_softmax({x}, {dim})",
     "_softmax": lambda x, dim, *_: f"softmax({x}, {dim})",
     "eq": _binary("=="),
     "ne": _binary("!="),
@@ -170,6 +188,18 @@ def sigmoid(x):
 def softmax(x, axis):
     x = np.exp(x - x.max(axis=axis, keepdims=True))
     return x / x.sum(axis=axis, keepdims=True)
+
+
+def log_softmax(x, axis):
+    x = x - x.max(axis=axis, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
+
+
+def layer_norm(x, axes, weight, bias, eps):
+    axes = tuple(range(-axes, 0))
+    x = x - x.mean(axis=axes, keepdims=True)
+    x = x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + eps)
+    return x if weight is None else x * weight if bias is None else x * weight + bias
 
 
 def split(x, sizes, axis):
