@@ -148,12 +148,12 @@ def execute(
     """Run what `go` runs, watched and stopped by signals, and show what it came to, as JSON if `as_json`; the exit code."""
     with closing(ExperimentProgress(experiment)) as observer, stop_on_signals(tell=observer.stopping) as stop:
         experiment = go(observer, stop)
-        if stop.requested:
-            observer.stopped(stop.reason)
     if as_json:
         write_json(data_of(experiment))
     else:
         show(experiment)
+    if stop.requested:
+        observer.stopped(stop.reason)
     return status_of(experiment.standings(), stop)
 
 
