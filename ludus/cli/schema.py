@@ -22,8 +22,8 @@ def _execute(_: argparse.Namespace) -> int:
 COMMAND = Command(
     name="schema",
     summary="Print the JSON schema of scenario files, by which editors complete and check YAML. A file whose first line is "
-    "`# yaml-language-server: $schema=ludus.schema.json` names it.",
-    examples=(("ludus schema > ludus.schema.json", "in the folder of your scenario files"),),
+    "`# yaml-language-server: $schema=scenario.schema.json` names it.",
+    examples=(("ludus schema > scenario.schema.json", "in the folder of your scenario files"),),
     add_arguments=_add_arguments,
     execute=_execute,
 )

@@ -108,7 +108,7 @@ class _Writer:
         if key not in self.definitions:
             self.definitions[key] = {}  # a part may hold one of its own kind
             cls = resolve_name(what, name, table)
-            whole = self.options(cls) if isinstance(cls, type) else {"type": "object"}
+            whole: Schema = self.options(cls) if isinstance(cls, type) else {"type": "object"}
             properties: Schema = {"scenario" if what == "scenario" else "kind": {"const": name}}
             if what == "scenario":
                 properties["import"] = {"type": "string", "description": "A module that registers the environment."}
