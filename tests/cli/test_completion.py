@@ -51,8 +51,8 @@ def texts(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "some"),
     [
-        ("tr", ["train"]),
-        ("help tr", ["train"]),
+        ("trai", ["train"]),
+        ("help trai", ["train"]),
         ("train leduc --mo", ["--mode"]),
         ("train leduc --mode ", ["sync", "async"]),
         ("train leduc --mode=a", ["--mode=async"]),
@@ -178,7 +178,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def test_bash_itself(here: Path, tmp_path: Path) -> None:
     """bash reads the script, calls its function as at a Tab, and has the replies."""
-    lines = ["ludus tr", "ludus train leduc algorithm=qr", "ludus evaluate try1@newe", "ludus --nothing "]
+    lines = ["ludus trai", "ludus train leduc algorithm=qr", "ludus evaluate try1@newe", "ludus --nothing "]
     calls = [
         f"COMP_LINE={shlex.quote(line)}; COMP_POINT={len(line)}; COMP_WORDS=({line}); COMP_CWORD=1; COMPREPLY=(old)\n"
         "_ludus ludus; printf '<%s>' \"${COMPREPLY[@]}\"; echo"
@@ -226,7 +226,7 @@ def test_a_fault_is_silent_unless_it_is_looked_for(
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "1\ttrain\t"), ("fish", "train\t")])
 def test_other_shells_have_descriptions(shell: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer([shell, "tr"])
+    answer([shell, "trai"])
     assert capsys.readouterr().out == f"{line}Train a preset, a scenario file or an environment in a new run\n"
 
 
