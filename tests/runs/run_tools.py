@@ -219,6 +219,7 @@ def assert_same_run(one: Path, other: Path) -> None:
     for run_dir in (one, other):
         held = {path.name for path in run_dir.iterdir()}
         assert held <= {
+            "agents",
             "checkpoint",
             "driver.lock",
             "ludus.db",
