@@ -35,7 +35,7 @@ _LENGTH = 32  # bytes of the secret
 _MOST = 1 << 24  # bytes of a file of marks
 _SHOWN = 6
 _NAME = re.compile(r"(?<![\w.-])(?=([\w.-]+):([A-Za-z_]\w*))")  # each module:name, also of those that overlap
-_PERHAPS = re.compile(r":\S|\\|import|command|http|tracking_uri")
+_PERHAPS = re.compile(r":\S|\\|import|tracking_uri")
 _SCHEME = re.compile(r"""(?<![\w.-])([a-z][a-z0-9_]*)["']?\s*:""")  # in any text, also as the key of a mapping in it
 _SCHEMES = frozenset(("cleanrl", "command", "http", "https", "llm", "onnx", "rllib", "sb3", "torch"))
 """Of agents (`ludus.policies.agents`), whether or not they are registered; other distributions may add to them."""
@@ -111,7 +111,7 @@ def may_name_code(text: str) -> bool:
 
 def scenario_document(text: str) -> Any:
     """Return the data of a scenario's YAML text; None where it surely names no code, or is no YAML."""
-    if not _PERHAPS.search(text):
+    if not (_PERHAPS.search(text) or _has_scheme(text)):
         return None
     from ludus.core.config import from_yaml  # it imports much, and few texts come here
 

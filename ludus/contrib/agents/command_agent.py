@@ -102,11 +102,15 @@ class CommandAgent:
         self._writer = protocol.MessageWriter(game, text=self.text)
         self._spare = self._started()
         try:
-            self._serves = protocol.served(context.name, self._spare.answer(self.start, starting=True))
+            self._serves = self._served(self._spare.answer(self.start, starting=True))
         except PartDied as died:
             raise PolicyError(f"{died} It was expected to answer the message hello.") from died
 
-    def _started(self) -> _Program:
+    def _served(self, answer: Any) -> str:
+        """Return what it serves, by its answer to hello."""
+        return protocol.served(self._context.name, answer)
+
+    def _started(self) -> Any:
         program = _Program(self._arguments, self._context, cwd=self.cwd, env=self._variables())
         program.send(protocol.hello(self._game))
         return program
@@ -133,7 +137,7 @@ class CommandAgent:
                 program = self._programs[slot]
                 if program.greeted:
                     continue
-                protocol.served(self._context.name, program.answer(self.start, starting=True))
+                self._served(program.answer(self.start, starting=True))
             for k in rows:
                 for message in messages[k]:
                     self._programs[slots[k]].send(message)
@@ -156,15 +160,14 @@ class CommandAgent:
         answer = self._taken(program, self.timeout * n)
         return [answer] * n if isinstance(answer, NoAnswer) else protocol.actions(answer, n)
 
-    def _only(self) -> _Program:
+    def _only(self) -> Any:
         if 0 not in self._programs:
             self._programs[0], self._spare = self._spare or self._started(), None
             if not self._programs[0].greeted:
-                protocol.served(self._context.name, self._programs[0].answer(self.start, starting=True))
-        program: _Program = self._programs[0]
-        return program
+                self._served(self._programs[0].answer(self.start, starting=True))
+        return self._programs[0]
 
-    def _taken(self, program: _Program, seconds: float) -> Any:
+    def _taken(self, program: Any, seconds: float) -> Any:
         try:
             return program.answer(seconds)
         except TimeoutError:

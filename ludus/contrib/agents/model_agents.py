@@ -94,17 +94,31 @@ class ModelAgent:
 
     def identity(self) -> Mapping[str, Any]:
         """See `ExternalAgent`: the digests of its files."""
-        digests = {}
-        for name in self.files:
-            path = Path(str(getattr(self, name)))
-            if path.is_file():
-                digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return {"files": digests}
+        return file_digests(**{name: getattr(self, name) for name in self.files})
 
     def close(self) -> None:
         """See `ExternalAgent`."""
         if self._elsewhere is not None:
             self._elsewhere.close()
+
+
+def file_digests(**paths: str) -> Mapping[str, Any]:
+    """Return the SHA-256 of those that are files; of folders, of all files in them."""
+    digests = {}
+    for name, path in paths.items():
+        files = (
+            [Path(path)]
+            if Path(path).is_file()
+            else sorted(one for one in Path(path).rglob("*") if one.is_file())
+            if path
+            else []
+        )
+        if files:
+            digest = hashlib.sha256()
+            for one in files:
+                digest.update(one.read_bytes())
+            digests[name] = digest.hexdigest()
+    return {"files": digests}
 
 
 @dataclass(kw_only=True)
@@ -127,3 +141,81 @@ class SB3Agent(ModelAgent):
     scheme: ClassVar[str] = "sb3"
     model: ClassVar[str] = "sb3_model:SB3Model"
     files: ClassVar[tuple[str, ...]] = ("what", "normalize")
+
+
+@dataclass(kw_only=True)
+class ONNXAgent(ModelAgent):
+    """`onnx:FILE.onnx`, by ONNX Runtime: a file that `ludus export` wrote, or another one with an observation as input.
+
+    Attributes:
+        deterministic: Play the likeliest action instead of drawing one.
+        masks: Legal actions only; an input that is called mask or action_mask gets them.
+        output: What the first output is: action, logits, probabilities or values. Default: integers and boxes are actions; names with
+            "prob" probabilities, with "value" or a first q values; others logits.
+    """
+
+    deterministic: bool = False
+    masks: bool = True
+    output: str = ""
+    scheme: ClassVar[str] = "onnx"
+    model: ClassVar[str] = "onnx_model:ONNXModel"
+
+
+@dataclass(kw_only=True)
+class TorchAgent(ModelAgent):
+    """`torch:FILE.pt` (TorchScript), `torch:FILE.pt2` (torch.export, also of `ludus export`), or `torch:module:Class@WEIGHTS`: a module
+    that takes observations [n, …], and the legal actions where its second argument is called `mask`.
+
+    Attributes:
+        deterministic: Play the likeliest action instead of drawing one.
+        masks: Legal actions only.
+        output: What the module, or the first of its outputs, returns, as of `ONNXAgent`.
+        args: Keywords of the class, as JSON.
+    """
+
+    deterministic: bool = False
+    masks: bool = True
+    output: str = ""
+    args: str = ""
+    scheme: ClassVar[str] = "torch"
+    model: ClassVar[str] = "torch_model:TorchModel"
+
+    def identity(self) -> Mapping[str, Any]:
+        """See `ExternalAgent`: the digest of its file, or of its weights."""
+        return file_digests(what=self.what.rpartition("@")[2])
+
+
+@dataclass(kw_only=True)
+class CleanRLAgent(ModelAgent):
+    """`cleanrl:WEIGHTS,agent=module:Class`, a state dict and the class of the script that trained it.
+
+    Attributes:
+        agent: Its class, such as cleanrl.ppo:Agent; it is made of an object with the spaces of one environment.
+        deterministic: Play the likeliest action, or the mean, instead of drawing one.
+        masks: Legal actions only: what the agent draws, or its action values, are restricted to them.
+    """
+
+    agent: str = ""
+    deterministic: bool = False
+    masks: bool = True
+    scheme: ClassVar[str] = "cleanrl"
+    model: ClassVar[str] = "torch_model:CleanRLModel"
+
+
+@dataclass(kw_only=True)
+class RLlibAgent(ModelAgent):
+    """`rllib:FOLDER`, a checkpoint of RLlib's API of RLModule and Learner. It is unpickled: a file of somebody else may run code.
+
+    Attributes:
+        policy: Name of the module, where the checkpoint has several.
+        deterministic: Play the likeliest action, or the mean, instead of drawing one.
+        masks: Legal actions only; a module that observes action_mask gets them.
+        normalize_actions: Whether boxes were played as -1 to 1, as RLlib does if nothing else is said.
+    """
+
+    policy: str = ""
+    deterministic: bool = False
+    masks: bool = True
+    normalize_actions: bool = True
+    scheme: ClassVar[str] = "rllib"
+    model: ClassVar[str] = "rllib_model:RLlibModel"
