@@ -87,7 +87,9 @@ def test_each_name_that_can_be_resolved_is_one_that_is_seen(module: str, name: s
         "{id: a:b}",
         "k: a:b",
         "o: [command:/x]",
-        "o: {command: /x}", "o: {sb3: x.zip}", "o:\n- onnx : x",
+        "o: {command: /x}",
+        "o: {sb3: x.zip}",
+        "o:\n- onnx : x",
     ],
 )
 def test_a_scenarios_text_is_read_before_its_names_are_looked_for(text: str) -> None:
