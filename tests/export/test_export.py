@@ -112,7 +112,11 @@ def varied(arrays: dict[str, Any], rng: np.random.Generator) -> Weights:
     out = {}
     for name, array in arrays.items():
         number = name.rpartition(".")[2]
-        noise = rng.normal(0, 0.3, array.shape).astype(np.float32)
+        inputs = int(np.prod(array.shape[1:])) if array.ndim > 1 else 1
+        # Scores of trained size: of large ones single precision has too few digits to compare by.
+        noise = rng.normal(0, 0.3 * min(1.0, (4.0 if array.ndim < 3 else 0.5) / np.sqrt(inputs)), array.shape).astype(
+            np.float32
+        )
         if number == "warm_up":
             out[name] = array
         elif number in ("var", "noise"):
