@@ -122,7 +122,7 @@ def varied(arrays: dict[str, Any], rng: np.random.Generator) -> Weights:
         elif number in ("var", "noise"):
             out[name] = np.abs(array + noise).astype(np.float32)
         else:
-            out[name] = (array + noise).astype(np.float32)
+            out[name] = ((0.5 if array.ndim > 2 else 1.0) * array + noise).astype(np.float32)
     return out
 
 
