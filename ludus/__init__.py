@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ludus.algorithms.r2d2.config import R2D2
     from ludus.algorithms.sac.config import SAC, SACDiscrete
     from ludus.apps.hub.zoo import ZooEntry, pull, push
+    from ludus.apps.interfaces.make import gymnasium_env, gymnasium_vector_env, pettingzoo_env, sb3_vec_env
     from ludus.apps.tracking.session import Tracking, track
     from ludus.apps.ui.report import write_report
     from ludus.contrib.algorithms.coma.config import COMA
@@ -245,17 +246,21 @@ __all__ = [  # noqa: RUF022  in the order of `sorted`, not of isort
     "evaluate_run",
     "exploit_population",
     "exploit_run",
+    "gymnasium_env",
+    "gymnasium_vector_env",
     "learner",
     "list_presets",
     "load_policy",
     "load_scenario",
     "make_env",
+    "pettingzoo_env",
     "play_tournament",
     "pull",
     "push",
     "rate_run",
     "resume",
     "run",
+    "sb3_vec_env",
     "track",
     "write_report",
 ]
@@ -273,6 +278,7 @@ _NAMES = {
     "ludus.algorithms.r2d2.config": "R2D2",
     "ludus.algorithms.sac.config": "SAC SACDiscrete",
     "ludus.apps.hub.zoo": "ZooEntry pull push",
+    "ludus.apps.interfaces.make": "gymnasium_env gymnasium_vector_env pettingzoo_env sb3_vec_env",
     "ludus.apps.tracking.session": "Tracking track",
     "ludus.apps.ui.report": "write_report",
     "ludus.core.config": "Config",

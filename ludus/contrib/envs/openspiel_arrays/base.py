@@ -410,6 +410,7 @@ class ArrayVectorEnv:
         self._current = 0
         self._moves = np.zeros((num_envs, columns), np.int64)
         self._place = np.arange(num_envs, dtype=np.int32)
+        self._chosen = self._moves.copy()  # of `put`
         self._zero = _constant(np.zeros(num_envs, np.float32))
         self._true = _constant(np.ones(num_envs, np.bool_))
         self._final = _constant(np.zeros((num_envs, *size), np.float32))
@@ -454,6 +455,33 @@ class ArrayVectorEnv:
                     f"player {p} chose the illegal action {int(player_actions[wrong])} in slot {int(rows.slot[wrong])} of {self.spec.id}; "
                     f"legal: {np.flatnonzero(mask[wrong]).tolist()}."
                 )
+        return self._step()
+
+    # Some environments alone, while the others wait (`PartialVector` of ludus.apps.interfaces.partial_vectors).
+
+    def begin(self, environments: NDArray[np.int64], seeds: NDArray[np.uint64]) -> Timestep:
+        """Begin one episode in each of some environments, and list these alone.
+
+        Args:
+            environments: int64[n].
+            seeds: uint64[n].
+        """
+        games = self._games
+        for array in (games.episode, games.moves, games.length):
+            array[environments] = 0
+        games.seed[environments], games.quota[environments], games.idle[environments] = seeds, 1, False
+        self._moves.fill(_HOLD)
+        self._moves[environments] = _BEGIN
+        return self._step()
+
+    def put(self, player: int, slots: NDArray[np.int32], actions: Array) -> None:
+        """Note legal actions [n] of a player in the environments int32[n], for `go`."""
+        self._chosen[slots, player if self._chosen.shape[1] > 1 else 0] = actions
+
+    def go(self, environments: NDArray[np.int64]) -> Timestep:
+        """Step some environments, int64[n], by the actions of `put`, and list these alone."""
+        self._moves.fill(_HOLD)
+        self._moves[environments] = self._chosen[environments]
         return self._step()
 
     def snapshot(self) -> bytes | None:
