@@ -247,7 +247,7 @@ def test_openspiels_games_show_themselves_to_their_end() -> None:
     ("arguments", "message"),
     [
         ({"opponents": {0: "random"}}, "yours"),
-        ({"opponents": {}}, "nobody for player 1"),
+        ({"opponents": {}}, "no policy for player 1"),
         ({"opponents": [{"policy": "random", "weight": -1}]}, "weight"),
         ({"opponents": "rondom"}, "no opponent"),
         ({"opponents": []}, "expected a name"),

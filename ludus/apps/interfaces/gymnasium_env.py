@@ -41,7 +41,7 @@ def check_render_mode(mode: str | None, settings: Environment) -> None:
         raise ConfigError(f"render_mode={mode!r} was given; {settings.id} has {', '.join(known)}.")
 
 
-def shown(picture: NDArray[np.uint8] | str, mode: str, what: str) -> NDArray[np.uint8] | str:
+def picture_in_mode(picture: NDArray[np.uint8] | str, mode: str, what: str) -> NDArray[np.uint8] | str:
     """Return a picture. Raises EnvError if it is not what the mode says."""
     if isinstance(picture, str) != (mode == "ansi"):
         other = "ansi" if mode == "rgb_array" else "rgb_array"
@@ -106,7 +106,7 @@ class GymnasiumEnv(gymnasium.Env[NDArray[Any], Any]):
         """Begin an episode, whose opponents are drawn.
 
         Args:
-            seed: Of this and the following episodes, their chance and that of the opponents; None: go on with the last seed.
+            seed: Of this and the following episodes, their chance and that of the opponents; None: continue with the last seed.
             options: Ignored.
 
         Returns:
@@ -167,7 +167,7 @@ class GymnasiumEnv(gymnasium.Env[NDArray[Any], Any]):
         """
         if self.render_mode is None:
             return None
-        return shown(self.games.render(0), self.render_mode, self.games.spec.id)
+        return picture_in_mode(self.games.render(0), self.render_mode, self.games.spec.id)
 
     def close(self) -> None:
         """Release the environment. Closing twice is harmless."""

@@ -10,7 +10,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ludus.apps.interfaces.gymnasium_env import MASK, RENDER_FPS, check_render_mode, render_modes, seed_key, shown
+from ludus.apps.interfaces.gymnasium_env import (
+    MASK,
+    RENDER_FPS,
+    check_render_mode,
+    picture_in_mode,
+    render_modes,
+    seed_key,
+)
 from ludus.apps.interfaces.opponents import Opponents
 from ludus.apps.interfaces.player_games import IllegalActions, PlayerGames, environment_of
 from ludus.core.errors import ConfigError, EnvError
@@ -173,7 +180,7 @@ class GymnasiumVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         mode = self.render_mode
         if mode is None:
             return None
-        return tuple(shown(self.games.render(e), mode, self.games.spec.id) for e in range(self.num_envs))
+        return tuple(picture_in_mode(self.games.render(e), mode, self.games.spec.id) for e in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the environments."""
@@ -203,9 +210,11 @@ class GymnasiumVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             seeds = [None] * self.num_envs
             chosen = self._everyone
         first = not self._seeded
-        drawn = self.np_random.integers(2**_SEED_BITS, size=self.num_envs).tolist() if None in seeds and first else []
-        named = [e for e in (range(self.num_envs) if first else chosen.tolist()) if drawn or seeds[e] is not None]
-        keys = [drawn[e] if (one := seeds[e]) is None else seed_key(one) for e in named]
+        random_keys = (
+            self.np_random.integers(2**_SEED_BITS, size=self.num_envs).tolist() if None in seeds and first else []
+        )
+        named = [e for e in (range(self.num_envs) if first else chosen.tolist()) if random_keys or seeds[e] is not None]
+        keys = [random_keys[e] if (one := seeds[e]) is None else seed_key(one) for e in named]
         self.games.seed(np.array(named, np.int64), np.array(keys, np.uint64))
         self._seeded = True
 

@@ -79,7 +79,7 @@ class SeatedOpponents:
 
     @property
     def has_bots(self) -> bool:
-        """Whether one of them is asked beside the environment."""
+        """Whether one of them is a bot."""
         return any(isinstance(one.policy, BotPolicy) for one in self.opponents)
 
     def draw(self, uniform: NDArray[np.float64], players: int) -> NDArray[np.int32]:
@@ -159,12 +159,14 @@ def _by_seat(opponents: Opponents, spec: EnvSpec, player: int) -> dict[int, Any]
                 )
             chosen[seat] = value
     if missing := [seat for seat in seats if seat not in chosen]:
-        raise ConfigError(f"opponents has nobody for {_listed(missing)} of {spec.id}. Give one name for all, or each.")
+        raise ConfigError(
+            f"opponents has no policy for {_listed(missing)} of {spec.id}. Give one name for all, or each."
+        )
     return chosen
 
 
 def _listed(seats: Sequence[int]) -> str:
-    return ", ".join(f"player {seat}" for seat in seats) or "nobody"
+    return ", ".join(f"player {seat}" for seat in seats) or "none"
 
 
 def _weighted(value: Any) -> list[tuple[str, float]]:
@@ -239,7 +241,9 @@ class _Reader:
         for name, weight in entries:
             query, seats = self.read(name)
             if not seats[seat]:
-                raise ConfigError(f"{name!r} has nobody who plays as player {seat} of {self._spec.id}. Name another.")
+                raise ConfigError(
+                    f"{name!r} has no policy that plays as player {seat} of {self._spec.id}. Name another."
+                )
             share = sum(sampled.prob for sampled in seats[seat])
             for sampled in seats[seat]:
                 ref = self._ref(name, query, seat, sampled)

@@ -149,11 +149,11 @@ class PartialTreeVector(TreeVectorEnv):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Any environment, as so many vectors of one.
+# Any environment, as E vectors of one.
 
 
 class SeparateVectors:
-    """`PartialVector` of E vectors of one environment each. They are stepped one after the other, which is as fast as anything where an
+    """`PartialVector` of E vectors of one environment each. They are stepped in turn, which is as fast as anything where an
     environment is an object of Python.
 
     Args:
@@ -266,7 +266,7 @@ def _joined_finished(chosen: Sequence[int], parts: Sequence[FinishedEpisodes]) -
 
 
 class _OneEpisode(FollowedGames):
-    """States of games of OpenSpiel beside a vector that plays one episode after each reset; the last state stays."""
+    """States of games of OpenSpiel for a vector that plays one episode after each reset; the last state stays."""
 
     def _see(self, timestep: Timestep) -> Timestep:
         self._due = timestep.due

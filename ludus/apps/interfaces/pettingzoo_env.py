@@ -13,7 +13,14 @@ from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 from pettingzoo import AECEnv, ParallelEnv
 
-from ludus.apps.interfaces.gymnasium_env import MASK, RENDER_FPS, check_render_mode, render_modes, seed_key, shown
+from ludus.apps.interfaces.gymnasium_env import (
+    MASK,
+    RENDER_FPS,
+    check_render_mode,
+    picture_in_mode,
+    render_modes,
+    seed_key,
+)
 from ludus.apps.interfaces.partial_vectors import env_with_states
 from ludus.apps.interfaces.player_games import ILLEGAL_ACTIONS, environment_of
 from ludus.core import seeding
@@ -97,7 +104,7 @@ class AgentGame:
     # ------------------------------------------------------------------------------------------ an episode
 
     def reset(self, seed: int | None) -> None:
-        """Begin an episode. seed: None: go on with the last one."""
+        """Begin an episode. seed: None: continue with the last one."""
         if seed is None and self._timestep is None:
             seed = self._first_seed
         if seed is not None:
@@ -130,8 +137,8 @@ class AgentGame:
             agents = [self._by_slot[p, k] for k in due.slot.tolist()]
             space = self.spec.agents_of(p)[0].action
             dtype = np.float32 if isinstance(space, Box) and space.dtype.kind == "f" else np.int32
-            taken = np.array([checked[name][0] for name in agents], dtype)
-            rows.append(taken.reshape(len(agents), *(space.shape or ())))
+            moves = np.array([checked[name][0] for name in agents], dtype)
+            rows.append(moves.reshape(len(agents), *(space.shape or ())))
         self._see(self.vector.step(tuple(rows)))
 
     def observe(self, name: str) -> Any:
@@ -162,7 +169,7 @@ class AgentGame:
             return None
         if not isinstance(self.vector, SupportsRender):
             raise EnvError(f"{self.spec.id} cannot be rendered; its vector has no `render`.")
-        return shown(self.vector.render(0), self.render_mode, self.spec.id)
+        return picture_in_mode(self.vector.render(0), self.render_mode, self.spec.id)
 
     @property
     def state(self) -> Array | None:
@@ -251,8 +258,10 @@ class AgentGame:
                 f"agent {name!r} of {self.spec.id} was given the illegal action {action!r}; legal are {allowed}. Choose by its action_mask."
             )
         self._warn(name, numbers)
-        drawn = [n if n in legal else legal[self._draw(len(legal))] for n, legal in zip(numbers, allowed, strict=True)]
-        return np.array(drawn).reshape(value.shape), False
+        replacement = [
+            n if n in legal else legal[self._draw(len(legal))] for n, legal in zip(numbers, allowed, strict=True)
+        ]
+        return np.array(replacement).reshape(value.shape), False
 
     def _draw(self, count: int) -> int:
         self._replaced += 1
@@ -299,7 +308,7 @@ class PettingZooAEC(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo 
         """Begin an episode.
 
         Args:
-            seed: Of this and the following episodes; None: go on with the last one.
+            seed: Of this and the following episodes; None: continue with the last one.
             options: Ignored.
         """
         self.game.reset(seed)
@@ -392,7 +401,7 @@ class PettingZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         """Begin an episode.
 
         Args:
-            seed: Of this and the following episodes; None: go on with the last one.
+            seed: Of this and the following episodes; None: continue with the last one.
             options: Ignored.
 
         Returns:

@@ -220,7 +220,7 @@ class PlayerGames:
         self.length = np.zeros(num_envs, np.int64)
         self.illegal = np.zeros(num_envs, np.bool_)
         self.masked = self._choices is not None and self.spec.enumeration is not None
-        self._asked = np.zeros((num_envs, agents), np.bool_)
+        self._due = np.zeros((num_envs, agents), np.bool_)
         self._cut = np.zeros(num_envs, np.uint8)  # how the caller's decisions were closed so far
         self._paid = np.zeros(num_envs)
         self._seed = np.zeros(num_envs, np.uint64)
@@ -234,7 +234,7 @@ class PlayerGames:
     # ------------------------------------------------------------------------------------------ episodes
 
     def seed(self, environments: NDArray[np.int64], seeds: NDArray[np.uint64]) -> None:
-        """Give environments seeds; their episodes are counted anew.
+        """Give environments seeds; their episodes are counted from 0.
 
         Args:
             environments: int64[n].
@@ -245,8 +245,8 @@ class PlayerGames:
 
     def begin(self, environments: NDArray[np.int64]) -> None:
         """Begin the next episode of some environments, int64[n], rising, and play until the caller is due."""
-        nobody = environments[:0]
-        self.play(nobody, np.zeros(0), environments)
+        none = environments[:0]
+        self.play(none, np.zeros(0), environments)
 
     def play(self, acting: NDArray[np.int64], actions: Array, beginning: NDArray[np.int64]) -> None:
         """Step some environments, and begin an episode in others, until the caller is due in all of them, or their episodes are over.
@@ -283,8 +283,8 @@ class PlayerGames:
 
     def _unsettled(self, environments: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those in which the others have to move."""
-        asked = self._asked[environments]
-        settled = (asked[:, 0] if asked.shape[1] == 1 else asked.any(axis=1)) | (self.over[environments] != GOES_ON)
+        due = self._due[environments]
+        settled = (due[:, 0] if due.shape[1] == 1 else due.any(axis=1)) | (self.over[environments] != GOES_ON)
         return np.asarray(environments[~settled], np.int64)
 
     def _begin(self, environments: NDArray[np.int64]) -> None:
@@ -293,7 +293,7 @@ class PlayerGames:
         seeds = self._seed[environments]
         keys = [_keys(seeds, episode, stream) for stream in range(_STREAMS)]
         self.over[environments] = GOES_ON
-        for array in (self._asked, self._cut, self._paid, self._replaced, self.reward, self.illegal):
+        for array in (self._due, self._cut, self._paid, self._replaced, self.reward, self.illegal):
             array[environments] = 0
         self._key[environments] = keys[_REPLACEMENTS]
         self._noise.begin(environments, keys[_NOISE])
@@ -357,12 +357,12 @@ class PlayerGames:
             if self.mask is not None and mask is not None:
                 self.mask[e] = mask
             self.reward[e] += due.reward
-            self._asked[e, 0] = True
+            self._due[e, 0] = True
             return
         e, k = np.divmod(due.slot, agents)
         self.observation[e] = 0
         self.observation[e, k] = observation
-        self._asked[e, k] = True
+        self._due[e, k] = True
         np.add.at(self.reward, e, due.reward)
         if self.mask is not None and self._choices is not None:
             rows = np.zeros((self.num_envs, agents, self.mask.shape[1] // agents), np.bool_)
@@ -403,15 +403,15 @@ class PlayerGames:
         if (over := environments[self.over[environments] != GOES_ON]).size:
             raise EnvError(f"the episode of environment {over[0]} of {self.spec.id} is over; reset it first.")
         checked = self._checked(environments, actions)
-        asked = self._asked[environments]
-        self._asked[environments] = False
+        due = self._due[environments]
+        self._due[environments] = False
         shape = self.spec.agents_of(self.player)[0].action.shape or ()
         if agents == 1:
             self._vector.put(self.player, environments.astype(np.int32), checked.reshape(n, *shape))
             return
         rows = checked.reshape(n, agents, *shape)
         slots = (environments[:, None] * agents + np.arange(agents)).astype(np.int32)
-        self._vector.put(self.player, slots[asked], rows[asked])
+        self._vector.put(self.player, slots[due], rows[due])
 
     def _checked(self, environments: NDArray[np.int64], actions: Array) -> Array:
         """Return actions as the environment takes them: legal ones."""
@@ -431,7 +431,7 @@ class PlayerGames:
         legal = inside & choices.legal(self.mask[environments], np.where(inside, numbers, 0))
         agents = self._agents[self.player]
         if agents > 1:
-            legal |= ~np.repeat(self._asked[environments], numbers.shape[1] // agents, axis=1)
+            legal |= ~np.repeat(self._due[environments], numbers.shape[1] // agents, axis=1)
             numbers = np.where(inside, numbers, 0)
         if not legal.all():
             wrong = np.flatnonzero(~legal.all(axis=1))
@@ -465,7 +465,7 @@ class PlayerGames:
         return numbers
 
     def _lose(self, environments: NDArray[np.int64]) -> None:
-        """End episodes with the least return of the game, or one less than was earned where nobody knows what that is."""
+        """End episodes with the least return of the game, or one less than was earned where that is unknown."""
         low = self.spec.utility_range[self.player][0]
         self.reward[environments] = low - self._paid[environments] if np.isfinite(low) else -1.0
         self.over[environments] = TERMINATED

@@ -99,7 +99,7 @@ class SB3VecEnv(VecEnv):
         return [answer[e] for e in places] if isinstance(answer, Sequence | np.ndarray) else [answer] * len(places)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return False for each environment, but for `Monitor`, whose records `step_wait` gives."""
+        """Return False for each environment, except for `Monitor`, whose records `step_wait` gives."""
         from stable_baselines3.common.monitor import Monitor
 
         return [wrapper_class is Monitor] * len(self._places(indices))
