@@ -41,7 +41,19 @@ LIBRARY = (
     "reporting",
     "runs",
 )
-APPS = ("common", "tracking", "episodes", "play", "ui", "hub", "experiments", "export", "options", "skeletons", "interfaces")
+APPS = (
+    "common",
+    "tracking",
+    "episodes",
+    "play",
+    "ui",
+    "hub",
+    "experiments",
+    "export",
+    "options",
+    "skeletons",
+    "interfaces",
+)
 """Each imports those before it only, too."""
 LAYERS = (*LIBRARY, "contrib", "testing", "apps", "cli")
 """Each imports those before it only. `ludus/__init__.py` is in none: it resolves public names when they are first used. What lies in
