@@ -48,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="RUN (its final result), RUN@meta, RUN@12, RUN@best, RUN@strongest, RUN@newest, RUN@PLAYER/POLICY, FILE.safetensors, random, "
         "bot:mcts,simulations=100 (bot:NAME,key=value…), a custom bot, module:Class,key=value…, or an agent from elsewhere, "
-        "command:PROGRAM, sb3:FILE.zip",
+        "command:PROGRAM, sb3:FILE.zip, onnx:FILE, http://…",
     )
     parser.add_argument(
         "--episodes",

@@ -248,7 +248,7 @@ def require_fit(name: str, bot: Bot | StateBot | ExternalAgent, spec: EnvSpec, *
     """
     if isinstance(bot, ExternalAgent):
         try:
-            bot.begin(AgentGame.of(spec), AgentContext(name))
+            bot.begin(AgentGame.of(spec), AgentContext(name.strip("'\"")))
         finally:
             bot.close()
     if not isinstance(bot, StateBot) and not (isinstance(bot, ExternalAgent) and bot.wants_states):

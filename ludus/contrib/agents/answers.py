@@ -21,7 +21,7 @@ from ludus.policies.agents import FAULTS, AgentContext, AgentGame, AgentRequests
 from ludus.rollout.bot_players import LegalMoves
 
 Rule = Literal["random", "error"]
-Fault = Literal["illegal", "late", "malformed"]
+Fault = Literal["budget", "illegal", "late", "malformed"]
 _SHOWN = 200  # characters of an answer in the log
 
 
