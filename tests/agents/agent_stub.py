@@ -46,7 +46,7 @@ for line in sys.stdin:
             open(rest[0], "w").close()
             os._exit(4)
         if how == "slow" and asked == 2:
-            time.sleep(0.6)
+            time.sleep(0.5)
         if how == "hang" and asked >= 2:
             time.sleep(60)
         if how == "chatty":

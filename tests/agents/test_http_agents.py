@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,7 +27,8 @@ class Service(ThreadingHTTPServer):
         self.serves, self.messages, self.tokens = serves, list[dict[str, Any]](), set[str | None]()
         self.seen: dict[Any, list[Any]] = {}
         self.fails = 0
-        self.delay = 0.0
+        self.go = threading.Event()
+        self.go.set()
 
     def action(self, row: dict[str, Any], slot: Any) -> int:
         import zlib
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.messages.append(message)
         self.server.tokens.add(self.headers["Authorization"])
-        time.sleep(self.server.delay if message["type"] == "act" else 0.0)
+        assert message["type"] != "act" or self.server.go.wait(60)
         if self.server.fails:
             self.server.fails -= 1
             self.send_response(503)
@@ -112,16 +112,20 @@ def test_errors_of_a_service_are_deaths(service: Service, tmp_path: Path) -> Non
 
 
 def test_late_answers_of_a_service(service: Service, tmp_path: Path) -> None:
-    with begun(address(service, ",timeout=0.2"), tmp_path / "agents") as agent:
+    with begun(address(service, ",timeout=60"), tmp_path / "agents") as agent:
         agent.act(requests([5]))
-        service.delay = 0.3
+        service.go.clear()
+        agent.timeout = 0.05
         agent.act(requests([-1]))
-        service.delay = 0.0
+        service.go.set()
+        agent.timeout = 60.0
         agent.act(requests([-1]))
-        service.delay = 1.0
+        service.go.clear()
+        agent.timeout = 0.05
         agent.act(requests([-1]))
         with pytest.raises(PartDied, match="two moves in a row"):
             agent.act(requests([-1]))
+        service.go.set()
     (counts,) = count_faults(tmp_path).values()
     assert counts == {"late": 2}
 

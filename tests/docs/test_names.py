@@ -25,6 +25,7 @@ from ludus.envs.config import Environment
 from ludus.envs.families import FAMILIES
 from ludus.evaluation.run_ratings import RATINGS
 from ludus.metagame.solvers.registry import META_SOLVERS
+from ludus.policies.agents import AGENTS
 from ludus.policies.bots import BOTS
 from ludus.policies.registry import POLICIES
 from ludus.replay.kinds import TABLES
@@ -48,6 +49,7 @@ OWN = "module:Class"
 GROUPS = [
     table.group
     for table in (
+        AGENTS,
         ALGORITHMS,
         ARRAYS,
         BOTS,

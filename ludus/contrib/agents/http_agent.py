@@ -140,6 +140,9 @@ class _Service:
                 response = connection.getresponse()
                 data = response.read()
                 break
+            except TimeoutError as error:  # it was heard, perhaps
+                self._disconnect()
+                raise PartDied(f"agent {self._context.name!r} did not answer: {error}.") from error
             except (OSError, http.client.HTTPException) as error:
                 self._disconnect()
                 if attempt == self._retries:

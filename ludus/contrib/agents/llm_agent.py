@@ -183,8 +183,8 @@ class LLMAgent:
         """Return the legal action that an answer names last; else what it is."""
         if isinstance(reply, NoAnswer):
             return reply
-        if (said := _ANSWER.findall(reply)) and int(said[-1]) in names:
-            return int(said[-1])
+        if (numbers := _ANSWER.findall(reply)) and int(numbers[-1]) in names:
+            return int(numbers[-1])
         last = reply.strip().rpartition("\n")[2].strip(" .*`\"'").lower()
         for action, name in names.items():
             if last in (name.lower(), str(action), f"{action}: {name}".lower(), f"action: {name}".lower()):
