@@ -12,7 +12,7 @@ INCOMPLETE = 3
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="name of a run in ./runs, or its directory")
+    parser.add_argument("run", metavar="RUN|EXPERIMENT", help="name of a run or experiment in ./runs, or its directory")
     parser.add_argument(
         "trackers",
         metavar="NAME[,key=value…]",
@@ -37,6 +37,7 @@ COMMAND = Command(
     examples=(
         ("ludus track try1 mlflow", "a run that was trained without a tracker"),
         ("ludus track try1", "to its own trackers, what they lack: one was offline, or the run was killed with them"),
+        ("ludus track leduc-20261120-130000 mlflow", "all runs of an experiment"),
         ("ludus track try1 wandb,project=leduc,mode=offline tensorboard", "to several, with options"),
     ),
     add_arguments=_add_arguments,

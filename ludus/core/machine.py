@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path
 from types import FrameType
@@ -57,6 +57,59 @@ def free_memory() -> int | None:
         except (OSError, ValueError):  # there is none, or "max"
             continue
     return free
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What this process and those that it has started take.
+
+_TICK, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+def resources_in_use() -> dict[str, float]:
+    """Return `processor_seconds` so far, and `memory` in bytes, of this process and of its descendants, those that have ended included;
+    where torch uses a GPU, also `gpu_memory`, the bytes that this process has reserved there, and `gpu_share`, the share of time in which
+    the GPU was busy, where NVIDIA's library can be asked. Without /proc, of this process alone."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
+    memory, pids = _resident("self"), _children("self")
+    while pids:
+        pid = pids.pop()
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                ticks = file.read().rpartition(")")[2].split()[11:15]
+        except OSError:  # it has just ended
+            continue
+        seconds += sum(map(int, ticks)) / _TICK
+        memory += _resident(pid)
+        pids += _children(pid)
+    return {"processor_seconds": seconds, "memory": memory, **_gpu_in_use()}
+
+
+def _children(pid: str) -> list[str]:
+    children: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            children += task.read_text(encoding="ascii").split()
+    return children
+
+
+def _resident(pid: str) -> float:
+    """Return bytes of memory that a process has; 0 where that is not known."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return float(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _gpu_in_use() -> dict[str, float]:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return {}
+    usage = {"gpu_memory": float(torch.cuda.memory_reserved())}
+    with suppress(ImportError, RuntimeError):  # without pynvml, or where it may not ask
+        usage["gpu_share"] = torch.cuda.utilization() / 100
+    return usage
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class TrackedRun:
 
     Attributes:
         id: Of the run: eight letters and digits, the same in all of its sessions and other ones in a copy.
-        name: Of its folder.
+        name: Of its folder, with that of its experiment before it.
         run_dir: Its folder.
         group: Name of the experiment that it belongs to; "" where it belongs to none.
         scenario: Preset or kind of scenario.

@@ -22,7 +22,7 @@ import numpy as np
 from ludus.algorithms.common.registry import COMPUTED
 from ludus.core import recorders
 from ludus.core.errors import ScenarioError, reading_state
-from ludus.core.machine import reserve_stack
+from ludus.core.machine import reserve_stack, resources_in_use
 from ludus.core.types import (
     AdaptiveMixture,
     Array,
@@ -226,6 +226,9 @@ class Driver:
     named: list[str] = field(default_factory=list)  # checkpoints that the database names
     _started: float = field(default_factory=time.perf_counter)
     _last_barrier_seconds: float | None = None  # seconds of the run at the last barrier of this session
+    _processor_seconds: float = field(
+        default_factory=lambda: resources_in_use()["processor_seconds"]
+    )  # at the last barrier
     _checkpointed: bool = False  # by a checkpoint: nothing happened since
     _matches: int = 0  # since the last barrier
     _training: Sequence[TrainingTask] = ()  # that are in progress
@@ -585,7 +588,10 @@ class Driver:
         steps = {"env_steps": since_last.pop("env_steps", 0.0)}
         seconds = {name: value for name, value in since_last.items() if name.startswith("seconds/")}
         lag = {"lag": float(np.mean(lags))} if lags else {}
-        values = {"seconds": self._last_barrier_seconds, "wall": wall, **steps, **seconds, **lag}
+        usage = resources_in_use()
+        spent, self._processor_seconds = self._processor_seconds, usage.pop("processor_seconds")
+        usage = {"processor": max(0.0, self._processor_seconds - spent) / wall if wall > 0 else 0.0, **usage}
+        values = {"seconds": self._last_barrier_seconds, "wall": wall, **steps, **seconds, **lag, **usage}
         self.store.metrics_recorded("barriers", self.history.checkpoints, values)
 
     def finish(self) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ludus.reporting.trackers import TRACKERS, build_tracker, check_trackers, pa
 from ludus.runs.runner import resume, run
 from ludus.runs.scenario_files import parse_scenario
 from ludus.storage.reader import Reader
+from ludus.storage.store import Store
 
 KIND = "stub_tracker:Stub"
 
@@ -239,6 +241,26 @@ def _until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_run_of_an_older_version_continues_its_files_for_tensorboard(tmp_path: Path) -> None:
+    """Its scenario does not say what tracks it."""
+    from test_tensorboard_tracker import killed, point, scalars, started
+
+    run_dir = tmp_path / "run"
+    tools.train("exact", run_dir, "generations=2")
+    with Store.open(run_dir) as store:
+        with Reader(run_dir) as reader:
+            info = reader.info()
+        store.set_info(replace(info, text=info.text.replace("track: []\n", "")))
+    (run_dir / "scenario.yaml").write_text(info.text.replace("track: []\n", ""), encoding="utf-8")
+    old = started(run_dir)
+    old.log([point(k, k, seconds=1.0) for k in range(3)])
+    killed(old)
+    resume(run_dir, ["generations=4"], report=False)
+    ludus.track(run_dir)
+    assert [step for step, _ in scalars(run_dir)["generations", "seconds"]] == [0, 1, 2, 3, 4]
 
 
 def test_command_sends_a_run_that_had_no_tracker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

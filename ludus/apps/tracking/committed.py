@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,9 @@ class CommittedRun:
         metrics = _metrics_by_step(reader, GENERATIONS, after)
         sizes = dict(reader.query("SELECT number, sizes FROM generations WHERE number > ?", after))
         for record in new:
-            values = {**_of_generation(record, json.loads(sizes[record.number])), **metrics.get(record.number, {})}
-            yield _point(GENERATIONS, "generation", record.number, times.generation[record.number], values)
+            _, more = metrics.get(record.number, (0, {}))
+            values = {**_of_generation(record, json.loads(sizes[record.number])), **more}
+            yield _point(GENERATIONS, "generation", record.number, times.generation(reader, record.number), values)
 
     def _tables(self, reader: Reader, progress: Progress, times: _Times) -> list[Table]:
         numbers = [number for number in reader.generation_numbers() if number > progress.tables]
@@ -100,7 +101,7 @@ class CommittedRun:
         names = reader.policy_names()
         population = reader.info().population
         players = [names.get(which, []) for which in population]
-        time = times.generation[record.number]
+        time = times.generation(reader, record.number)
         strategies: list[list[str | float | None]] = [
             [str(player), name, float(probability)]
             for player, row in enumerate(record.marginals)
@@ -236,29 +237,36 @@ def _stride(iterations: int) -> int:
 
 
 def _machine(reader: Reader, progress: Progress, times: _Times) -> Iterator[Point]:
-    for step, values in sorted(_metrics_by_step(reader, "barriers", progress.steps.get(MACHINE, -1)).items()):
+    new = _metrics_by_step(reader, "barriers", progress.steps.get(MACHINE, -1))
+    for step, (barrier, values) in new.items():
         if (wall := values.get("wall") or 0.0) > 0.0:
             values["env_steps_per_second"] = values.get("env_steps", 0.0) / wall
-        yield _point(MACHINE, "barrier", step, times.metric("barriers", step), values)
+        yield _point(MACHINE, "barrier", step, times.commit(barrier), values)
 
 
 def _evaluations(reader: Reader, progress: Progress, times: _Times) -> Iterator[Point]:
     by_version = _metrics_by_step(reader, "versions", -1)
     axes: dict[str, dict[int, dict[str, float]]] = {}
-    for version, values in sorted(by_version.items()):
+    for version, (_, values) in by_version.items():
         for name, value in values.items():
             task, _, metric = name.rpartition("/")
             axes.setdefault(f"{_AXES_OF_EVALUATIONS}{task}", {}).setdefault(version, {})[metric] = value
     for axis, versions in axes.items():
+        latest = 0.0  # versions begin at 0 in each task, and rows of several tasks share one
         for version, values in versions.items():
+            latest = max(latest, times.commit(by_version[version][0]))
             if version > progress.steps.get(axis, -1):
-                yield _point(axis, "version", version, times.metric("versions", version), values)
+                yield _point(axis, "version", version, latest, values)
 
 
-def _metrics_by_step(reader: Reader, counter: str, after: int) -> dict[int, dict[str, float]]:
-    sql = "SELECT step, name, value FROM metrics WHERE counter = ? AND step > ? ORDER BY step, name"
-    rows = reader.query(sql, counter, after)
-    return {step: {name: value for _, name, value in group} for step, group in groupby(rows, lambda row: row[0])}
+def _metrics_by_step(reader: Reader, counter: str, after: int) -> dict[int, tuple[int, dict[str, float]]]:
+    """Return step -> barrier that covers it, and values by name; steps rise."""
+    sql = "SELECT step, barrier, name, value FROM metrics WHERE counter = ? AND step > ? ORDER BY step, name"
+    metrics = {}
+    for step, group in groupby(reader.query(sql, counter, after), itemgetter(0)):
+        rows = list(group)
+        metrics[step] = max(row[1] for row in rows), {name: value for *_, name, value in rows}
+    return metrics
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -271,20 +279,12 @@ class _Times:
     def __init__(self, reader: Reader) -> None:
         self._commits = {record.barrier: record.created for record in reader.checkpoints()}
         self._last = max(self._commits.values(), default=0.0)
-        rows = reader.query("SELECT number, barrier FROM generations")
-        self.generation = {number: self.commit(barrier) for number, barrier in rows}
-        self._metrics = {
-            (counter, step): self.commit(barrier)
-            for counter, step, barrier in reader.query(
-                "SELECT counter, step, MAX(barrier) FROM metrics GROUP BY counter, step"
-            )
-        }
 
     def commit(self, barrier: int) -> float:
         return self._commits.get(barrier, self._last)
 
-    def metric(self, counter: str, step: int) -> float:
-        return self._metrics[counter, step]
+    def generation(self, reader: Reader, number: int) -> float:
+        return self.commit(reader.query("SELECT barrier FROM generations WHERE number = ?", number)[0][0])
 
     def curve(self, reader: Reader, task: str) -> list[float]:
         """Return when each point of a task's curve was, never falling."""

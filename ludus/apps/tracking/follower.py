@@ -20,6 +20,7 @@ from ludus.apps.tracking.committed import CommittedRun, Progress
 from ludus.apps.tracking.pictures import draw_payoffs
 from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, one_line
+from ludus.core.machine import replace_file
 from ludus.reporting.trackers import FOLDER, Table, TrackedRun, Tracker
 from ludus.storage.database import FILE
 from ludus.storage.reader import KILLED, Reader
@@ -164,11 +165,12 @@ class Follower:
             info = reader.info()
         config = from_yaml(info.text, what="the scenario")
         parent = self.run_dir.resolve().parent
+        group = parent.name if (parent / EXPERIMENT).is_file() else ""
         return TrackedRun(
             id=cursors.run_id(self.run_dir),
-            name=info.name,
+            name=f"{group}/{info.name}" if group else info.name,
             run_dir=self.run_dir,
-            group=parent.name if (parent / EXPERIMENT).is_file() else "",
+            group=group,
             scenario=info.scenario,
             config={key: value for key, value in config.items() if key != "track"},
             facts={"env": info.env, "algorithm": info.algorithm, "seed": str(info.seed), "version": info.version},
@@ -180,8 +182,8 @@ class Follower:
     def _draw(self, tracker: Tracker, tables: list[Table]) -> None:
         for table in tables:
             if table.name == "payoffs" and (picture := draw_payoffs(table)):
-                path = self.run_dir / FOLDER / f"{self.name}-{_PICTURE}"
-                path.write_bytes(picture)
+                path = self.run_dir / FOLDER / _PICTURE
+                replace_file(path, picture, durable=False)  # of each tracker's process the same
                 tracker.attach(_PICTURE, path)
                 self.cursor.sent_files += 1
 

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ludus.reporting.trackers import build_tracker
 
 LOOK = 1.0
 """Seconds between two looks at the database."""
+_REST = 10.0  # times as long as it has worked it rests, at least
 _AFTER = 600.0  # seconds that sending may take once the run is over
 
 
@@ -41,8 +43,11 @@ def main() -> None:
         lambda: build_tracker(order["options"]),
         tell=lambda text: say(warning=text),
     )
-    while not _over(parent):
+    pause = LOOK
+    while not _over(parent, pause):
+        begun = time.monotonic()
         follower.update()
+        pause = max(LOOK, _REST * (time.monotonic() - begun))
     timer = threading.Timer(_AFTER, os._exit, (1,))
     timer.daemon = True
     timer.start()
@@ -61,7 +66,12 @@ def _first_line() -> bytes:
     return line
 
 
-def _over(parent: int) -> bool:
-    """Return whether the driver has closed its end or is gone; waits a little for that. Another process may hold the pipe open."""
-    ready, _, _ = select.select([0], [], [], LOOK)
-    return bool(ready and not os.read(0, 1)) or os.getppid() != parent
+def _over(parent: int, pause: float) -> bool:
+    """Return whether the driver has closed its end or is gone, which is waited for, `pause` seconds at most. Another process may hold the
+    pipe open."""
+    until = time.monotonic() + pause
+    while (left := until - time.monotonic()) > 0:
+        ready, _, _ = select.select([0], [], [], min(LOOK, left))
+        if (ready and not os.read(0, 1)) or os.getppid() != parent:
+            return True
+    return False

@@ -27,7 +27,8 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, Metrics, TaskResult, TrainingTask
 from ludus.reporting.trackers import FOLDER, build_tracker, check_trackers, parse_trackers, tracker_label
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo
-from ludus.storage.run_dirs import find_run
+from ludus.storage.database import FILE
+from ludus.storage.run_dirs import find_experiment, find_run, run_name
 from ludus.storage.stored_run import StoredRun
 
 WAIT = 20.0
@@ -113,7 +114,8 @@ class Tracking(NullObserver):
         self._started = True
         run_id(self.run_dir)  # before several processes make one
         for process in self._processes:
-            if process.options.get("history") is False:
+            new = not (self.run_dir / FOLDER / f"{process.name}.json").exists()
+            if new and process.options.get("history") is False:
                 follower = Follower(self.run_dir, process.name, partial(build_tracker, process.options))
                 follower.skip()
                 follower.close()
@@ -274,7 +276,7 @@ def track(
     What a tracker has is not sent again.
 
     Args:
-        run_dir: Directory of the run, or its name below ./runs.
+        run_dir: Directory of the run, or its name below ./runs; or those of an experiment, for each of its runs.
         trackers: As the scenario's key `track`; default: those of the run.
         wait: Whether it is waited for as long as it takes; else after some seconds sending continues in the background.
         tell: Hears lines for the user.
@@ -285,6 +287,9 @@ def track(
     Raises:
         LudusError: If there is no such run or tracker.
     """
+    if isinstance(run_dir, str) and (experiment := find_experiment(run_dir)) is not None:
+        runs = [path.parent for path in sorted(experiment.glob(f"*/{FILE}"))]
+        return tuple(sent for run in runs for sent in track(run, trackers, wait=wait, tell=tell))
     folder = find_run(run_dir, zoo=False)
     run = StoredRun(folder)
     if trackers is None:
@@ -296,6 +301,8 @@ def track(
             f"run {str(folder)!r} has no trackers ({FOLDER} of its scenario). Name some: `ludus track RUN mlflow wandb,mode=offline`."
         )
     check_trackers(parsed)
+    if find_experiment(str(folder.absolute().parent)) is not None:
+        tell(f"{run_name(folder)}:")
     tracking = Tracking(folder.absolute(), parsed, tell=tell)
     tracking.start()
     return tracking.close(forever=wait)

@@ -348,6 +348,7 @@ KINDS: Mapping[str, Callable[[Line, str], Iterable[Candidate]]] = {
     "algorithm": _names("algorithm", "ludus.algorithms"),
     "rating": _names("rating", "ludus.ratings"),
     "runtime": _names("runtime", "ludus.runtimes"),
+    "tracker": _names("tracker", "ludus.trackers"),
     "device": _names("device"),
     "format": _names("format"),
     "run": _runs,

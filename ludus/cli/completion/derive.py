@@ -21,6 +21,7 @@ from ludus.envs.families import FAMILIES
 from ludus.envs.registry import list_envs
 from ludus.evaluation.run_ratings import RATINGS
 from ludus.policies.bots import BOTS
+from ludus.reporting.trackers import TRACKERS
 from ludus.runs.scenario_files import list_presets
 from ludus.runtime.inprocess import RUNTIMES
 
@@ -41,6 +42,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "--runtime": ("runtime",),
     "--start": ("policy", "safetensors"),
     "--to": ("format",),
+    "--track": ("tracker",),
     "ENTRANT": ("policy", "entrant", "safetensors"),
     "EXPERIMENT|RUN": ("run", "experiment"),
     "FAMILY|RUN|ZOO|WORD": ("listed",),
@@ -52,6 +54,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "NAME|DIRECTORY": ("folder",),
     "POLICY.safetensors": ("safetensors",),
     "PRESET|FILE.yaml|ENV": ("preset", "environment", "yaml"),
+    "NAME[,key=value…]": ("tracker",),
     "RUN": ("run",),
     "RUN[@WHAT]": ("policy",),
     "RUN[@WHAT]|FILE": ("policy", "safetensors"),
@@ -89,6 +92,7 @@ def derive_table(commands: Mapping[str, Command]) -> dict[str, Any]:
         "format": list(FORMATS),
         "rating": sorted(RATINGS),
         "runtime": sorted(RUNTIMES),
+        "tracker": sorted(TRACKERS),
     }
     return {
         "commands": {name: _command(command) for name, command in commands.items()},
