@@ -259,6 +259,7 @@ COMMANDS = {
     "soak": "long runs: trends of what they take; a run of ten million matches",
     "spellings": "whether defaults are the same however a scenario is written, and whether they learn",
     "tournament": "100 policies against each other",
+    "trackers": "tracked runs that are killed and resumed, read back from each tracker ([table](guides/track.md#measured))",
     "training_speed": "updates per second, against peers and the bare loop",
     "tree_rollouts": "rollouts on compiled trees",
     "ui": "the page with ten and with 100 viewers, and a league of 1,000 policies",

@@ -19,7 +19,7 @@ from ludus.cli.command import Command
 from ludus.cli.output import facts, stream, table
 from ludus.core.errors import RunError
 from ludus.runs.control import STATUS_FILE, Status, describe_state, read_status
-from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, is_running, run_name
+from ludus.storage.run_dirs import EXPERIMENT, TRACKING, find_experiment, find_run, is_running, run_name
 
 if TYPE_CHECKING:
     from ludus.storage.reader import Reader
@@ -160,13 +160,26 @@ def _run(folder: Path) -> tuple[list[tuple[str, str]], bool]:
         pairs.append(("complete", f"generation {last.number}{limit} after {duration(last.seconds)}{nash_conv}"))
     if state == "interrupted":
         damages += _lost(folder, status)
-    pairs += [*counted, *(("damaged", text) for text in damages)]
+    pairs += [*counted, *_tracked(folder), *(("damaged", text) for text in damages)]
     again = f"ludus resume {shlex.quote(run_name(folder))}"
     if state == "interrupted":
         pairs.append(("continue", f"{cause or 'the process of the run is gone'}: {again}"))
     elif state == "failed" and summary is None:
         pairs.append(("continue", f"once that is mended: {again}"))
     return pairs, goes_on
+
+
+def _tracked(folder: Path) -> list[tuple[str, str]]:
+    """Return what each tracker has of the run."""
+    if not (folder / TRACKING).is_dir():
+        return []
+    from ludus.apps.tracking.cursor import stored_cursors
+
+    cursors = stored_cursors(folder).items()
+    return [
+        ("tracker", f"{name}: {cursor.sent}{f'; the last attempt failed: {cursor.failure}' if cursor.failure else ''}")
+        for name, cursor in cursors
+    ]
 
 
 def _lost(folder: Path, status: Status | None) -> list[str]:

@@ -18,8 +18,6 @@ from ludus.core.packages import missing_package
 from ludus.core.parts import Registry, build_part, resolve_name
 
 TRACKERS: Final = Registry("tracker", "ludus.trackers", {"tensorboard": "ludus.reporting.tensorboard:TensorBoard"})
-FOLDER = "tracking"
-"""In a run's folder: what was sent to each tracker, its log, and offline files."""
 GENERATIONS = "generations"
 """The axis of generations."""
 

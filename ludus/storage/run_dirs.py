@@ -27,6 +27,9 @@ SWEEP, STUDY = "sweep.yaml", "study.db"
 MANIFEST = "manifest.json"
 """What an entry of a zoo has in place of a database."""
 
+TRACKING = "tracking"
+"""In a run's folder: what was sent to each tracker, its log, and offline files."""
+
 LOCK_FILE = "driver.lock"
 LOST_DATABASE = "Put it back from a copy; without it only the files of policies can be used: warm_start=[{source: file, path: FILE}]."
 _RUN_NAME = re.compile(r"\w[\w.-]*")

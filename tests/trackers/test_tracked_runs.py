@@ -268,6 +268,8 @@ def test_command_sends_a_run_that_had_no_tracker(tmp_path: Path, capsys: pytest.
     text = f"{KIND},file={tmp_path / 'out'}"
     assert main(["track", str(tmp_path / "run"), text]) == 0
     assert "tracker Stub: " in capsys.readouterr().out
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert "Stub: " in capsys.readouterr().out
     first = numbers(tmp_path / "out")
     assert first == [*range(len(first))]
     assert main(["track", str(tmp_path / "run"), text]) == 0

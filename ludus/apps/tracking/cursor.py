@@ -17,7 +17,8 @@ from typing import Any
 from ludus.core.errors import RunError
 from ludus.core.jsonable import parse_json
 from ludus.core.machine import replace_file
-from ludus.reporting.trackers import FOLDER, Point, Table
+from ludus.reporting.trackers import Point, Table
+from ludus.storage.run_dirs import TRACKING
 
 _LETTERS = string.ascii_lowercase + string.digits
 _ID = "run.json"
@@ -61,6 +62,11 @@ class Cursor:
                 self.tables = max(self.tables, record.step)
                 self.sent_tables += 1
 
+    @property
+    def sent(self) -> str:
+        """What was sent in all sessions, in words."""
+        return f"{self.points:,} points, {self.sent_tables:,} tables, {self.sent_files:,} files sent"
+
     def settle(self, safe: int) -> None:
         """Forget the records before this number: no kill can take them back."""
         self.unsafe = [record for record in self.unsafe if record.number >= safe]
@@ -93,6 +99,20 @@ def load(path: Path) -> Cursor:
         ) from error
 
 
+def stored_cursors(run_dir: Path) -> dict[str, Cursor]:
+    """Return the cursors of a run's trackers, by name; what cannot be read is left out.
+
+    Args:
+        run_dir: Of the run.
+    """
+    cursors = {}
+    for path in sorted((run_dir / TRACKING).glob("*.json")):
+        if path.name != _ID:
+            with suppress(RunError):
+                cursors[path.stem] = load(path)
+    return cursors
+
+
 def _record(data: Mapping[str, Any]) -> Point | Table:
     return Point(**data["point"]) if "point" in data else Table(**data["table"])
 
@@ -103,7 +123,7 @@ def run_id(run_dir: Path) -> str:
     Args:
         run_dir: Of the run.
     """
-    path = run_dir / FOLDER / _ID
+    path = run_dir / TRACKING / _ID
     path.parent.mkdir(exist_ok=True)
     if not path.exists():
         content = json.dumps({"id": "".join(secrets.choice(_LETTERS) for _ in range(8))})

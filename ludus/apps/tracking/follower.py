@@ -21,10 +21,10 @@ from ludus.apps.tracking.pictures import draw_payoffs
 from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, one_line
 from ludus.core.machine import replace_file
-from ludus.reporting.trackers import FOLDER, Table, TrackedRun, Tracker
+from ludus.reporting.trackers import Table, TrackedRun, Tracker
 from ludus.storage.database import FILE
 from ludus.storage.reader import KILLED, Reader
-from ludus.storage.run_dirs import EXPERIMENT, is_running
+from ludus.storage.run_dirs import EXPERIMENT, TRACKING, is_running
 
 BATCH = 500
 """Points that are sent at a time."""
@@ -48,7 +48,7 @@ class Follower:
     ) -> None:
         self.run_dir, self.name = run_dir, name
         self._make, self._tell = make, tell
-        folder = run_dir / FOLDER
+        folder = run_dir / TRACKING
         folder.mkdir(exist_ok=True)
         self._path = folder / f"{name}.json"
         self._lock = cursors.TrackerLock(folder / f"{name}.lock")
@@ -119,7 +119,7 @@ class Follower:
             self._save()
         if first:
             self._tell(
-                f"tracker {self.name} fails ({text}); the run continues, and it is tried again. See {FOLDER}/{self.name}.log"
+                f"tracker {self.name} fails ({text}); the run continues, and it is tried again. See {TRACKING}/{self.name}.log"
             )
 
     def _save(self) -> None:
@@ -182,7 +182,7 @@ class Follower:
     def _draw(self, tracker: Tracker, tables: list[Table]) -> None:
         for table in tables:
             if table.name == "payoffs" and (picture := draw_payoffs(table)):
-                path = self.run_dir / FOLDER / _PICTURE
+                path = self.run_dir / TRACKING / _PICTURE
                 replace_file(path, picture, durable=False)  # of each tracker's process the same
                 tracker.attach(_PICTURE, path)
                 self.cursor.sent_files += 1

@@ -25,10 +25,10 @@ from ludus.apps.tracking.cursor import load, run_id
 from ludus.apps.tracking.follower import Follower
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, Metrics, TaskResult, TrainingTask
-from ludus.reporting.trackers import FOLDER, build_tracker, check_trackers, parse_trackers, tracker_label
+from ludus.reporting.trackers import build_tracker, check_trackers, parse_trackers, tracker_label
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo
 from ludus.storage.database import FILE
-from ludus.storage.run_dirs import find_experiment, find_run, run_name
+from ludus.storage.run_dirs import TRACKING, find_experiment, find_run, run_name
 from ludus.storage.stored_run import StoredRun
 
 WAIT = 20.0
@@ -114,7 +114,7 @@ class Tracking(NullObserver):
         self._started = True
         run_id(self.run_dir)  # before several processes make one
         for process in self._processes:
-            new = not (self.run_dir / FOLDER / f"{process.name}.json").exists()
+            new = not (self.run_dir / TRACKING / f"{process.name}.json").exists()
             if new and process.options.get("history") is False:
                 follower = Follower(self.run_dir, process.name, partial(build_tracker, process.options))
                 follower.skip()
@@ -124,7 +124,7 @@ class Tracking(NullObserver):
     def _start(self, process: _Process) -> None:
         process.starts += 1
         code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__package__}.process import main; main()"
-        with (self.run_dir / FOLDER / f"{process.name}.log").open("ab") as log:
+        with (self.run_dir / TRACKING / f"{process.name}.log").open("ab") as log:
             popen = process.popen = subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdin=subprocess.PIPE,
@@ -189,7 +189,7 @@ class Tracking(NullObserver):
         again = process.starts < _STARTS
         text = (
             f"the process of tracker {process.name} {how}; {'it is started again' if again else 'it is not started again'}. See "
-            f"{FOLDER}/{process.name}.log"
+            f"{TRACKING}/{process.name}.log"
         )
         self._warn(text)
         self._tell(f"warning: {text}")
@@ -246,7 +246,7 @@ class Tracking(NullObserver):
         if process.popen is not None and process.popen.stdout is not None:
             process.popen.stdout.close()
         with suppress(RunError):
-            cursor = load(self.run_dir / FOLDER / f"{process.name}.json")
+            cursor = load(self.run_dir / TRACKING / f"{process.name}.json")
             complete = process.end is not None and bool(process.end["complete"])
             failure = "" if complete else cursor.failure
             if not complete and not failure and (process.popen is None or process.popen.poll() is not None):
@@ -298,7 +298,7 @@ def track(
     parsed = parse_trackers(trackers)
     if not parsed:
         raise ConfigError(
-            f"run {str(folder)!r} has no trackers ({FOLDER} of its scenario). Name some: `ludus track RUN mlflow wandb,mode=offline`."
+            f"run {str(folder)!r} has no trackers (`track` in its scenario). Name some: `ludus track RUN mlflow wandb,mode=offline`."
         )
     check_trackers(parsed)
     if find_experiment(str(folder.absolute().parent)) is not None:

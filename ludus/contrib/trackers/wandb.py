@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ludus.core.packages import require
-from ludus.reporting.trackers import FOLDER, Point, Table, TrackedRun
+from ludus.reporting.trackers import Point, Table, TrackedRun
+from ludus.storage.run_dirs import TRACKING
 
 _UPLOADED = 120.0  # seconds after which a row that was sent online is taken for uploaded
 _LOOK = 5.0  # seconds between two looks into the file
@@ -67,7 +68,7 @@ class WandB:
     def start(self, run: TrackedRun) -> None:
         self._wandb = wandb = require("wandb", "the tracker 'wandb'")
         project = self.project or os.environ.get("WANDB_PROJECT") or "ludus"
-        folder = self.dir or os.environ.get("WANDB_DIR") or str(run.run_dir / FOLDER)
+        folder = self.dir or os.environ.get("WANDB_DIR") or str(run.run_dir / TRACKING)
         options = {name: getattr(self, name) for name in ("entity", "job_type", "tags", "notes", "mode")}
         self._run = wandb.init(
             project=project,
