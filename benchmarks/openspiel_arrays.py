@@ -33,7 +33,16 @@ PACKAGES = ("ludus", "numpy", "numba", "open-spiel")
 _MODULE = "benchmarks.openspiel_arrays"
 KINDS = ("arrays", "states", "bare", "compile")
 TENSORS = ("observation", "information_state")
-GAMES = ("phantom_ttt", "dark_hex(board_size=3)", "connect_four", "goofspiel(imp_info=True)", "liars_dice")
+GAMES = (
+    "phantom_ttt",
+    "dark_hex(board_size=3)",
+    "connect_four",
+    "goofspiel(imp_info=True)",
+    "liars_dice",
+    "breakthrough",
+    "hex",
+    "oshi_zumo",
+)
 """What is measured."""
 FORMS = (
     "phantom_ttt",
@@ -56,11 +65,18 @@ FORMS = (
     "liars_dice",
     "liars_dice(numdice=3)",
     "liars_dice(bidding_rule=reset-quantity,dice_sides=4,numdice=2)",
+    "breakthrough",
+    "breakthrough(columns=4,rows=5)",
+    "hex(board_size=5)",
+    "hex(num_rows=5,num_cols=3)",
+    "oshi_zumo",
+    "oshi_zumo(alesia=True,coins=12,horizon=9,min_bid=2)",
 )
 """What is compared with OpenSpiel's states."""
 _WANTED = 10_000_000
 _SIZES = {"arrays": 2048, "states": 256}
-_SIZE_OF_LARGE_ROWS = 512  # goofspiel's rows of all environments should stay in the cache
+_LARGE_ROWS = ("breakthrough", "goofspiel(imp_info=True)", "hex")
+_SIZE_OF_LARGE_ROWS = 512  # the rows of all environments should stay in the cache
 
 
 def figure(game: str, tensors: str) -> str:
@@ -122,7 +138,7 @@ def _vector(game: str, tensors: str, kind: str, seed: int) -> Callable[[float], 
     """Return what steps for so many seconds: (steps, seconds of the processor in `step`)."""
     from ludus.envs.registry import make_env
 
-    size = _SIZE_OF_LARGE_ROWS if kind == "arrays" and game.startswith("goofspiel") else _SIZES[kind]
+    size = _SIZE_OF_LARGE_ROWS if kind == "arrays" and game in _LARGE_ROWS else _SIZES[kind]
     fast = "on" if kind == "arrays" else "off"
     env = make_env(f"openspiel/{game}", num_envs=size, tree="off", fast=fast, observation=tensors)  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)

@@ -29,6 +29,9 @@ FAST = [
     pytest.param("dark_hex(gameversion=adh,num_cols=4,num_rows=3,obstype=reveal-numturns)", marks=pytest.mark.slow),
     pytest.param("connect_four(columns=5,rows=4)", marks=pytest.mark.slow),
     pytest.param("liars_dice(numdice=2)", marks=pytest.mark.slow),
+    pytest.param("breakthrough(columns=3,rows=6)", marks=pytest.mark.slow),
+    pytest.param("hex(board_size=3)", marks=pytest.mark.slow),
+    pytest.param("oshi_zumo(coins=6,horizon=12,min_bid=1)", marks=pytest.mark.slow),
 ]
 """One of each kernel. The first test of one compiles it for some seconds, where there is none in the cache."""
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ludus.contrib.envs.openspiel_arrays.base import TERMINAL, ArrayGame, Rules, no_chance, rule, vector_of
 
 _NO_WINNER = -1
-_PLAIN, _LOW, _HIGH = 1, 2, 3  # of a stone on a hex board: joined to no own edge, to the first one, to the last one
-_OTHER = 4  # is added for stones of player 1
+PLAIN, LOW, HIGH = 1, 2, 3  # of a stone on a hex board: joined to no own edge, to the first one, to the last one
+OTHER = 4  # is added for stones of player 1
 
 
 class Board(NamedTuple):
@@ -45,7 +45,7 @@ class Stones(NamedTuple):
 
     Attributes:
         mover, winner: int8[E].
-        board: int8[E, C + 1], 0, or what the stone is joined to, + _OTHER; the last cell is outside, and stays 0.
+        board: int8[E, C + 1], 0, or what the stone is joined to, + OTHER; the last cell is outside, and stays 0.
         visible: int8[E, 2, C], the board as each player knows it; stones: int16[E].
         who: int8[E, L] and where: int16[E, L]: all tries; tries: int16[E], how many.
         stack: int16[E, C], scratch.
@@ -96,11 +96,11 @@ def _try(game, state, e, p, cell):  # type: ignore[no-untyped-def]
     """Try a cell. Returns whether it was free, so that a stone lies there now."""
     free = state.board[e, cell] == 0
     if free:
-        state.board[e, cell] = _PLAIN + _OTHER * p
+        state.board[e, cell] = PLAIN + OTHER * p
         state.stones[e] += 1
     if free or game.abrupt:
         state.mover[e] = 1 - p
-    state.visible[e, p, cell] = 1 + (state.board[e, cell] >= _OTHER)
+    state.visible[e, p, cell] = 1 + (state.board[e, cell] >= OTHER)
     n = state.tries[e]
     state.who[e, n], state.where[e, n] = p, cell
     state.tries[e] = n + 1
@@ -113,7 +113,7 @@ def _play_lines(game, state, e, moves):  # type: ignore[no-untyped-def]
     p, cell = state.mover[e], moves[0]
     if not _try(game, state, e, p, cell):
         return
-    board, color, row, column = state.board, _PLAIN + _OTHER * p, cell // 3, cell % 3
+    board, color, row, column = state.board, PLAIN + OTHER * p, cell // 3, cell % 3
     across = down = falling = rising = 0
     for k in range(3):
         across += board[e, 3 * row + k] == color
@@ -132,20 +132,20 @@ def _play_hex(game, state, e, moves):  # type: ignore[no-untyped-def]
     p, cell = state.mover[e], moves[0]
     if not _try(game, state, e, p, cell):
         return
-    board, neighbors, color = state.board, game.neighbors, _OTHER * p
+    board, neighbors, color = state.board, game.neighbors, OTHER * p
     low, high = game.low[p, cell], game.high[p, cell]
     for k in range(6):
         stone = board[e, neighbors[cell, k]]
-        low |= stone == color + _LOW
-        high |= stone == color + _HIGH
+        low |= stone == color + LOW
+        high |= stone == color + HIGH
     if low & high:
         state.winner[e], state.mover[e] = p, TERMINAL
     elif low | high:
-        _join(state, neighbors, e, cell, color + _PLAIN, color + (_LOW if low else _HIGH))
+        join(state, neighbors, e, cell, color + PLAIN, color + (LOW if low else HIGH))
 
 
 @rule
-def _join(state, neighbors, e, cell, plain, joined):  # type: ignore[no-untyped-def]
+def join(state, neighbors, e, cell, plain, joined):  # type: ignore[no-untyped-def]
     """Mark a stone, and all that hang together with it, as joined to an edge."""
     board, stack, depth = state.board, state.stack, 1
     board[e, cell] = joined
@@ -206,7 +206,7 @@ _LINES = Rules(_reset, _mover, no_chance, _play_lines, _legal, _observation, _in
 _HEX = _LINES._replace(play=_play_hex)
 
 
-def _hexagons(rows: int, columns: int) -> NDArray[np.int64]:
+def hexagons(rows: int, columns: int) -> NDArray[np.int64]:
     """Return the neighbours of each cell, row by row: two above, one on each side, two below."""
     steps = ((-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0))
     out = np.full((rows * columns, 6), rows * columns, np.int64)
@@ -223,7 +223,7 @@ def _board(rows: int, columns: int, *, values: int, **fields: Any) -> Board:
     return Board(
         **{**fields, "colors": np.array(fields["colors"])},
         end=values * rows * columns,
-        neighbors=_hexagons(rows, columns),
+        neighbors=hexagons(rows, columns),
         low=np.stack([row == 0, column == 0]),
         high=np.stack([row == rows - 1, column == columns - 1]),
     )
