@@ -33,7 +33,7 @@ OVER = "not extended"
 LOST = "its process"
 """How `why` begins for a run whose process ended before it could say anything: it was killed, say."""
 SHORT = "the machine lacks something"
-"""How `why` begins for a run that ended for want of memory, room on a disk, threads, files: it goes on once there is enough."""
+"""How `why` begins for a run that ended for want of memory, room on a disk, threads, files: it continues once there is enough."""
 _KEYS = {"format", "scenario", "runs", "reasons", "baselines", "due", "metric"}
 _HEAD = "# An experiment: the runs in the folders beside this file. `ludus resume` goes on with it, `ludus compare` compares it.\n"
 
@@ -46,8 +46,8 @@ def as_reason(error: LudusError) -> str:
 @dataclass(frozen=True, slots=True)
 class RunStanding:
     """How a run of an experiment stands. state: "waiting" (it has not begun), or as `Reader.state`, "unreadable" where its database
-    is. why: of one that did not come to its end; "" if nobody knows. is_complete: its stopper or schedule has ended it, so that it does not
-    go on as it is."""
+    is. why: of one that did not come to its end; "" if nobody knows. is_complete: its stopper or schedule has ended it, so that it is not
+    continued as it is."""
 
     name: str
     folder: Path

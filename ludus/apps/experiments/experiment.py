@@ -197,7 +197,7 @@ def experiment_lock(folder: Path, stop: StopRequest) -> Iterator[Callable[[], No
 
 
 def needs_resume(experiment: Experiment, standing: RunStanding) -> bool:
-    """Return whether a run is to go on, as one that an error ended is: what was wrong may be mended."""
+    """Return whether a run is to be continued, as one that an error ended is: what was wrong may be mended."""
     return not (standing.state in ("finished", "failed") and standing.is_complete) or standing.name in experiment.due
 
 

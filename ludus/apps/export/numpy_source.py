@@ -153,7 +153,7 @@ _OPERATIONS: Final[Mapping[str, Write]] = {
     "expm1": _call("np.expm1"),
     "pow": _call("np.power"),
     "rsub": lambda x, y, *_: f"({y} - {x})",
-    "leaky_relu": lambda x, slope=0.01: f"np.where({x} > 0, {x}, {slope} * {x})",
+    "leaky_relu": lambda x, alpha=0.01: f"np.where({x} > 0, {x}, {alpha} * {x})",
     "elu": lambda x, alpha=1.0, *_: f"np.where({x} > 0, {x}, {alpha} * np.expm1(np.minimum({x}, 0)))",
     "hardtanh": lambda x, low=-1.0, high=1.0: f"np.clip({x}, {low}, {high})",
     "native_layer_norm": lambda x, shape, w, b, eps: f"(layer_norm({x}, {len(shape)}, {w}, {b}, {eps}),)",

@@ -187,7 +187,7 @@ class OpenSpielGame:
         return pyspiel.load_game(self._game.get_type().short_name, seeded).new_initial_state()
 
     def movers(self, state: Any) -> list[int]:
-        """Return who is to move in a state that is neither chance's nor terminal. Raises EnvError if that is nobody."""
+        """Return who is to move in a state that is neither chance's nor terminal. Raises EnvError if no player is."""
         mover: int = state.current_player()
         if mover >= 0:
             return [mover]
