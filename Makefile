@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes, which all import Ludus: compiled code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install football demo test test-slow test-long test-noise test-gpu search traces snapshots wheel-check docs check lint types format benchmarks clean
+.PHONY: help install football demo test test-slow test-long test-trackers test-noise test-gpu search traces snapshots wheel-check docs check lint types format benchmarks clean
 
 help:
 	@echo "make demo        install, then train PSRO with PPO on Leduc poker (about two minutes)"
@@ -69,6 +69,9 @@ test-slow: install $(if $(WHEEL),football)
 
 test-long: install $(if $(WHEEL),football)
 	$(BIN)/python -m pytest -m "long and not gpu" -n 4 --dist loadfile -q --durations=15
+
+test-trackers: install
+	$(BIN)/python -m benchmarks.trackers
 
 NOISE ?= 1
 test-noise: export LUDUS_ROUNDING_NOISE := $(NOISE)
