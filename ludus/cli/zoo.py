@@ -20,14 +20,25 @@ if TYPE_CHECKING:
     from ludus.storage.manifest import Manifest
 
 
+_HUB = "hf://"
+
+
 def _add_push(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "policies",
         metavar="RUN[@WHAT]|FILE.safetensors",
         help="the policies to push: RUN (its meta-strategies), RUN@best, RUN@12, RUN@PLAYER/POLICY, or a file",
     )
-    parser.add_argument("zoo", metavar="ZOO", type=folder, help="directory of the entries; created if it is missing")
-    parser.add_argument("--name", help="name of the entry (default: derived from the policies)")
+    parser.add_argument(
+        "zoo",
+        metavar="ZOO|hf://ORG/NAME",
+        type=_zoo,
+        help="directory of the entries, created if it is missing; or a repository of Hugging Face's Hub, which is one entry",
+    )
+    parser.add_argument(
+        "--name", help="name of the entry (default: derived from the policies; on the Hub: the repository's)"
+    )
+    parser.add_argument("--private", action="store_true", help="make a private repository on the Hub")
     parser.add_argument(
         "--note", default="", metavar="TEXT", help="a note in your words, such as a licence or a purpose"
     )
@@ -47,7 +58,18 @@ def _add_push(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replace", action="store_true", help="replace the entry of the same name")
 
 
+def _zoo(text: str) -> Path | str:
+    """Return a folder, or a place of the Hub as it is."""
+    return text if text.startswith(_HUB) else folder(text)
+
+
 def _push(options: argparse.Namespace) -> int:
+    if isinstance(options.zoo, str):
+        return _push_to_hub(options)
+    if options.private:
+        raise ConfigError(
+            f"--private was given with the folder {str(options.zoo)!r}; it is for hf://ORG/NAME. Leave it out."
+        )
     from ludus.apps.hub.zoo import push
 
     entry = push(
@@ -59,12 +81,37 @@ def _push(options: argparse.Namespace) -> int:
         env=_game(options),
         replace=options.replace,
     )
-    _show(f"pushed {entry.folder}", entry)
+    _show(f"pushed {entry.folder}", entry.manifest, _bytes_of(entry))
     where = quote(str(entry.folder))
     write(
         f"`ludus pull {where}` fetches it; `ludus list policies {where}` says how its policies are named where it lies."
     )
     return 0
+
+
+def _push_to_hub(options: argparse.Namespace) -> int:
+    from ludus.apps.hub import hugging_face
+
+    if options.name is not None:
+        raise ConfigError(
+            f"--name {options.name!r} and {options.zoo!r} were given; an entry of the Hub is called as its repository. Leave it out."
+        )
+    pushed = hugging_face.push(
+        options.policies,
+        options.zoo,
+        note=options.note,
+        members=options.members,
+        env=_game(options),
+        replace=options.replace,
+        private=options.private,
+    )
+    _show(f"pushed {pushed.place}", pushed.manifest, pushed.size)
+    write(f"`ludus pull {pushed.place}` fetches it.")
+    return 0
+
+
+def _bytes_of(entry: ZooEntry) -> int:
+    return sum((entry.folder / member.file).stat().st_size for member in entry.manifest.policies)
 
 
 def _game(options: argparse.Namespace) -> Environment | None:
@@ -81,7 +128,11 @@ def _game(options: argparse.Namespace) -> Environment | None:
 
 
 def _add_pull(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entry", metavar="ZOO[/NAME]", help="an entry, or a zoo, to list its entries")
+    parser.add_argument(
+        "entry",
+        metavar="ZOO[/NAME]|hf://ORG/NAME",
+        help="an entry, a zoo, to list its entries, or a repository of Hugging Face's Hub (with @REVISION: a branch, tag or commit)",
+    )
     parser.add_argument(
         "target", metavar="TARGET", type=folder, nargs="?", help="target directory (default: ./runs/NAME)"
     )
@@ -92,13 +143,14 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
 
 
 def _pull(options: argparse.Namespace) -> int:
-    from ludus.apps.hub.zoo import pull
+    from ludus.apps.hub import hugging_face, zoo
 
-    if not (Path(options.entry) / MANIFEST).is_file() and _is_zoo(options):
+    if not options.entry.startswith(_HUB) and not (Path(options.entry) / MANIFEST).is_file() and _is_zoo(options):
         show_zoo(Path(options.entry))
         return 0
+    pull = hugging_face.pull if options.entry.startswith(_HUB) else zoo.pull
     entry = pull(options.entry, options.target, check_env=not options.no_check_env, replace=options.replace)
-    _show(f"pulled {entry.folder}", entry)
+    _show(f"pulled {entry.folder}", entry.manifest, _bytes_of(entry))
     for warning in entry.warnings:
         write(f"warning: {warning}")
     name = quote(run_name(entry.folder))
@@ -160,10 +212,8 @@ def _result(manifest: Manifest) -> str:
     return "-"
 
 
-def _show(title: str, entry: ZooEntry) -> None:
-    manifest = entry.manifest
+def _show(title: str, manifest: Manifest, size: int) -> None:
     game, source = manifest.game, manifest.source
-    size = sum((entry.folder / member.file).stat().st_size for member in manifest.policies)
     seats = [p for p, n in enumerate(manifest.sizes) if n]
     pairs = [
         ("game", game.id),
@@ -190,6 +240,7 @@ PUSH = Command(
         ("ludus push leduc-20261120-120000 zoo", "its meta-strategies and their policies"),
         ("ludus push try1@best zoo --name kuhn-best", "the best policy of each population"),
         ("ludus push try1 zoo --members --note 'CC BY 4.0'", "whole populations, with their payoffs"),
+        ("ludus push try1@best hf://me/kuhn-best", "to Hugging Face's Hub, with a model card (after `hf auth login`)"),
         (
             "ludus push cloned.safetensors zoo --env football-5v5",
             "a file that belongs to no run, with the game of a preset",
@@ -206,6 +257,7 @@ PULL = Command(
         ("ludus pull zoo", "list its entries"),
         ("ludus pull zoo/kuhn-best", "to ./runs/kuhn-best; kuhn-best@0/0-3 then names a policy"),
         ("ludus pull /shared/zoo/kuhn-best elsewhere/kuhn", "to another directory"),
+        ("ludus pull hf://me/kuhn-best", "from Hugging Face's Hub, to ./runs/kuhn-best"),
     ),
     add_arguments=_add_pull,
     execute=_pull,

@@ -20,6 +20,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "dmc": ("dm_control",),
     "envpool": ("envpool",),
     "export": ("onnx", "onnxruntime", "onnxscript"),
+    "hub": ("huggingface_hub",),
     "jax": ("gymnax", "jax", "jaxmarl", "pgx"),
     "lbf": ("lbforaging",),
     "magent2": ("magent2",),
@@ -51,7 +52,6 @@ _OTHERS: Mapping[
     str, str
 ] = {  # module -> what `pip install` calls what brings it, where that is neither an extra nor the module's name
     "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
-    "huggingface_hub": "huggingface-hub",
     "mlflow": "mlflow",
     "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/environments/mlagents.md says with what
     "pkg_resources": "'setuptools<81'",

@@ -356,6 +356,7 @@ KINDS: Mapping[str, Callable[[Line, str], Iterable[Candidate]]] = {
     "policy": _policies,
     "entrant": _entrants,
     "zoo": _zoos,
+    "hub": lambda _, __: [Candidate("hf://", "a repository of Hugging Face's Hub", ends=False)],
     "listed": _listed,
     "folder": _folders,
     "file": _files(),

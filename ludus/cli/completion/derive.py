@@ -62,8 +62,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "RUN[@WHAT]|FILE.safetensors": ("policy", "safetensors"),
     "RUN|EXPERIMENT": ("run", "experiment"),
     "TARGET": ("folder",),
-    "ZOO": ("folder",),
-    "ZOO[/NAME]": ("zoo",),
+    "ZOO|hf://ORG/NAME": ("folder", "hub"),
+    "ZOO[/NAME]|hf://ORG/NAME": ("zoo", "hub"),
     "key=value": ("override",),
     "resume run": ("run", "experiment"),
 }
