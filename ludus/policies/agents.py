@@ -34,14 +34,12 @@ FAULTS = "faults.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class AgentGame:
-    """What agents learn of a game: id, and per player [P] the number of its bodies, its observation space and its action space. text:
-    whether states have texts (`pyspiel.State`)."""
+    """What agents learn of a game: id, and per player [P] the number of its bodies, its observation space and its action space."""
 
     id: str
     bodies: tuple[int, ...]
     observation: tuple[Space[Any], ...]
     action: tuple[Space[Any], ...]
-    text: bool
 
     @staticmethod
     def of(spec: EnvSpec) -> AgentGame:
@@ -52,7 +50,6 @@ class AgentGame:
             tuple(len(bodies) for bodies in players),
             tuple(bodies[0].observation for bodies in players),
             tuple(bodies[0].action for bodies in players),
-            spec.id.startswith("openspiel/"),
         )
 
 

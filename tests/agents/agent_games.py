@@ -22,7 +22,7 @@ def game(observation: spaces.Space[Any] | None = None, action: spaces.Space[Any]
     """Two players, who observe four numbers and have three actions, if nothing else is said."""
     box = spaces.Box(-1, 1, (4,), np.float32) if observation is None else observation
     discrete = spaces.Discrete(3) if action is None else action
-    return AgentGame("test/game", (1, 1), (box, box), (discrete, discrete), text=False)
+    return AgentGame("test/game", (1, 1), (box, box), (discrete, discrete))
 
 
 def requests(

@@ -15,12 +15,12 @@ import pyspiel
 import pytest
 
 import ludus
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.errors import ConfigError, PolicyError
 from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.policies.agents import AgentGame, AgentRequests, count_faults
 from ludus.policies.bots import parse_bot
-from tests.agents.agent_games import begun, game
+from tests.agents.agent_games import begun
 
 Say = Callable[[dict[str, Any]], Any]
 
@@ -176,8 +176,26 @@ def test_names_that_are_wrong(model: Model, tmp_path: Path, monkeypatch: pytest.
         parse_bot("llm:stub").make()
     with pytest.raises(ConfigError, match="cannot be read"):
         parse_bot(named(model, ",prompt=no-such-file")).make()
-    with pytest.raises(ScenarioError, match="no texts of its states"), begun(named(model), tmp_path, game()):
-        pass
+
+
+class Words:
+    """The object of an environment with words."""
+
+    move_names = ("[fold]", "[raise 10]")
+
+    def text(self, player: int) -> str:
+        return f"You are player {player}."
+
+
+def test_environments_with_words_of_their_own(model: Model, tmp_path: Path) -> None:
+    model.say = lambda _: "[Raise 10]"
+    with begun(named(model), tmp_path, KUHN) as agent:
+        assert [int(one) for one in agent.act(asked()._replace(states=[Words()]))] == [1]
+        with pytest.raises(PolicyError, match=r"object, have no method text\(player\)"):
+            agent.act(asked()._replace(states=[object()]))
+    assert (
+        "You are player 0.\n\nLegal actions:\n0: [fold]\n1: [raise 10]" in model.requests[0]["messages"][0]["content"]
+    )
 
 
 @pytest.mark.slow

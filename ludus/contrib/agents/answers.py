@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ludus.rollout.bot_players import LegalMoves
 Rule = Literal["random", "error"]
 Fault = Literal["budget", "illegal", "late", "malformed"]
 _SHOWN = 200  # characters of an answer in the log
+_TOLD = 3  # faults of one process that standard error has where there is no log
 
 
 @dataclass(slots=True)
@@ -117,6 +119,10 @@ class Judge:
 
     def _write(self, requests: AgentRequests, k: int, episode: Episode, fault: Fault, why: str, action: Any) -> None:
         if not self._context.folder:
+            if self.faults <= _TOLD:
+                last = " More are not told." if self.faults == _TOLD else ""
+                text = f"agent {self._context.name}: {fault} answer as player {requests.player}: {why[:_SHOWN]}; {action} is played.{last}"
+                sys.stderr.write(f"{text}\n")
             return
         line = {
             "time": round(time.time(), 3),

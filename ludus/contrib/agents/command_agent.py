@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from typing import Any, ClassVar
 
 from ludus.contrib.agents import protocol
 from ludus.contrib.agents.answers import Episodes, Judge, NoAnswer, Rule, append_line, log_name, require_positive
-from ludus.core.errors import ConfigError, PartDied, PolicyError, ScenarioError
+from ludus.core.errors import ConfigError, PartDied, PolicyError
 from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
 
 _LOOK = 0.5  # seconds between two heartbeats
@@ -47,7 +48,7 @@ class CommandAgent:
         faults: How many such answers one process of the agent may give before it is an error all the same; None: any number.
         cwd: Folder in which it runs; default: the present one.
         env: Variables of its environment besides those of Ludus, as words NAME=VALUE.
-        text: Send what the player knows as text, too (OpenSpiel's games).
+        text: Send what the player knows as text, too: of OpenSpiel's games, and of environments whose objects have a method text(player).
     """
 
     what: str
@@ -95,8 +96,6 @@ class CommandAgent:
 
     def begin(self, game: AgentGame, context: AgentContext) -> None:
         """See `ExternalAgent`. Starts the command, and greets it."""
-        if self.text and not game.text:
-            raise ScenarioError(f"agent {context.name!r}: {game.id} has no texts of its states. Leave text=true out.")
         self._game, self._context = game, context
         self._judge = Judge(game, context, rule=self.illegal, most=self.faults)
         self._writer = protocol.MessageWriter(game, text=self.text)
@@ -228,6 +227,7 @@ class _Program:
         self._in, self._out = self._popen.stdin.fileno(), self._popen.stdout.fileno()
         for descriptor in (self._in, self._out):
             os.set_blocking(descriptor, False)
+        self._end = weakref.finalize(self, _ended, self._popen)  # also where nothing closes the agent
 
     def send(self, message: Any) -> None:
         """Say it, now or while an answer is waited for."""
@@ -338,13 +338,20 @@ class _Program:
 
     def end(self, until: float) -> None:
         """Wait for its end, and kill it if there is none."""
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._popen.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._kill()
-            self._popen.wait()
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
+        self._end()
+
+
+def _ended(popen: subprocess.Popen[bytes]) -> None:
+    """End a program at once."""
+    for pipe in (popen.stdin, popen.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    if popen.poll() is None:
+        popen.kill()
+        popen.wait()
 
 
 def _opened(log: Path) -> int:

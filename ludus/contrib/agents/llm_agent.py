@@ -28,7 +28,7 @@ from ludus.contrib.agents.answers import (
     log_name,
     require_positive,
 )
-from ludus.core.errors import ConfigError, PolicyError, ScenarioError
+from ludus.core.errors import ConfigError, PolicyError
 from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
 
 PROMPT = """You play the game $game as player $player of $players (players are numbered from 0).
@@ -114,14 +114,10 @@ class LLMAgent:
             raise ConfigError(f"llm: the template prompt={self.prompt!r} cannot be read: {error}") from error
 
     def check(self, game: Any) -> None:
-        """Allow all games of OpenSpiel: of a state the model only hears what its player knows."""
+        """Allow all games: of a state the model only hears what its player knows."""
 
     def begin(self, game: AgentGame, context: AgentContext) -> None:
         """See `ExternalAgent`."""
-        if not game.text:
-            raise ScenarioError(
-                f"agent {context.name!r}: {game.id} has no texts of its states, which a language model needs."
-            )
         try:
             self._template.substitute(game="", player="", players="", text="", legal="")
         except (KeyError, ValueError) as error:
@@ -148,11 +144,12 @@ class LLMAgent:
     def _one(self, requests: AgentRequests, k: int, episode: Episode) -> Any:
         """Return the action of row k, or why there is none. In a thread."""
         state, player = requests.states[k], requests.player
+        known = protocol.text_of(state, player)
         legal = self._writer.legal(requests, k)
-        names = {action: state.action_to_string(player, action) for action in legal}
+        names = {action: protocol.move_name(state, player, action) for action in legal}
         listing = "\n".join(f"{action}: {name}" for action, name in names.items())
         facts = {"game": self._game.id.removeprefix("openspiel/"), "player": player, "players": len(self._game.action)}
-        text = self._template.substitute(facts, text=protocol.text_of(state, player), legal=listing)
+        text = self._template.substitute(facts, text=known, legal=listing)
         messages = [{"role": "user", "content": text}]
         answer: Any = NoAnswer("late", "nothing was asked.")
         for attempt in range(self.retries + 1):

@@ -79,7 +79,7 @@ class ModelAgent:
                 cls = getattr(importlib.import_module(f"{__package__}.agent_models.{module}"), name)
                 self._model = cls(protocol.hello(game)["game"], self.what, **self.options())
             except Refused as error:
-                raise PolicyError(f"agent {context.name!r}: {one_line(error)}") from error
+                raise PolicyError(f"agent {context.name!r}: {one_line(error)}.") from error
 
     def act(self, requests: AgentRequests) -> list[Any]:
         """See `ExternalAgent`."""

@@ -141,8 +141,22 @@ def actions(reply: Any, n: int) -> list[Any]:
     return [NoAnswer("malformed", f'{short_repr(reply)}; {{"actions": […]}} of {n} was expected')] * n
 
 
+def move_name(state: Any, player: int, action: int) -> str:
+    """Return the name of an action: of a `pyspiel.State`, or an environment's object with a list `move_names`."""
+    names = getattr(state, "move_names", None)
+    return str(state.action_to_string(player, action) if names is None else names[action])
+
+
 def text_of(state: Any, player: int) -> str:
-    """Return what a player knows in a `pyspiel.State`."""
+    """Return what a player knows, in words: of a `pyspiel.State`, or of an object with a method text(player). Raises PolicyError for
+    others."""
+    own = getattr(state, "text", None)
+    if callable(own):
+        return str(own(player))
+    if not hasattr(state, "get_game"):
+        raise PolicyError(
+            f"the states of this game, {type(state).__name__}, have no method text(player), and are not OpenSpiel's: they have no words."
+        )
     kind = state.get_game().get_type()
     if kind.provides_information_state_string:
         return str(state.information_state_string(player))
