@@ -2,6 +2,7 @@
 database, point by point.
 
     python -m benchmarks.trackers [--trackers NAME ...] [--kills KIND ...] [--keep FOLDER]
+    python -m benchmarks.trackers --cost PAIRS    what a tracker takes of the run: pairs of runs with it and without
 
 Each tracker has an environment of its own, build/trackers/NAME: Ludus's, and over it the pinned packages of benchmarks/trackers_NAME.txt.
 It is made when it is not there. Stores: TensorBoard's event files, an MLflow store in SQLite, W&B's offline files.
@@ -19,6 +20,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -33,6 +35,7 @@ from typing import Any
 
 from ludus.apps.tracking.committed import CommittedRun, Progress
 from ludus.reporting.trackers import Point
+from ludus.storage.reader import Reader
 
 ROOT = Path(__file__).parents[1]
 SCENARIO = """
@@ -118,12 +121,9 @@ class Case:
 
     def barriers(self) -> int:
         """Return how many barriers are committed."""
-        with suppress(Exception):  # it has not begun
-            from ludus.storage.reader import Reader
-
-            with Reader(self.run, check=False) as reader:
-                return len(reader.checkpoints())
-        return 0
+        with suppress(Exception), Reader(self.run, check=False) as reader:
+            return len(reader.checkpoints())
+        return 0  # it has not begun
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -205,14 +205,68 @@ def read_back(case: Case, tracker: str) -> dict[str, Any]:
     return dict(json.loads(answer.stdout))
 
 
+# --------------------------------------------------------------------------------------------------------------------
+# Cost.
+
+
+def processor_seconds(pid: int) -> float | None:
+    """Return what a process has used itself; None once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(case: Case, *, tracked: bool) -> tuple[float, float]:
+    """Return seconds that a run says it took, and those of the processor in its own process until its last barrier is committed."""
+    process = case.train() if tracked else case.start("train", "scenario.yaml", "--run-dir", "run")
+    spent = 0.0
+    while process.poll() is None:
+        with suppress(Exception), Reader(case.run, check=False) as reader:
+            if reader.summary() is not None:
+                break
+        spent = processor_seconds(process.pid) or spent
+        time.sleep(0.1)
+    if process.wait() != 0:
+        raise SystemExit(f"the run failed: see {case.folder / 'log'}")
+    with Reader(case.run, check=False) as reader:
+        return reader.generations(marginals=False)[-1].seconds, spent
+
+
+def cost(tracker: str, folder: Path, pairs: int) -> None:
+    """Print medians of runs with a tracker and without, by turns."""
+    results: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for pair in range(pairs):
+        for tracked in (False, True) if pair % 2 else (True, False):
+            (place := folder / f"{tracker}-{pair}-{tracked}").mkdir()
+            results[tracked].append(measure(Case(tracker, place), tracked=tracked))
+    medians = {
+        tracked: [statistics.median(column) for column in zip(*rows, strict=True)] for tracked, rows in results.items()
+    }
+    (wall, own), (tracked_wall, tracked_own) = medians[False], medians[True]
+    print(
+        f"{tracker:12} {wall:8.2f} {tracked_wall:8.2f} {own:8.2f} {tracked_own:8.2f} {tracked_own / own:8.3f}",
+        flush=True,
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trackers", nargs="+", choices=OPTIONS, default=list(OPTIONS))
     parser.add_argument("--kills", nargs="+", choices=KILLS, default=list(KILLS))
     parser.add_argument("--keep", type=Path, help="folder in which the runs stay")
+    parser.add_argument("--cost", type=int, metavar="PAIRS", help="measure cost instead")
     options = parser.parse_args(argv)
+    if options.cost:
+        print("tracker       seconds of the run    processor seconds of its process")
+        print("              without     with  without     with    ratio")
+        with tempfile.TemporaryDirectory() as folder:
+            for tracker in options.trackers:
+                cost(tracker, Path(folder), options.cost)
+        return 0
     wrong = 0
-    print("tracker      kill     kills  points   once  missing  several  other value  unexpected  tables  end")
+    print("tracker      kill     kills  values   once  missing  several  other value  unexpected  tables  end")
     with ExitStack() as stack:
         folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for tracker in options.trackers:

@@ -61,13 +61,14 @@ def wandb(folder: Path) -> dict[str, Any]:
             if kind != "history":
                 continue
             steps.append(record.history.step.num)
-            row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
-            tables += sum(name.startswith("tables/") for name in row)
-            unit, axis = next((name, name.rpartition("/")[0]) for name in row if name.split("/")[-1] in UNITS)
+            items = [([*item.nested_key] or [item.key], json.loads(item.value_json)) for item in record.history.item]
+            tables += len({names[0] for names, _ in items if names[0].startswith("tables/")})
+            row = {names[0]: value for names, value in items if len(names) == 1 and isinstance(value, int | float)}
+            unit = next(name for name in ("generation", *row) if name in row and name.split("/")[-1] in UNITS)
+            axis = unit.rpartition("/")[0]
             for name, value in row.items():
-                own = name.startswith(f"{axis}/") if axis else True
-                if own and name != unit and not name.startswith(("_", "tables/")) and isinstance(value, int | float):
-                    series.setdefault(name, []).append((row[unit], value))
+                if name.startswith(f"{axis}/" if axis else "") and name != unit and not name.startswith("_"):
+                    series.setdefault(name, []).append((int(row[unit]), value))
     assert len(ids) == 1, "one W&B run"
     assert len(steps) == len(set(steps)), "each row once"
     return {"series": series, "tables": tables, "end": end}

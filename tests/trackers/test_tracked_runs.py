@@ -274,6 +274,7 @@ def test_command_sends_a_run_that_had_no_tracker(tmp_path: Path, capsys: pytest.
     assert first == [*range(len(first))]
     assert main(["track", str(tmp_path / "run"), text]) == 0
     assert numbers(tmp_path / "out") == first
+    assert len(lines(tmp_path / "out", "start")) == 1, "it need not be opened again"
     assert main(["track", str(tmp_path / "run")]) == 2
     assert "has no trackers" in capsys.readouterr().err
 

@@ -33,6 +33,7 @@ from ludus.core.errors import ConfigError, LudusError, RunError, RunIsOver, RunW
 from ludus.core.machine import available_cpus
 from ludus.core.types import EnvSpec
 from ludus.core.user_code import describe_user_error
+from ludus.reporting.trackers import check_trackers
 from ludus.runs.assembly import read_opponents, validated_env
 from ludus.runs.control import (
     STOPPED,
@@ -115,6 +116,7 @@ def new_experiment(scenario: Scenario, seeds: Sequence[int], *, run_dir: Path | 
 def check_here(scenario: Scenario, *, begins: bool = True) -> EnvSpec:
     """That the scenario can run: once, before as many processes find out that it cannot. What its game is. begins: it will read the
     opponents that it names; runs that have begun have copies."""
+    check_trackers(scenario.track)
     env, _, _ = validated_env(complete(scenario).with_shards())
     with closing(env):
         if begins:

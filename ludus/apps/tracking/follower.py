@@ -92,7 +92,16 @@ class Follower:
         Returns:
             Whether the tracker has everything.
         """
-        return self.update(last=True) and self._attempt(self._finish)
+        return self._is_closed() or (self.update(last=True) and self._attempt(self._finish))
+
+    def _is_closed(self) -> bool:
+        """Return whether the tracker has everything already, and how the run ended: it need not be opened again."""
+        if self._tracker is not None or not self.cursor.state or self.cursor.unsafe or self.cursor.failure:
+            return False
+        changed = any(self.cursor.files.get(name) != _change_of(path) for name, path in _files(self.run_dir))
+        return not (
+            changed or end_of(self.run_dir)[0] != self.cursor.state or self._run.records(self._progress, limit=1)
+        )
 
     def _attempt(self, step: Callable[[], None]) -> bool:
         try:
@@ -189,9 +198,7 @@ class Follower:
 
     def _attach(self, tracker: Tracker) -> None:
         for name, path in _files(self.run_dir):
-            stat = path.stat()
-            change = [float(stat.st_size), stat.st_mtime]
-            if self.cursor.files.get(name) != change:
+            if self.cursor.files.get(name) != (change := _change_of(path)):
                 tracker.attach(name, path)
                 self.cursor.files[name] = change
                 self.cursor.sent_files += 1
@@ -214,6 +221,11 @@ def _files(run_dir: Path) -> Iterator[tuple[str, Path]]:
             yield name, run_dir / name
     for path in sorted((run_dir / "replays").glob("*.json")):
         yield f"replays/{path.name}", path
+
+
+def _change_of(path: Path) -> list[float]:
+    stat = path.stat()
+    return [float(stat.st_size), stat.st_mtime]
 
 
 def _last_change(run_dir: Path) -> object:

@@ -34,7 +34,8 @@ from ludus.storage.stored_run import StoredRun
 WAIT = 20.0
 """Seconds that a driver waits for its trackers once the run is over; they continue after it."""
 _LOOK = 1.0  # seconds between two looks at the processes
-_STARTS = 3  # of one tracker's process in a session
+_STARTS = 3  # of one tracker's process in a row
+_LASTING = 300.0  # seconds after which a process counts as one that works
 _PARTING = 5.0  # seconds that a process may take to end after its last word
 _BACKGROUND: list[subprocess.Popen[bytes]] = []  # processes that still send; they end by themselves
 
@@ -77,6 +78,7 @@ class _Process:
     options: Mapping[str, Any]
     popen: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    since: float = 0.0
     lines: bytes = b""
     end: Mapping[str, Any] | None = None
 
@@ -122,7 +124,8 @@ class Tracking(NullObserver):
             self._start(process)
 
     def _start(self, process: _Process) -> None:
-        process.starts += 1
+        process.starts = 1 + (process.starts if time.monotonic() < process.since + _LASTING else 0)
+        process.since = time.monotonic()
         code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__package__}.process import main; main()"
         with (self.run_dir / TRACKING / f"{process.name}.log").open("ab") as log:
             popen = process.popen = subprocess.Popen(

@@ -104,7 +104,7 @@ class WandB:
             else:
                 self._define(record)
                 row = {record.x: record.step, **record.series}
-            self._run.log(row, step=record.number)
+            self._run.log({**row, "_timestamp": record.time}, step=record.number)
             self._last = record.number
         return self._first_unsafe(records[-1].number + 1)
 
