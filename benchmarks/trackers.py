@@ -28,12 +28,13 @@ import tempfile
 import time
 import venv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from ludus.apps.tracking.committed import CommittedRun, Progress
+from ludus.apps.tracking.cursor import stored_cursors
 from ludus.reporting.trackers import Point
 from ludus.storage.reader import Reader
 
@@ -125,6 +126,18 @@ class Case:
             return len(reader.checkpoints())
         return 0  # it has not begun
 
+    def sent(self) -> int:
+        """Return how many records the tracker has, or is about to get: the cursor is written before they are sent."""
+        return max((cursor.number for cursor in stored_cursors(self.run).values()), default=0)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("the tracker's process does not send")
+        time.sleep(0.001)
+
 
 def descendants(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -150,9 +163,13 @@ def go(case: Case, kind: str) -> int:
             time.sleep(0.01)
         if process.poll() is not None:
             break
+        process.send_signal(signal.SIGSTOP)  # until the tracker has sent something, or is about to
+        number = case.sent()
+        _until(lambda number=number: case.sent() > number)  # type: ignore[misc]
         others = [*descendants(process.pid)]
         kill({"run": [process.pid], "tracker": others, "all": [process.pid, *others]}[kind])
         kills += 1
+        process.send_signal(signal.SIGCONT)
         if kind != "tracker":
             process.wait()
             process = case.resume()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ludus.apps.tracking.follower import Follower
 from ludus.reporting.trackers import build_tracker
+from ludus.storage.run_dirs import is_running
 
 LOOK = 1.0
 """Seconds between two looks at the database."""
@@ -26,7 +27,7 @@ def main() -> None:
     """Follow the run of the order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):
-        os.nice(10)
+        os.nice(5)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what is printed is for the log
     parent = os.getppid()
@@ -43,6 +44,8 @@ def main() -> None:
         lambda: build_tracker(order["options"]),
         tell=lambda text: say(warning=text),
     )
+    if os.getppid() != parent and is_running(follower.run_dir):
+        os._exit(0)  # it has waited for another one; who drives the run now has a process of its own for this tracker
     pause = LOOK
     while not _over(parent, pause):
         begun = time.monotonic()
