@@ -83,6 +83,9 @@ def texts(line: str) -> list[str]:
         ("list policies t", ["try1"]),
         ("check-env gymnasium/CartPole-v1 zero_sum=", ["zero_sum=true", "zero_sum=false"]),
         ("completion z", ["zsh"]),
+        ("sweep my.yaml metric=nash", ["metric=nash_conv"]),
+        ("sweep my.yaml changes.gener", ["changes.generations="]),
+        ("compare five --metric nash", ["nash_conv"]),
     ],
 )
 def test_candidates(here: Path, line: str, some: list[str]) -> None:

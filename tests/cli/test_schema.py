@@ -11,7 +11,7 @@ import pytest
 
 import ludus
 from ludus.apps.options.fields import fields_of
-from ludus.apps.options.schema import is_typed, scenario_schema
+from ludus.apps.options.schema import is_typed, scenario_schema, sweep_schema
 from ludus.cli.main import main
 from ludus.core.config import from_yaml
 
@@ -94,6 +94,23 @@ def test_every_field_says_what_it_takes() -> None:
         if not (is_typed(schema) or "allOf" in schema) and (name, field) != ("Environment", "source")
     ]
     assert vague == []
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("{scenario: leduc, options: {algorithm.batch: {choices: [500, 1000]}}, trials: 20, sampler: random}", []),
+        ("{scenario: leduc, options: {a: {low: 1, high: 2}}, sampler: {kind: tpe, seed: 1}, pruner: none}", []),
+        ("{scenario: leduc, options: {}}", ["$.options"]),
+        ("{scenario: leduc, options: {a: {lo: 1}}}", ["$.options.a"]),
+        ("{scenario: leduc, options: {a: {low: 1, high: 2}}, sampler: tep}", ["$.sampler"]),
+        ("{options: {a: {low: 1, high: 2}}}", ["$"]),
+    ],
+)
+def test_sweeps(text: str, places: list[str]) -> None:
+    jsonschema.Draft7Validator.check_schema(sweep_schema())
+    slips = jsonschema.Draft7Validator(sweep_schema()).iter_errors(as_json(text))
+    assert [slip.json_path for slip in slips] == places
 
 
 def test_fields_of_what_has_none() -> None:

@@ -96,6 +96,24 @@ def scenario_schema() -> Schema:
     }
 
 
+@cache
+def sweep_schema() -> Schema:
+    """Return the JSON schema (draft 7) of what `ludus sweep FILE.yaml` reads."""
+    from ludus.apps.experiments.sweep import PRUNERS, SAMPLERS, Sweep
+
+    writer = _Writer()
+    whole = writer.options(Sweep)
+    for key, kinds in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
+        name = {"enum": sorted(kinds)}
+        mapping = {"type": "object", "properties": {"kind": name}}
+        whole["properties"][key] = {
+            "anyOf": [name, mapping],
+            "description": f"Optuna's {key}, by name, with its options.",
+        }
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"Sweep of Ludus {__version__}"}
+    return {**head, **whole, "definitions": writer.definitions}
+
+
 class _Writer:
     """Schemas of models, each once."""
 

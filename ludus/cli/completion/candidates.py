@@ -326,6 +326,8 @@ def _base(line: Line) -> Mapping[str, str]:
     name = next((value for key in ("scenario", "--env", "run", "id") for value in line.values.get(key, ())), "")
     if name in line.table["presets"]:
         return dict(line.table["presets"][name]["parts"])
+    if line.command == "sweep":
+        return {"scenario": "sweep"}
     if line.command == "check-env":
         return {"scenario": "check-env", "env": name}
     if line.command == "resume":
@@ -351,6 +353,7 @@ KINDS: Mapping[str, Callable[[Line, str], Iterable[Candidate]]] = {
     "tracker": _names("tracker", "ludus.trackers"),
     "device": _names("device"),
     "format": _names("format"),
+    "metric": _names("metric"),
     "run": _runs,
     "experiment": _experiments,
     "policy": _policies,

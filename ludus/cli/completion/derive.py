@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from ludus.apps.export import FORMATS
-from ludus.apps.options.schema import scenario_schema
+from ludus.apps.options.schema import scenario_schema, sweep_schema
 from ludus.cli.command import Command
 from ludus.cli.completion.lookup import kinds_in
 from ludus.core.config import from_yaml
@@ -37,6 +37,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "--dir": ("folder",),
     "--policies": ("policy", "entrant", "safetensors"),
     "--rating": ("rating",),
+    "--metric": ("metric",),
     "--root": ("folder",),
     "--run-dir": ("folder",),
     "--runtime": ("runtime",),
@@ -90,6 +91,7 @@ def derive_table(commands: Mapping[str, Command]) -> dict[str, Any]:
         "bot": sorted(set(BOTS) - {"registered"} | {"random"}),
         "device": ["auto", "cpu", "cuda"],
         "format": list(FORMATS),
+        "metric": groups["scenario.sweep"]["metric"]["values"],
         "rating": sorted(RATINGS),
         "runtime": sorted(RUNTIMES),
         "tracker": sorted(TRACKERS),
@@ -240,5 +242,10 @@ def _refine(groups: dict[str, dict[str, Any]]) -> None:
     groups["RuntimeChoice"]["device"]["values"] = ["auto", "cpu", "cuda"]
     options = {"zero_sum": {"values": ["true", "false"]}, "utility_range": {}, "symmetry": {}, "teams": {}}
     groups["Options"] = options
+    groups["scenario.sweep"] = {
+        **_groups({"sweep": sweep_schema()})["sweep"],
+        "scenario": {"kinds": ["preset", "yaml"]},
+        "changes": {"group": "scenario.psro"},
+    }
     check = {key: field for key, field in groups["Environment"].items() if key not in ("id", "num_envs")}
     groups["scenario.check-env"] = {**check, **options}
