@@ -28,6 +28,8 @@ AGENTS: Final[Registry[str]] = Registry("agent", "ludus.agents", {})
 """By scheme. Installed distributions add to them by entry points."""
 FOLDER = "agents"
 """Of a run or a tournament, where the agents' logs lie."""
+TRANSCRIPT = ".transcript.jsonl"
+"""End of the names of files of `FOLDER` with what agents were asked in words, and answered."""
 FAULTS = "faults.jsonl"
 """File of `FOLDER`: a line for each answer that was not played."""
 
@@ -165,7 +167,20 @@ def agent_text(entry: Mapping[str, Any]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What was not played.
+# What was said, and what was not played.
+
+
+def conversation(folder: Path, player: int, body: int, decision: int) -> str:
+    """Return what agents that are asked in words were asked, and answered, for the decision of that number of an episode; "" where no
+    transcript in the folder has it. Of several episodes it is the last."""
+    text = ""
+    for path in sorted(folder.glob(f"*{TRANSCRIPT}")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            entry = json.loads(line)
+            if (entry["player"], entry["body"], entry["decision"]) == (player, body, decision):
+                messages = [f"{one['role']}: {one['content']}" for one in entry["messages"]]
+                text = "\n\n".join([*messages, f"answer: {entry['reply']}"])
+    return text
 
 
 def fault_notes(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from ludus.core import trust
 from ludus.core.errors import TrustError
 from ludus.envs.config import Environment
 from ludus.policies.agents import count_faults
+from ludus.testing.bot import check_bot
 from tests.agents.agent_games import EXAMPLES, stub
 from tests.runs import run_tools as tools
 
@@ -75,3 +76,13 @@ def test_a_tournament_counts_faults_and_plays_what_a_death_has_cut_short(tmp_pat
     counts = count_faults(tmp_path / "cup")
     assert counts == count_faults(tmp_path / "again")
     assert list(counts) == [entrants[1]]
+
+
+@pytest.mark.slow
+def test_the_check_of_bots_is_one_of_agents(tmp_path: Path) -> None:
+    check_bot(f"command:{EXAMPLES / 'agent.py'}", "openspiel/kuhn_poker", episodes=4)
+    text = (EXAMPLES / "agent.py").read_text(encoding="utf-8")
+    bad = tmp_path / "bad.py"
+    bad.write_text(text.replace('random.Random(message["seed"])', "random.Random()"))
+    with pytest.raises(AssertionError, match="plays other moves in the same episodes"):
+        check_bot(f"command:{bad}", "openspiel/leduc_poker")

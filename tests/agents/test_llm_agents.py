@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 import pyspiel
 import pytest
+from gymnasium.spaces import Discrete
 
 import ludus
+from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.core.errors import ConfigError, PolicyError
 from ludus.envs.config import Environment
 from ludus.envs.registry import make_env
 from ludus.policies.agents import AgentGame, AgentRequests, count_faults
-from ludus.policies.bots import parse_bot
+from ludus.policies.bots import BotPolicy, parse_bot
+from ludus.policies.registry import build_policy
+from ludus.policies.specs import random_spec
 from tests.agents.agent_games import begun
 
 Say = Callable[[dict[str, Any]], Any]
@@ -210,3 +214,24 @@ def test_models_in_a_tournament(model: Model, tmp_path: Path) -> None:
         played.append([(s.name, s.episodes, s.mean) for s in report.standings])
         assert len(list((tmp_path / name / "agents").glob("*.transcript.jsonl"))) == 2
     assert played[0] == played[1]
+
+
+@pytest.mark.slow
+def test_a_replay_shows_what_was_asked_and_answered(model: Model) -> None:
+    policies = [BotPolicy.of(parse_bot(named(model))), build_policy(random_spec(Discrete(3)), {})]
+    with PlayedEpisode(lambda: make_env("openspiel/leduc_poker", num_envs=1, tree="off"), policies) as episode:
+        for seed in (0, 1):
+            episode.restart(seed)
+            episode.go(20)
+            made = [one for k in range(len(episode.episode.steps)) for one in episode.decisions(k)]
+            mine = [one.information for one in made if one.player == 0]
+            assert mine
+            for one in mine:
+                known, *_ = one.partition("\n\n")
+                assert known.startswith("[Observer: 0]")
+                assert "user: You play the game leduc_poker as player 0 of 2" in one
+                assert one.count(known) == 2, "as the debugger writes it, and as the model was asked"
+                assert "answer: I think.\nACTION: " in one
+            assert not any("answer:" in one.information for one in made if one.player == 1)
+        folder = Path(episode._transcripts.name)  # type: ignore[union-attr]
+    assert not folder.exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -35,6 +36,7 @@ from ludus.envs.wrappers.base import Wrapper
 from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import META
 from ludus.metagame.population.base import populations_of, seats_of
+from ludus.policies.agents import conversation
 from ludus.policies.base import JointPolicy, Policy, SupportsValues, team_size_of, teams_for
 from ludus.policies.bots import BotPolicy, BotSettings, what_raised
 from ludus.policies.categorical import CategoricalPolicy, full_mask
@@ -409,7 +411,12 @@ class PlayedEpisode(EpisodeDebugger):
             raise
         self._bank = _Bank(played.spec)
         self._watched = _StepRecorder(played, self._bank)
-        self._bots = own_bots = bot_players(bots or BotSettings())
+        self._transcripts: TemporaryDirectory[str] | None = None
+        bots = bots or BotSettings()
+        if any(isinstance(p := self._find(ref), BotPolicy) and p.bot.external for ref in mixture_refs(self._mixture)):
+            self._transcripts = TemporaryDirectory("ludus-agents")
+            bots = bots.in_folder(self._transcripts.name)
+        self._bots = own_bots = bot_players(bots)
         self._worker = RolloutWorker(self._watched, self._bank, bots=lambda: own_bots)
         self._begin(seed, episode)
 
@@ -446,6 +453,8 @@ class PlayedEpisode(EpisodeDebugger):
         """Close the environments."""
         self._bots.close()
         self._watched.close()
+        if self._transcripts is not None:
+            self._transcripts.cleanup()
         if self._pictures is not None:
             self._pictures.close()
 
@@ -536,7 +545,16 @@ class PlayedEpisode(EpisodeDebugger):
         return self._answers[key]
 
     def information(self, number: int, player: int, row: int) -> str:
-        """See `EpisodeDebugger.information`."""
+        """See `EpisodeDebugger.information`. Of an agent that is asked in words, also what it was asked, and answered."""
+        policy, known = self._policies[player], self._written(number, player, row)
+        if self._transcripts is None or not (isinstance(policy, BotPolicy) and policy.bot.external):
+            return known
+        body = int(self.episode.steps[number].due[player].agent[row])
+        earlier = sum(int((step.due[player].agent == body).sum()) for step in self.episode.steps[:number])
+        spoken = conversation(Path(self._transcripts.name), player, body, earlier)
+        return "\n\n".join(filter(None, (known, spoken)))
+
+    def _written(self, number: int, player: int, row: int) -> str:
         if self._states is None:
             return ""
         state, player = self._states.states[number], self._inner_player(number, player, row)

@@ -29,7 +29,7 @@ from ludus.contrib.agents.answers import (
     require_positive,
 )
 from ludus.core.errors import ConfigError, PolicyError
-from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
+from ludus.policies.agents import TRANSCRIPT, AgentContext, AgentGame, AgentRequests
 
 PROMPT = """You play the game $game as player $player of $players (players are numbered from 0).
 
@@ -127,7 +127,7 @@ class LLMAgent:
         self._game, self._context = game, context
         self._writer = protocol.MessageWriter(game, text=True)
         self._judge = Judge(game, context, rule=self.illegal, most=self.faults)
-        self._transcript = Path(context.folder) / log_name(context.name).replace(".log", ".transcript.jsonl")
+        self._transcript = Path(context.folder) / log_name(context.name).replace(".log", TRANSCRIPT)
 
     def act(self, requests: AgentRequests) -> list[Any]:
         """See `ExternalAgent`. Rows are asked in parallel, and each of them without what was said before."""
@@ -258,6 +258,7 @@ class LLMAgent:
             return
         line = {
             "player": requests.player,
+            "body": requests.body[k],
             "seed": episode.seed,
             "decision": episode.decision,
             "messages": messages,
