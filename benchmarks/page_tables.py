@@ -240,6 +240,7 @@ COMMANDS = {
     "gpu": "everything on a GPU; `--device cpu` runs the same code, small",
     "gradients": "asynchronous against summed gradients ([decision](design/decisions/archive/0021-summed-gradients.md))",
     "gradients_lag": "rows of older weights, with and without V-trace ([PPO](../ludus/algorithms/ppo/README.md))",
+    "gymnasium_env": "random play through Gymnasium's vector form, against Shimmy's OpenSpiel ([page](guides/interfaces.md#speed))",
     "inference": "servers that batch rows, against policy copies in workers ([table](guides/inference.md))",
     "kernel_speed": "CPU kernels of learners against autograd",
     "learning": "every algorithm against published results; `--list` prints tasks, budgets and sources",

@@ -92,6 +92,17 @@ RUNS = [
     ),
     ("find_exploit", {}, r"release 1: .*: do not ship it\n(  .*\n){3}release 2: .*: ship it\n"),
     (
+        "best_response_sb3",
+        {
+            "best_response_sb3.ENV": "openspiel/kuhn_poker",
+            "best_response_sb3.ALGORITHM": "stable_baselines3:PPO",  # in Kuhn poker every action is legal
+            "best_response_sb3.GENERATIONS": 1,
+            "best_response_sb3.DECISIONS": 8_192,
+            "best_response_sb3.DEALS": 200,
+        },
+        r"MaskablePPO \+0\.\d+ ± 0\.\d+ against the mixture\n(.*\n)*at best      \+0\.",
+    ),
+    (
         "negotiation",
         {"negotiation.GENERATIONS": 1, "negotiation.EPISODES": 750, "negotiation.GAMES": 300},
         r"independent: .*, together [2-5]\.\d+\nCCE: .*\n  profiles with weight: .*\nCE: .*\n",

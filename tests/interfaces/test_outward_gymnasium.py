@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, MultiDiscrete
@@ -93,6 +94,22 @@ def test_a_vector_plays_the_episodes_of_single_environments(env: str, mode: str)
     assert ended > 5
 
 
+def test_several_players_play_the_environments_in_turn() -> None:
+    vector = ludus.gymnasium_vector_env(KUHN, num_envs=5, player=[1, 0])
+    alone = [ludus.gymnasium_env(KUHN, player=1 - e % 2) for e in range(5)]
+    observations, _ = vector.reset(seed=7)
+    assert [list(opponents) for opponents in vector.opponents()] == [[0], [1], [0], [1], [0]]
+    for e, one in enumerate(alone):
+        assert np.array_equal(one.reset(seed=7 + e)[0], observations[e])
+    observations, rewards, terminations, _, _ = vector.step(np.ones(5, np.int64))
+    for e, one in enumerate(alone):
+        observation, reward, terminated, _, _ = one.step(1)
+        assert np.array_equal(observation, observations[e])
+        assert (reward, terminated) == (rewards[e], terminations[e])
+    with pytest.raises(ConfigError, match="each needs one"):
+        ludus.gymnasium_vector_env(KUHN, num_envs=1, player=[0, 1])
+
+
 def test_without_autoreset_the_caller_resets_what_is_over() -> None:
     vector = ludus.gymnasium_vector_env(KUHN, num_envs=4, autoreset_mode="disabled", seed=1)
     vector.reset()
@@ -124,7 +141,7 @@ def test_the_same_seed_repeats_the_same_episodes(run: Path) -> None:
 
 
 def test_the_opponents_are_drawn_by_weight_and_by_the_meta_strategy(run: Path) -> None:
-    opponents = [{"policy": f"{run}@meta", "weight": 3}, "random"]
+    opponents: list[Any] = [{"policy": f"{run}@meta", "weight": 3}, "random"]
     vector = ludus.gymnasium_vector_env(opponents=opponents, num_envs=3000, seed=0)
     vector.reset()
     names = Counter(drawn[1] for drawn in vector.opponents())
@@ -276,7 +293,7 @@ def test_wrong_actions_and_an_unknown_environment_are_errors() -> None:
 
 
 def test_stable_baselines_vectors_have_monitors_infos_and_masks() -> None:
-    vector = ludus.sb3_vec_env(KUHN, num_envs=8, seed=0)
+    vector: Any = ludus.sb3_vec_env(KUHN, num_envs=8, seed=0)
     assert vector.has_attr("action_masks")
     observations = vector.reset()
     assert observations.shape == (8, 11)
@@ -297,3 +314,14 @@ def test_stable_baselines_vectors_have_monitors_infos_and_masks() -> None:
     assert np.array_equal(vector.reset(), again)
     with pytest.raises(ConfigError, match="autoreset_mode"):
         ludus.sb3_vec_env(KUHN, num_envs=2, autoreset_mode="next_step")
+
+
+@pytest.mark.filterwarnings("ignore")  # of bounds and of rendering
+def test_gymnasium_makes_them_by_an_id() -> None:
+    name = "ludus.apps.interfaces.registration:ludus/Game-v0"
+    env = gymnasium.make(name, env=KUHN, player=1, render_mode="ansi")
+    assert env.reset(seed=0)[0].shape == (11,)
+    assert env.get_wrapper_attr("action_masks")().tolist() == [True, True]
+    check_env(env.unwrapped)
+    envs = gymnasium.make_vec(name, num_envs=3, vectorization_mode="vector_entry_point", env=KUHN)
+    assert envs.reset(seed=0)[0].shape == (3, 11)

@@ -92,6 +92,7 @@ def test_pickles_are_new_environments_and_wrong_arguments_errors() -> None:
     other = pickle.loads(pickle.dumps(env))
     other.reset()
     assert np.array_equal(other.observe("player_0")["observation"], first)
-    for arguments in ({"api": "turns"}, {"masks": "none"}, {"illegal_actions": "skip"}):
+    wrong: list[Any] = [{"api": "turns"}, {"masks": "none"}, {"illegal_actions": "skip"}]
+    for arguments in wrong:
         with pytest.raises(ConfigError, match="allowed"):
-            ludus.pettingzoo_env(KUHN, **arguments)  # type: ignore[arg-type]
+            ludus.pettingzoo_env(KUHN, **arguments)

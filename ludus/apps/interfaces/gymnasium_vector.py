@@ -19,7 +19,7 @@ from ludus.apps.interfaces.gymnasium_env import (
     seed_key,
 )
 from ludus.apps.interfaces.opponents import Opponents
-from ludus.apps.interfaces.player_games import IllegalActions, PlayerGames, environment_of
+from ludus.apps.interfaces.player_games import IllegalActions, Player, environment_of, games_of
 from ludus.core.errors import ConfigError, EnvError
 from ludus.core.trust import trusting
 from ludus.core.types import Array
@@ -62,7 +62,7 @@ class GymnasiumVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         env: Any = None,
         *,
         num_envs: int,
-        player: int | str = 0,
+        player: Player = 0,
         opponents: Opponents = "random",
         seed: int | None = None,
         illegal_actions: IllegalActions = "random",
@@ -75,7 +75,7 @@ class GymnasiumVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         with trusting(trust):
             settings = environment_of(env, opponents, options)
             check_render_mode(render_mode, settings)
-            self.games = PlayerGames(
+            self.games = games_of(
                 settings,
                 num_envs,
                 player=player,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ludus.apps.interfaces.gymnasium_env import GymnasiumEnv
 from ludus.apps.interfaces.gymnasium_vector import GymnasiumVectorEnv
 from ludus.apps.interfaces.opponents import Opponents
-from ludus.apps.interfaces.player_games import IllegalActions
+from ludus.apps.interfaces.player_games import IllegalActions, Player
 from ludus.core.errors import ConfigError
 from ludus.core.packages import optional
 from ludus.core.trust import trusting
@@ -68,7 +68,7 @@ def gymnasium_vector_env(
     env: Any = None,
     *,
     num_envs: int,
-    player: int | str = 0,
+    player: Player = 0,
     opponents: Opponents = "random",
     seed: int | None = None,
     illegal_actions: IllegalActions = "random",
@@ -84,7 +84,7 @@ def gymnasium_vector_env(
     Args:
         env: As in `gymnasium_env`, and so are all arguments but these.
         num_envs: Number of environments.
-        player: Whom the caller plays.
+        player: Whom the caller plays; of several, [0, 1], environment e is played as the player e modulo their number.
         opponents: Who plays the others, drawn for each environment's episodes.
         seed: Of the first `reset`, if that has none.
         illegal_actions: What an illegal action does.
@@ -135,6 +135,10 @@ def sb3_vec_env(env: Any = None, *, num_envs: int, **arguments: Any) -> SB3VecEn
     return SB3VecEnv(GymnasiumVectorEnv(env, num_envs=num_envs, autoreset_mode="same_step", **arguments))
 
 
+@overload
+def pettingzoo_env(env: Any, *, api: Literal["aec"] = ..., **options: Any) -> PettingZooAEC: ...
+@overload
+def pettingzoo_env(env: Any, *, api: Literal["parallel"], **options: Any) -> PettingZooParallel: ...
 def pettingzoo_env(
     env: Any,
     *,

@@ -9,7 +9,7 @@ depend on the others, up to the rounding of batches.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +37,8 @@ from ludus.rollout.worker import PerEpisodeUniformStream
 
 IllegalActions: TypeAlias = Literal["random", "lose", "raise"]
 """What is done about an illegal action: a legal one is drawn in its place, the episode ends with the least return, or EnvError."""
+Player: TypeAlias = int | str | Sequence[int | str]
+"""By number or by the name of an agent; several play the environments of a vector in turn."""
 ILLEGAL_ACTIONS = ("random", "lose", "raise")
 _UNPLAYED = 1000  # episodes in a row that end before the caller acts
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -96,7 +98,8 @@ class _Bots(BotBank):
     """A bank with bots, which are asked in this process."""
 
     def __init__(self, vector: PartialVector, policies: PolicyBank, states: _States | None) -> None:
-        super().__init__(vector, policies, BotPool())  # type: ignore[arg-type]  # looks at spec and num_envs only
+        self.pool = BotPool()
+        super().__init__(vector, policies, self.pool)  # type: ignore[arg-type]  # looks at spec and num_envs only
         self._games = states  # type: ignore[assignment]
 
 
@@ -491,8 +494,124 @@ class PlayerGames:
         return self._vector.render(environment)
 
     def close(self) -> None:
-        """Release the environments."""
+        """Release the environments, and what bots have started."""
+        if isinstance(self._bank, _Bots):
+            self._bank.pool.close()
         self._vector.close()
+
+
+class SeatedGames:
+    """Games of several players in turn: environment e is played as player e modulo their number. Attributes and methods are those of
+    `PlayerGames`; `player` has all.
+
+    Args:
+        parts: Games of each player, of the environments e with the same remainder.
+
+    Raises:
+        ConfigError: The players have different spaces.
+    """
+
+    def __init__(self, parts: Sequence[PlayerGames]) -> None:
+        self.parts, first = list(parts), parts[0]
+        self.spec, self.num_envs = first.spec, sum(part.num_envs for part in parts)
+        self.player = tuple(part.player for part in parts)
+        self.observation_space, self.action_space = first.observation_space, first.action_space
+        for part in parts:
+            if part.observation_space != self.observation_space or part.action_space != self.action_space:
+                raise ConfigError(
+                    f"players {', '.join(map(str, self.player))} of {self.spec.id} were given, and they observe and act in different "
+                    "spaces. Give one of them."
+                )
+        # Each part writes into its rows of arrays of all.
+        for name in ("observation", "mask", "reward", "over", "returns", "length", "illegal"):
+            setattr(self, name, self._joined(name))
+
+    observation: Array
+    mask: NDArray[np.bool_] | None
+    reward: NDArray[np.float64]
+    over: NDArray[np.uint8]
+    returns: NDArray[np.float64]
+    length: NDArray[np.int64]
+    illegal: NDArray[np.bool_]
+
+    @property
+    def masked(self) -> bool:
+        """Whether the environment says which actions are legal."""
+        return any(part.masked for part in self.parts)
+
+    def seed(self, environments: NDArray[np.int64], seeds: NDArray[np.uint64]) -> None:
+        """Give environments seeds, as `PlayerGames.seed` does."""
+        for k, part in enumerate(self.parts):
+            rows = environments % len(self.parts) == k
+            part.seed(environments[rows] // len(self.parts), seeds[rows])
+
+    def begin(self, environments: NDArray[np.int64]) -> None:
+        """Begin episodes, as `PlayerGames.begin` does."""
+        for k, part in enumerate(self.parts):
+            part.begin(self._own(environments, k))
+
+    def play(self, acting: NDArray[np.int64], actions: Array, beginning: NDArray[np.int64]) -> None:
+        """Step and begin, as `PlayerGames.play` does."""
+        for k, part in enumerate(self.parts):
+            part.play(self._own(acting, k), np.asarray(actions)[acting % len(self.parts) == k], self._own(beginning, k))
+
+    def opponents(self, environment: int) -> dict[int, str]:
+        """Return who plays the other players of an environment, by player."""
+        place, k = divmod(environment, len(self.parts))
+        return self.parts[k].opponents(place)
+
+    def render(self, environment: int) -> NDArray[np.uint8] | str:
+        """Return an image or text of an environment."""
+        place, k = divmod(environment, len(self.parts))
+        return self.parts[k].render(place)
+
+    def close(self) -> None:
+        """Release the environments."""
+        for part in self.parts:
+            part.close()
+
+    def _own(self, environments: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+        return np.asarray(environments[environments % len(self.parts) == k] // len(self.parts), np.int64)
+
+    def _joined(self, name: str) -> Array | None:
+        first = getattr(self.parts[0], name)
+        if first is None:
+            return None
+        everything = np.zeros((self.num_envs, *first.shape[1:]), first.dtype)
+        for k, part in enumerate(self.parts):
+            rows = everything[k :: len(self.parts)]
+            rows[:] = getattr(part, name)
+            setattr(part, name, rows)
+        return everything
+
+
+def games_of(settings: Environment, num_envs: int, *, player: Player, **arguments: Any) -> PlayerGames | SeatedGames:
+    """Return games of one player, or of several in turn.
+
+    Args:
+        settings: What is played.
+        num_envs: Number of environments.
+        player: One, or several.
+        arguments: Others of `PlayerGames`.
+
+    Raises:
+        LudusError: As `PlayerGames` and `SeatedGames`; ConfigError for fewer environments than players.
+    """
+    if isinstance(player, int | str | np.integer):
+        return PlayerGames(settings, num_envs, player=player, **arguments)
+    players = list(player)
+    if not 1 <= len(players) <= num_envs:
+        raise ConfigError(f"{len(players)} players were given for {num_envs} environments; each needs one at least.")
+    parts: list[PlayerGames] = []
+    try:
+        for k, one in enumerate(players):
+            size = len(range(k, num_envs, len(players)))
+            parts.append(PlayerGames(settings, size, player=one, **arguments))
+        return SeatedGames(parts)
+    except BaseException:
+        for part in parts:
+            part.close()
+        raise
 
 
 def _keys(seeds: NDArray[np.uint64], episode: NDArray[np.int64], stream: int) -> NDArray[np.uint64]:
