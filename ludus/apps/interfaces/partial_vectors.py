@@ -81,10 +81,6 @@ class PartialVector(Protocol):
         """
         ...
 
-    def render(self, environment: int) -> NDArray[np.uint8] | str:
-        """Return an image uint8[height, width, 3] or text of one environment. Raises EnvError if it cannot be rendered."""
-        ...
-
     def close(self) -> None:
         """Release all resources."""
         ...
@@ -143,10 +139,6 @@ class PartialTreeVector(TreeVectorEnv):
         advance(board, games, self._next_buffers())
         return self._timestep()
 
-    def render(self, environment: int) -> str:
-        """Raise EnvError: a tree has no picture."""
-        raise EnvError(f"{self.spec.id} is compiled and cannot be rendered; make it with tree=off.")
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Any environment, as E vectors of one.
@@ -188,7 +180,7 @@ class SeparateVectors:
         return self._joined(chosen, [self.vectors[e].step(self._actions_of(e)) for e in chosen])
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
-        """Render as `PartialVector.render` describes."""
+        """Render as `SupportsRender.render` describes. Raises EnvError if the environment cannot."""
         vector = self.vectors[environment]
         if not isinstance(vector, SupportsRender):
             raise EnvError(f"{self.spec.id} cannot be rendered; its vector has no `render`.")

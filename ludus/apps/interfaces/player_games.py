@@ -24,7 +24,7 @@ from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, RunWarning
 from ludus.core.player_names import PlayerNames
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
-from ludus.envs.base import VectorEnv
+from ludus.envs.base import SupportsRender, VectorEnv
 from ludus.envs.config import Environment
 from ludus.envs.families import closed_on_error
 from ludus.envs.publisher import GOES_ON, TERMINATED, TRUNCATED
@@ -294,7 +294,7 @@ class PlayerGames:
         episode = self._episode[environments]
         self._episode[environments] += 1
         seeds = self._seed[environments]
-        keys = [_keys(seeds, episode, stream) for stream in range(_STREAMS)]
+        keys = _keys(seeds, episode)
         self.over[environments] = GOES_ON
         for array in (self._due, self._cut, self._paid, self._replaced, self.reward, self.illegal):
             array[environments] = 0
@@ -491,6 +491,8 @@ class PlayerGames:
 
     def render(self, environment: int) -> NDArray[np.uint8] | str:
         """Return an image uint8[height, width, 3] or text. Raises EnvError if the environment cannot be rendered."""
+        if not isinstance(self._vector, SupportsRender):
+            raise EnvError(f"{self.spec.id} cannot be rendered here; give render_mode.")
         return self._vector.render(environment)
 
     def close(self) -> None:
@@ -614,10 +616,11 @@ def games_of(settings: Environment, num_envs: int, *, player: Player, **argument
         raise
 
 
-def _keys(seeds: NDArray[np.uint64], episode: NDArray[np.int64], stream: int) -> NDArray[np.uint64]:
-    """Return the keys uint64[n] of one stream of episodes."""
-    counter = episode.astype(np.uint64) * np.uint64(_STREAMS) + np.uint64(stream + 1)
-    return _mix(_mix(seeds + _GOLDEN * counter) ^ _GOLDEN)
+def _keys(seeds: NDArray[np.uint64], episode: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the keys of an episode's streams, uint64[streams, n]."""
+    streams = np.arange(1, _STREAMS + 1, dtype=np.uint64)[:, None]
+    counter = episode.astype(np.uint64)[None, :] * np.uint64(_STREAMS) + streams
+    return _mix(_mix(seeds[None, :] + _GOLDEN * counter) ^ _GOLDEN)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -19,7 +19,7 @@ from torch.utils.dlpack import from_dlpack
 from ludus.contrib.envs.functional.game import BatchedStep, Program, split_seeds
 from ludus.core import seeding
 from ludus.core.errors import EnvError
-from ludus.core.types import Array, Timestep
+from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import NoSnapshotMixin
 from ludus.envs.device_vector import DeviceSlots, DeviceTimestep, DeviceVectorEnv
 from ludus.envs.publisher import GOES_ON, TERMINATED, Publisher
@@ -45,6 +45,7 @@ class JaxVectorEnv(NoSnapshotMixin):
         self._cpu = jax.local_devices(backend="cpu")[0]
         self._carry: Any = None
         self._last: Timestep | None = None
+        self._alone = _Accounts(self.spec, num_envs)
 
     def reset(self, seeds: NDArray[np.uint64], *, episodes: int | NDArray[np.int64] | None = None) -> Timestep:
         """Reset as `VectorEnv.reset` describes."""
@@ -79,6 +80,39 @@ class JaxVectorEnv(NoSnapshotMixin):
         self._show(batch)
         return self._publish(batch)
 
+    # Some environments alone, while the others wait (`PartialVector` of ludus.apps.interfaces.partial_vectors). The compiled call steps
+    # all, and what it made of the others is dropped.
+
+    def begin(self, environments: NDArray[np.int64], seeds: NDArray[np.uint64]) -> Timestep:
+        """Begin one episode in each of some environments, and list these alone.
+
+        Args:
+            environments: int64[n].
+            seeds: uint64[n].
+        """
+        chosen, everyone = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.uint64)
+        chosen[environments], everyone[environments] = True, seeds
+        with jax.default_device(self._cpu):
+            carry, batch = self._program.begin(split_seeds(everyone))
+            self._carry = carry if self._carry is None else _keep(chosen, carry, self._carry)
+        self._alone.begin(chosen)
+        return self._alone.timestep(batch, chosen)
+
+    def put(self, player: int, slots: NDArray[np.int32], actions: Array) -> None:
+        """Note legal actions [n, …] of a player in these slots, for `go`."""
+        dense = self._actions[player]
+        dense.reshape(-1, *dense.shape[2:])[slots] = actions
+
+    def go(self, environments: NDArray[np.int64]) -> Timestep:
+        """Step some environments, int64[n], by the actions of `put`, and list these alone."""
+        chosen = np.zeros(self.num_envs, np.bool_)
+        chosen[environments] = True
+        with jax.default_device(self._cpu):
+            carry, batch = self._program.step(self._carry, tuple(self._actions))
+            self._carry = _keep(chosen, carry, self._carry)
+        self._alone.length[environments] += 1
+        return self._alone.timestep(batch, chosen)
+
     def on_device(self, device: torch.device, *, num_envs: int) -> DeviceVectorEnv:
         """Make the environments on a device as `OffersDevice` describes. Raises EnvError where JAX does not see the device."""
         return JaxDeviceEnv(self._program, num_envs, device)
@@ -105,6 +139,69 @@ class JaxVectorEnv(NoSnapshotMixin):
                 pub.final_state[:] = batch.final_state
         self._last = pub.publish()
         return self._last
+
+
+@jax.jit
+def _keep(chosen: Any, new: Any, old: Any) -> Any:
+    """Return the new leaves [E, …] of the chosen environments, bool[E], and the old ones of the others."""
+    return jax.tree.map(lambda a, b: jax.numpy.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), new, old)
+
+
+class _Accounts:
+    """Open decisions, rewards and returns of environments that are stepped apart. length: int32[E], of the present episodes."""
+
+    def __init__(self, spec: EnvSpec, num_envs: int) -> None:
+        self._agents = [len(spec.agents_of(p)) for p in range(spec.num_players)]
+        self._earned = [np.zeros(num_envs * n) for n in self._agents]
+        self._open = [np.zeros(num_envs * n, np.bool_) for n in self._agents]
+        self._returns = np.zeros((num_envs, spec.num_players))
+        self.length = np.zeros(num_envs, np.int32)
+
+    def begin(self, chosen: NDArray[np.bool_]) -> None:
+        """Forget the episodes of the chosen environments, bool[E]."""
+        self._returns[chosen], self.length[chosen] = 0, 0
+        for p, agents in enumerate(self._agents):
+            slots = np.repeat(chosen, agents)
+            self._earned[p][slots], self._open[p][slots] = 0, False
+
+    def timestep(self, batch: BatchedStep, chosen: NDArray[np.bool_]) -> Timestep:
+        """Return what is due and what has ended in the chosen environments."""
+        over = np.where(chosen, np.asarray(batch.over), GOES_ON)
+        rows = [self._rows(p, batch, chosen, over) for p in range(len(self._agents))]
+        ended = np.flatnonzero(over != GOES_ON)
+        finished = FinishedEpisodes(
+            ended.astype(np.int32), self._returns[ended], over[ended] == TERMINATED, self.length[ended]
+        )
+        return Timestep(tuple(due for due, _ in rows), tuple(closed for _, closed in rows), finished)
+
+    def _rows(
+        self, player: int, batch: BatchedStep, chosen: NDArray[np.bool_], over: NDArray[np.uint8]
+    ) -> tuple[ActionRequests, ClosedDecisions]:
+        agents, earned, is_open = self._agents[player], self._earned[player], self._open[player]
+        reward = np.asarray(batch.reward[player], np.float64) * np.repeat(chosen, agents)
+        earned += reward
+        self._returns[:, player] += reward.reshape(-1, agents).sum(axis=1)
+        going = np.repeat(chosen & (over == GOES_ON), agents)
+        due = np.flatnonzero(np.asarray(batch.due[player]) & going).astype(np.int32)
+        closed = np.flatnonzero(is_open & np.repeat(over != GOES_ON, agents)).astype(np.int32)
+        mask, final_mask = batch.mask[player], batch.final_mask[player]
+        requests = ActionRequests(
+            due,
+            np.asarray(batch.observation[player])[due],
+            None if mask is None else np.asarray(mask)[due],
+            np.where(is_open[due], earned[due], 0.0).astype(np.float32),
+            ~is_open[due],
+        )
+        decisions = ClosedDecisions(
+            closed,
+            earned[closed].astype(np.float32),
+            over[closed // agents] == TERMINATED,
+            np.asarray(batch.final[player])[closed],
+            None if final_mask is None else np.asarray(final_mask)[closed],
+        )
+        is_open[closed], is_open[due] = False, True
+        earned[closed], earned[due] = 0.0, 0.0
+        return requests, decisions
 
 
 def no_actions(space: Any, num_envs: int, agents: int) -> Array:
