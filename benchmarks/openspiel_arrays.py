@@ -42,6 +42,7 @@ GAMES = (
     "breakthrough",
     "hex",
     "oshi_zumo",
+    "go(board_size=9)",
 )
 """What is measured."""
 FORMS = (
@@ -71,11 +72,14 @@ FORMS = (
     "hex(num_rows=5,num_cols=3)",
     "oshi_zumo",
     "oshi_zumo(alesia=True,coins=12,horizon=9,min_bid=2)",
+    "go(board_size=9)",
+    "go(board_size=5,komi=0.5,max_game_length=60)",
+    "go(board_size=3,komi=3.0)",
 )
 """What is compared with OpenSpiel's states."""
 _WANTED = 10_000_000
 _SIZES = {"arrays": 2048, "states": 256}
-_LARGE_ROWS = ("breakthrough", "goofspiel(imp_info=True)", "hex")
+_LARGE_ROWS = ("breakthrough", "go(board_size=9)", "goofspiel(imp_info=True)", "hex")
 _SIZE_OF_LARGE_ROWS = 512  # the rows of all environments should stay in the cache
 
 

@@ -31,6 +31,7 @@ FAST = [
     pytest.param("liars_dice(numdice=2)", marks=pytest.mark.slow),
     pytest.param("breakthrough(columns=3,rows=6)", marks=pytest.mark.slow),
     pytest.param("hex(board_size=3)", marks=pytest.mark.slow),
+    pytest.param("go(board_size=4,komi=0.5,max_game_length=30)", marks=pytest.mark.slow),
     pytest.param("oshi_zumo(coins=6,horizon=12,min_bid=1)", marks=pytest.mark.slow),
 ]
 """One of each kernel. The first test of one compiles it for some seconds, where there is none in the cache."""
