@@ -34,13 +34,16 @@ _BOARD = """
     mask = board[0] == 0
 """
 
+# The planes are (the first player's, the second player's, empty) from the lowest row up, equal for both players.
+_PLANES = KaggleGame(
+    "connectx",
+    _BOARD
+    + "    planes = np.stack([board == 1, board == 2, board == 0])[:, ::-1]\n    return planes.astype(np.float32).reshape(-1), mask\n",
+)
+
 KAGGLE_GAMES: Final[Mapping[str, KaggleGame]] = {
-    # OpenSpiel's planes are (the first player's, the second player's, empty) from the lowest row up, equal for both players.
-    "openspiel/connect_four": KaggleGame(
-        "connectx",
-        _BOARD
-        + "    planes = np.stack([board == 1, board == 2, board == 0])[:, ::-1]\n    return planes.astype(np.float32).reshape(-1), mask\n",
-    ),
+    "kaggle/connectx": _PLANES,
+    "openspiel/connect_four": _PLANES,
     # PettingZoo's last axis is (one's own, the other's), from the highest row down.
     "pettingzoo/connect_four_v3": KaggleGame(
         "connectx",
