@@ -148,7 +148,7 @@ class Notes(ludus.NullObserver):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"fails": 10**6}, {"hangs": 60.0}], ids=["fails", "hangs"])
+@pytest.mark.parametrize("options", [{"fails": 10**6}, {"hangs": 15.0}], ids=["fails", "hangs"])
 def test_tracker_that_fails_or_hangs_stops_no_run(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +181,7 @@ def test_process_of_a_tracker_that_dies_is_started_again(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.3, 0.7])
-def test_killed_and_resumed_run_has_each_point_once(share: float, tmp_path: Path) -> None:
+def test_killed_and_resumed_run_has_each_point_once(tmp_path: Path) -> None:
     """In the stub and in TensorBoard's files; the last session's processes have time for everything."""
     from test_tensorboard_tracker import scalars
 
@@ -190,7 +189,7 @@ def test_killed_and_resumed_run_has_each_point_once(share: float, tmp_path: Path
     track = json.dumps([stub(file), "tensorboard"])
     changes = tools.dies(lambda: tools.train("ppo", tmp_path / "whole"), tmp_path / "whole", at=-1)
     assert changes is not None
-    assert tools.dies(lambda: tools.train("ppo", run_dir, f"track={track}"), run_dir, at=round(share * changes)) is None
+    assert tools.dies(lambda: tools.train("ppo", run_dir, f"track={track}"), run_dir, at=changes // 2) is None
     resume(run_dir, report=False)
     assert all(sent.complete for sent in ludus.track(run_dir))
     assert sorted(numbers(file)) == [*range(max(numbers(file)) + 1)]

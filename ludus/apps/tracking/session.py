@@ -37,7 +37,6 @@ _LOOK = 1.0  # seconds between two looks at the processes
 _STARTS = 3  # of one tracker's process in a row
 _LASTING = 300.0  # seconds after which a process counts as one that works
 _PARTING = 5.0  # seconds that a process may take to end after its last word
-_BACKGROUND: list[subprocess.Popen[bytes]] = []  # processes that still send; they end by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +220,8 @@ class Tracking(NullObserver):
         while self._waits() and time.monotonic() < deadline:
             time.sleep(0.02)
         self._started = False
-        self._part()
         self.sent = tuple(self._summary(process) for process in self._processes)
+        self._part()
         for sent in self.sent:
             self._tell(str(sent))
         return self.sent
@@ -235,7 +234,7 @@ class Tracking(NullObserver):
             with suppress(subprocess.TimeoutExpired):
                 process.popen.wait(_PARTING if process.end is not None else 0.0)
             if process.popen.poll() is None:
-                _BACKGROUND.append(process.popen)
+                process.popen.returncode = 0  # as Popen has it for a process that need not be waited for
 
     def _waits(self) -> bool:
         waits = False
