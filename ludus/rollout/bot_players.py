@@ -110,6 +110,7 @@ class BotPool:
         self._names: list[str] = []
         self._fresh: list[Any] = []
         self._by_state: list[bool] = []  # looked up once: checking a protocol takes longer than a quick bot
+        self._agents: set[int] = set()  # numbers of agents from elsewhere
         self._at: dict[Hashable, Any] = {}
         self._asked = 0
 
@@ -123,6 +124,7 @@ class BotPool:
                     context = AgentContext(spec.name, self._folder, self._beat)
                     self._call(len(self._names), bot.begin, game, context, making=True)
                     self._by_state.append(bot.wants_states)
+                    self._agents.add(len(self._names))
                 else:
                     self._by_state.append(isinstance(bot, StateBot))
                 self._names.append(spec.text)
@@ -134,7 +136,7 @@ class BotPool:
         """See `BotPlayers.ask`."""
         worker, player, bots, slots, seeds, observation, mask, states, _ = questions
         answers: list[Any] = [None] * len(bots)
-        for number in {bot for bot in bots.tolist() if isinstance(self._fresh[bot], ExternalAgent)}:
+        for number in sorted(self._agents.intersection(bots.tolist())) if self._agents else ():
             rows = np.flatnonzero(bots == number)
             for k, answer in zip(rows.tolist(), self._ask_agent(number, questions.only(rows)), strict=True):
                 answers[k] = answer
@@ -184,9 +186,8 @@ class BotPool:
     def close(self) -> None:
         """See `BotPlayers.close`."""
         self._at.clear()
-        for bot in self._fresh:
-            if isinstance(bot, ExternalAgent):
-                bot.close()
+        for number in self._agents:
+            self._fresh[number].close()
 
     def _ask(self, bot: int, player: int, question: Callable[..., Any], *arguments: Any) -> Any:
         self._asked += 1
@@ -197,7 +198,7 @@ class BotPool:
                 raise
             raise PolicyError(str(error)) from error
         except (Exception, SystemExit) as error:
-            if isinstance(self._fresh[bot], ExternalAgent) and isinstance(error, LudusError):
+            if bot in self._agents and isinstance(error, LudusError):
                 raise
             raise PolicyError(f"bot {self._names[bot]!r} failed as player {player}: {what_raised(error)}.") from error
 
