@@ -146,22 +146,21 @@ def test_tests_of_the_skeletons_pass(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_skeleton_is_installed_and_trains(kind: str, tmp_path: Path) -> None:
     """Without the network, into a folder that is on Python's path; then what its README says."""
-    folder = new_skeleton(kind, f"own-{kind}", tmp_path)
+    folder, site = new_skeleton(kind, f"own-{kind}", tmp_path), tmp_path / "site"
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
-    install = [sys.executable, "-m", "pip", "install", *options, "--target", str(tmp_path / "site"), "."]
-    subprocess.run(install, cwd=folder, check=True, timeout=120)
+    install = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), "."]
+    subprocess.run(install, cwd=folder, check=True, timeout=600)
     ludus_command = [sys.executable, "-c", "from ludus.cli.start import script; script()"]
     for command in (
         [sys.executable, "-m", "pytest", "-q"],
         [*ludus_command, "train", "scenario.yaml", "--name", "try1"],
         [*ludus_command, "evaluate", "try1", "--episodes", "20"],
     ):
-        done = subprocess.run(
-            command, cwd=folder, env=environment(tmp_path / "site"), capture_output=True, text=True, timeout=600
-        )
+        done = subprocess.run(command, cwd=folder, env=environment(site), capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     stored = yaml.safe_load((folder / "runs/try1/scenario.yaml").read_text())
     if kind in ("algorithm", "project"):
