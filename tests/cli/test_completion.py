@@ -31,7 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.yaml").write_text(
         "scenario: league\nalgorithm: {kind: dqn, double: true}\nenv: gymnasium/CartPole-v1\n"
     )
-    (folder / "a b.safetensors").touch()
+    for name in ("a b.safetensors", "walker.zip", "walker.onnx", "walker.pt"):
+        (folder / name).touch()
     return folder
 
 
@@ -78,6 +79,11 @@ def texts(line: str) -> list[str]:
         ("evaluate try1 --policies @b", ["@best"]),
         ("evaluate ./runs/try1@strong", ["./runs/try1@strongest"]),
         ("tournament bot:r", ["bot:random"]),
+        ("tournament sb", ["sb3:"]),
+        ("tournament sb3:", ["sb3:runs/", "sb3:walker.zip"]),
+        ("tournament try1 onnx:wal", ["onnx:walker.onnx"]),
+        ("train leduc opponents=torch:wal", ["opponents=torch:walker.pt"]),
+        ("tournament https", ["https://"]),
         ("export try1 --to py", ["python"]),
         ("export a", ["a b.safetensors"]),
         ("list policies t", ["try1"]),

@@ -232,12 +232,26 @@ def _policies(line: Line, word: str) -> Iterator[Candidate]:
 
 
 def _entrants(line: Line, word: str) -> Iterator[Candidate]:
-    yield Candidate("random", "uniform over the legal actions")
-    if not word.startswith("bot:"):
-        yield Candidate("bot:", "a bot by name", ends=False)
-    for name in (*line.table["parts"].get("bot", ()), *lookup.registered("ludus.bots")):
-        if word.startswith("bot:"):
+    """random, bot:NAME, and agents from elsewhere, SCHEME:FILE."""
+    scheme, colon, rest = word.partition(":")
+    if scheme == "bot" and colon:
+        for name in (*line.table["parts"].get("bot", ()), *lookup.registered("ludus.bots")):
             yield Candidate(f"bot:{name}")
+        return
+    schemes = {**line.table["agents"], **dict.fromkeys(lookup.registered("ludus.agents"), "of an installed package")}
+    if colon:
+        if scheme in schemes and not scheme.startswith("http"):
+            for path in lookup.paths(rest, _SUFFIXES.get(scheme, ())):
+                yield Candidate(f"{scheme}:{path}", ends=not path.endswith("/"))
+        return
+    yield Candidate("random", "uniform over the legal actions")
+    yield Candidate("bot:", "a bot by name", ends=False)
+    for name, what in schemes.items():
+        yield Candidate(f"{name}://" if name.startswith("http") else f"{name}:", what, ends=False)
+
+
+_SUFFIXES: Mapping[str, Sequence[str]] = {"sb3": (".zip",), "onnx": (".onnx",), "torch": (".pt", ".pt2", ".pth")}
+"""Of the files of an agent's scheme; of others any."""
 
 
 def _listed(line: Line, word: str) -> Iterator[Candidate]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -17,9 +18,11 @@ from ludus.apps.options.schema import scenario_schema, sweep_schema
 from ludus.cli.command import Command
 from ludus.cli.completion.lookup import kinds_in
 from ludus.core.config import from_yaml
+from ludus.core.parts import resolve_name
 from ludus.envs.families import FAMILIES
 from ludus.envs.registry import list_envs
 from ludus.evaluation.run_ratings import RATINGS
+from ludus.policies.agents import AGENTS
 from ludus.policies.bots import BOTS
 from ludus.reporting.trackers import TRACKERS
 from ludus.runs.scenario_files import list_presets
@@ -78,8 +81,8 @@ def derive_table(commands: Mapping[str, Command]) -> dict[str, Any]:
         commands: All commands, by name.
 
     Returns:
-        JSON data: `commands`, `presets`, `parts` (names of each), `groups` (the fields at each place of a scenario), `families`,
-        `environments`.
+        JSON data: `commands`, `presets`, `parts` (names of each), `groups` (the fields at each place of a scenario), `agents`,
+        `families`, `environments`.
     """
     schema = scenario_schema()
     groups, parts = _groups(schema["definitions"]), _parts(schema["definitions"])
@@ -101,6 +104,7 @@ def derive_table(commands: Mapping[str, Command]) -> dict[str, Any]:
         "presets": dict(_presets()),
         "parts": {**parts, **more},
         "groups": groups,
+        "agents": dict(_agents()),
         "families": {name: family.summary for name, family in sorted(FAMILIES.items())},
         "environments": {name: [id.partition("/")[2] for id in list_envs(name)] for name in ENVIRONMENTS},
     }
@@ -143,6 +147,13 @@ def _short(text: str) -> str:
     """Return the beginning of a description, on one line."""
     first = re.split(r"(?<=[.;]) | \(", " ".join(text.split()))[0].rstrip(".;:")
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST].rpartition(' ')[0]} …"
+
+
+def _agents() -> Iterator[tuple[str, str]]:
+    """Yield each scheme of agents from elsewhere, and what it plays."""
+    for name in sorted(AGENTS):
+        doc = inspect.getdoc(resolve_name("agent", name, AGENTS)) or ""
+        yield name, _short(doc.partition("\n\n")[0].partition("`, ")[2])
 
 
 def _presets() -> Iterator[tuple[str, dict[str, Any]]]:
