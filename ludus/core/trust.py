@@ -35,7 +35,7 @@ _LENGTH = 32  # bytes of the secret
 _MOST = 1 << 24  # bytes of a file of marks
 _SHOWN = 6
 _NAME = re.compile(r"(?<![\w.-])(?=([\w.-]+):([A-Za-z_]\w*))")  # each module:name, also of those that overlap
-_PERHAPS = re.compile(r":\S|\\|import|tracking_uri")
+_PERHAPS = re.compile(r":\S|\\|import|python|tracking_uri")
 _SCHEME = re.compile(r"""(?<![\w.-])([a-z][a-z0-9_]*)["']?\s*:""")  # in any text, also as the key of a mapping in it
 _SCHEMES = frozenset(("cleanrl", "command", "http", "https", "llm", "onnx", "rllib", "sb3", "torch"))
 """Of agents (`ludus.policies.agents`), whether or not they are registered; other distributions may add to them."""
@@ -62,8 +62,8 @@ def code_names(data: Any) -> tuple[str, ...]:
         data: As of JSON or YAML.
 
     Returns:
-        `module:Class` of each string in it, agents (`command:./agent.py`), the modules of `import:` keys and the servers of trackers;
-        sorted, without Ludus's own.
+        `module:Class` of each string in it, agents (`command:./agent.py`), the modules of `import:` keys, servers and interpreters of
+        trackers; sorted, without Ludus's own.
     """
     return tuple(sorted(set(_names(data))))
 
@@ -73,8 +73,8 @@ def _names(value: Any) -> Iterator[str]:
         yield from [value] if _has_scheme(value) else _names_in(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if key in ("import", "tracking_uri") and isinstance(item, str) and item:
-                yield f"{key}: {item}"  # a server would get this user's credentials
+            if key in ("import", "python", "tracking_uri") and isinstance(item, str) and item:
+                yield f"{key}: {item}"  # a program would be started, a server would get this user's credentials
             if isinstance(key, str) and isinstance(item, str) and _is_scheme(key):
                 yield f"{key}:{item}"
             yield from _names(key)

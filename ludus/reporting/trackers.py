@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ludus.core.config import from_yaml
@@ -18,6 +19,8 @@ from ludus.core.packages import missing_package
 from ludus.core.parts import Registry, build_part, resolve_name
 
 TRACKERS: Final = Registry("tracker", "ludus.trackers", {"tensorboard": "ludus.reporting.tensorboard:TensorBoard"})
+PYTHON = "python"
+"""The option that every tracker has: the interpreter of its process, of an environment with its packages."""
 GENERATIONS = "generations"
 """The axis of generations."""
 
@@ -216,7 +219,8 @@ def build_tracker(options: Mapping[str, Any]) -> Tracker:
         UnknownName: With the nearest names.
         ConfigError: For an option that it does not have, or a value that does not fit.
     """
-    tracker: Tracker = build_part("tracker", dict(options), TRACKERS, (Tracker,))
+    own = {name: value for name, value in options.items() if name != PYTHON}
+    tracker: Tracker = build_part("tracker", own, TRACKERS, (Tracker,))
     return tracker
 
 
@@ -226,6 +230,13 @@ def check_trackers(trackers: Sequence[Mapping[str, Any]]) -> None:
 
     for options in trackers:
         build_tracker(options)
+        if PYTHON in options:  # which may have packages that this one has not
+            if which(str(options[PYTHON])) is None:
+                raise ConfigError(
+                    f"the tracker {options['kind']!r}: python={options[PYTHON]!r} is no program. Give the interpreter of an environment, "
+                    "such as ~/venvs/mlflow/bin/python as a whole path."
+                )
+            continue
         tracker = resolve_name("tracker", str(options["kind"]), TRACKERS, expected=(Tracker,))
         for package in getattr(tracker, "packages", ()):
             if find_spec(package) is None:

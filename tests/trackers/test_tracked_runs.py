@@ -105,8 +105,24 @@ def test_server_of_a_strangers_run_needs_trust() -> None:
     """It would get this user's credentials."""
     document = scenario_document("seed: 0\ntrack: [{kind: mlflow, tracking_uri: 'databricks://other'}]\n")
     assert code_names(document) == ("tracking_uri: databricks://other",)
+    document = scenario_document("track: [{kind: mlflow, python: /tmp/x}]\n")
+    assert code_names(document) == ("python: /tmp/x",)
     assert code_names(scenario_document("track: [{kind: stub:Stub}]\n")) == ("stub:Stub",)
     assert code_names({"track": [{"kind": "mlflow"}, {"kind": "wandb", "project": "x"}]}) == ()
+
+
+def test_tracker_can_have_an_interpreter_of_its_own(tmp_path: Path) -> None:
+    """Which has its own packages first, and Ludus's."""
+    program, file = tmp_path / "python", tmp_path / "out"
+    program.write_text(f'#!/bin/sh\necho started > {tmp_path}/started\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="is no program"):
+        check_trackers([stub(file, python=str(program))])
+    program.chmod(0o755)
+    tools.train("exact", tmp_path / "run", "generations=1")
+    (sent,) = ludus.track(tmp_path / "run", [stub(file, python=str(program))])
+    assert sent.complete
+    assert (tmp_path / "started").exists()
+    assert numbers(file)
 
 
 def test_every_tracker_says_what_it_needs() -> None:

@@ -25,7 +25,7 @@ from ludus.apps.tracking.cursor import load, run_id
 from ludus.apps.tracking.follower import Follower
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.types import Curve, Metrics, TaskResult, TrainingTask
-from ludus.reporting.trackers import build_tracker, check_trackers, parse_trackers, tracker_label
+from ludus.reporting.trackers import PYTHON, build_tracker, check_trackers, parse_trackers, tracker_label
 from ludus.storage.base import GenerationRecord, NullObserver, RunInfo
 from ludus.storage.database import FILE
 from ludus.storage.run_dirs import TRACKING, find_experiment, find_run, run_name
@@ -125,10 +125,12 @@ class Tracking(NullObserver):
     def _start(self, process: _Process) -> None:
         process.starts = 1 + (process.starts if time.monotonic() < process.since + _LASTING else 0)
         process.since = time.monotonic()
-        code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__package__}.process import main; main()"
+        python, paths = process.options.get(PYTHON), list(map(str, sys.path))
+        own = f"sys.path[:] = {paths}" if python is None else f"sys.path += [p for p in {paths} if p not in sys.path]"
+        code = f"import sys; {own}; from {__package__}.process import main; main()"
         with (self.run_dir / TRACKING / f"{process.name}.log").open("ab") as log:
             popen = process.popen = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [python or sys.executable, "-c", code],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
