@@ -36,7 +36,10 @@ _SETTINGS = ("epochs", "batch", "learning_rate", "held_out", "patience")
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE.parquet", type=Path, help="trajectories, from `ludus record --trajectories`"
+        "file",
+        metavar="FILE.parquet",
+        type=Path,
+        help="trajectories, from `ludus record --trajectories`; of kaggle/… also Kaggle's replays, a .json or a folder of them",
     )
     add_scenario(parser)
     parser.add_argument(
@@ -79,12 +82,11 @@ def _execute(options: argparse.Namespace) -> int:
     _check_target(options)
     from ludus.contrib.algorithms.bc.clone import Cloning
     from ludus.policies.file import save_policy
-    from ludus.replay.parquet import read_trajectories
 
     settings = {name: getattr(options, name) for name in _SETTINGS if getattr(options, name) is not None}
     config = Cloning(**settings)
     scenario = scenario_of(options, *runtime_overrides(options))
-    recorded = read_trajectories(options.file)
+    recorded = _recorded(options.file, scenario.env)
 
     def policy(env: EnvSpec, seats: tuple[int, ...]) -> PolicySpec:
         return _policy(scenario.who_learns(scenario.population(env)).assigned(env), seats)
@@ -93,6 +95,17 @@ def _execute(options: argparse.Namespace) -> int:
     save_policy(options.out, cloned.spec, cloned.weights)
     _show(cloned, options.out)
     return 0
+
+
+def _recorded(path: Path, env: Environment) -> Recorded:
+    """Return the trajectories of a file, or of Kaggle's replays."""
+    if path.suffix == ".json" or path.is_dir():
+        from ludus.contrib.envs.kaggle_replays import read_replays
+
+        return read_replays(path, env.id, env.options)
+    from ludus.replay.parquet import read_trajectories
+
+    return read_trajectories(path)
 
 
 def _clone(

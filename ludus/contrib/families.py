@@ -12,6 +12,15 @@ ALE = Family(
     extra="atari",
     threads=True,
 )
+CRAFTAX = Family(
+    "ludus.contrib.envs.craftax",
+    "Craftax and Craftax-Classic: survival in an open world, compiled by JAX",
+    "craftax/Craftax-Classic-Symbolic-v1",
+    needs="craftax",
+    extra="craftax",
+    quick=True,
+    threads=True,
+)
 DMC = Family(
     "ludus.contrib.envs.dmc",
     "DeepMind's Control Suite",
@@ -45,6 +54,15 @@ GYMNAX = Family(
     extra="jax",
     threads=True,
 )
+HIGHWAY = Family(
+    "ludus.contrib.envs.highway",
+    "highway-env: an intersection with several vehicles",
+    "highway/intersection-multi-agent-v1",
+    needs="highway_env",
+    extra="highway",
+    quick=True,
+    python=True,
+)
 JAXMARL = Family(
     "ludus.contrib.envs.jaxmarl",
     "JaxMARL: SMAX, Overcooked, Hanabi, particles, compiled by JAX",
@@ -61,6 +79,14 @@ JUMANJI = Family(
     needs="jumanji",
     also=("huggingface_hub", "pkg_resources"),
     threads=True,
+)
+KAGGLE = Family(
+    "ludus.contrib.envs.kaggle",
+    "kaggle-environments: ConnectX, Hungry Geese, rock paper scissors, OpenSpiel's games as its competitions play them",
+    "kaggle/connectx",
+    needs="kaggle_environments",
+    also=("jsonschema", "requests"),
+    python=True,
 )
 LBF = Family(
     "ludus.contrib.envs.lbf",
@@ -92,6 +118,16 @@ MLAGENTS = Family(
     needs="mlagents_envs",
     quick=True,
     python=True,
+)
+MOMALAND = Family(
+    "ludus.contrib.envs.momaland",
+    "MOMAland: several agents, several objectives",
+    "momaland/moconnect4_v0",
+    needs="momaland",
+    extra="momaland",
+    quick=True,
+    python=True,
+    shaping={"weights": {}},
 )
 MPE2 = Family(
     "ludus.contrib.envs.mpe2",
@@ -145,10 +181,26 @@ SMACV2 = Family(
     quick=True,
     python=True,
 )
+TEXTARENA = Family(
+    "ludus.contrib.envs.textarena",
+    "TextArena: games in words whose moves are a closed list",
+    "textarena/TicTacToe-v0",
+    needs="textarena",
+    extra="textarena",
+    python=True,
+)
 VMAS = Family(
     "ludus.contrib.envs.vmas",
     "VMAS: batched physics in torch",
     "vmas/simple_spread",
     needs="vmas",
     extra="vmas",
+)
+XLAND = Family(
+    "ludus.contrib.envs.xland",
+    "XLand-MiniGrid: grid worlds whose goals and rules are drawn, compiled by JAX",
+    "xland/MiniGrid-DoorKey-8x8",
+    needs="xminigrid",
+    extra="xland",
+    threads=True,
 )

@@ -17,14 +17,17 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "box2d": ("Box2D", "pygame"),
     "butterfly": ("pettingzoo", "Box2D", "pygame", "pymunk"),
     "classic": ("pettingzoo", "chess", "pygame", "rlcard", "shimmy"),
+    "craftax": ("craftax",),
     "dmc": ("dm_control",),
     "envpool": ("envpool",),
     "export": ("onnx", "onnxruntime", "onnxscript"),
+    "highway": ("highway_env",),
     "hub": ("huggingface_hub",),
     "jax": ("gymnax", "jax", "jaxmarl", "pgx"),
     "lbf": ("lbforaging",),
     "magent2": ("magent2",),
     "mamujoco": ("gymnasium_robotics", "imageio", "mujoco"),
+    "momaland": ("momaland",),
     "mpe2": ("mpe2",),
     "mujoco": ("imageio", "mujoco"),
     "openskill": ("openskill",),
@@ -35,9 +38,11 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "rware": ("rware",),
     "sweep": ("optuna",),
     "tensorboard": ("tensorboard",),
+    "textarena": ("textarena",),
     "ui": ("fastapi", "starlette", "uvicorn", "openskill"),
     "video": ("imageio", "cv2", "PIL"),
     "vmas": ("vmas",),
+    "xland": ("xminigrid",),
 }
 """The extras of the distribution, and the modules that each brings."""
 _SHARED: Mapping[str, str] = {  # of modules that several extras bring, the one that is named
@@ -64,6 +69,7 @@ _OTHERS: Mapping[
 _COMMANDS: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",
     "gfootball_engine": "make football",
+    "kaggle_environments": "pip install --no-deps kaggle-environments==1.33.2 pokerkit==0.6.3 && pip install jsonschema requests",
     "jumanji": f"pip install --no-deps jumanji==1.1.0 && pip install '{DISTRIBUTION}[jax]' huggingface-hub 'setuptools<81'",
 }
 _OF_PETTINGZOO: Mapping[str, str] = {"Box2D": "butterfly", "pygame": "classic"}

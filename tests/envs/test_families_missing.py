@@ -35,16 +35,20 @@ ENVIRONMENTS = {  # what needs a package besides its family's: id -> the package
 }
 INSTALLS = {  # family -> the command that brings its package
     "ale": "pip install 'ludus-rl[atari]'",
+    "craftax": "pip install 'ludus-rl[craftax]'",
     "dmc": "pip install 'ludus-rl[dmc]'",
     "envpool": "pip install 'ludus-rl[envpool]'",
     "football": "make football",
     "gymnax": "pip install 'ludus-rl[jax]'",
+    "highway": "pip install 'ludus-rl[highway]'",
     "jaxmarl": "pip install 'ludus-rl[jax]'",
     "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus-rl[jax]' huggingface-hub 'setuptools<81'",
+    "kaggle": "pip install --no-deps kaggle-environments==1.33.2 pokerkit==0.6.3 && pip install jsonschema requests",
     "lbf": "pip install 'ludus-rl[lbf]'",
     "magent2": "pip install 'ludus-rl[magent2]'",
     "mamujoco": "pip install 'ludus-rl[mamujoco]'",
     "mlagents": "pip install --no-deps --ignore-requires-python mlagents-envs",
+    "momaland": "pip install 'ludus-rl[momaland]'",
     "mpe2": "pip install 'ludus-rl[mpe2]'",
     "openspiel": "pip install 'ludus-rl[openspiel]'",
     "pettingzoo": "pip install 'ludus-rl[pettingzoo]'",
@@ -52,7 +56,9 @@ INSTALLS = {  # family -> the command that brings its package
     "rware": "pip install 'ludus-rl[rware]'",
     "smac": "pip install git+https://github.com/oxwhirl/smac",
     "smacv2": "pip install git+https://github.com/oxwhirl/smacv2",
+    "textarena": "pip install 'ludus-rl[textarena]'",
     "vmas": "pip install 'ludus-rl[vmas]'",
+    "xland": "pip install 'ludus-rl[xland]'",
 }
 
 
