@@ -15,7 +15,7 @@ ALE = Family(
 CRAFTAX = Family(
     "ludus.contrib.envs.craftax",
     "Craftax and Craftax-Classic: survival in an open world, compiled by JAX",
-    "craftax/Craftax-Classic-Symbolic-v1",
+    "craftax/Craftax-Symbolic-v1",
     needs="craftax",
     extra="craftax",
     quick=True,
@@ -82,10 +82,9 @@ JUMANJI = Family(
 )
 KAGGLE = Family(
     "ludus.contrib.envs.kaggle",
-    "kaggle-environments: ConnectX, Hungry Geese, rock paper scissors, OpenSpiel's games as its competitions play them",
+    "kaggle-environments: the games of Kaggle's competitions",
     "kaggle/connectx",
     needs="kaggle_environments",
-    also=("jsonschema", "requests"),
     python=True,
 )
 LBF = Family(

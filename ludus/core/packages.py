@@ -58,6 +58,7 @@ _OTHERS: Mapping[
 ] = {  # module -> what `pip install` calls what brings it, where that is neither an extra nor the module's name
     "gym_super_mario_bros": "--ignore-requires-python 'gym-super-mario-bros>=9'",  # it runs on 3.11, too
     "mlflow": "mlflow",
+    "kaggle_environments": "--no-deps kaggle-environments==1.33.2",  # docs/environments/kaggle.md says with what
     "mlagents_envs": "--no-deps --ignore-requires-python mlagents-envs",  # docs/environments/mlagents.md says with what
     "pkg_resources": "'setuptools<81'",
     "pygame": "pygame-ce",
@@ -69,7 +70,6 @@ _OTHERS: Mapping[
 _COMMANDS: Mapping[str, str] = {  # module -> the command that brings it, where `pip install` alone does not
     "gfootball": "make football",
     "gfootball_engine": "make football",
-    "kaggle_environments": "pip install --no-deps kaggle-environments==1.33.2 pokerkit==0.6.3 && pip install jsonschema requests",
     "jumanji": f"pip install --no-deps jumanji==1.1.0 && pip install '{DISTRIBUTION}[jax]' huggingface-hub 'setuptools<81'",
 }
 _OF_PETTINGZOO: Mapping[str, str] = {"Box2D": "butterfly", "pygame": "classic"}

@@ -43,7 +43,7 @@ INSTALLS = {  # family -> the command that brings its package
     "highway": "pip install 'ludus-rl[highway]'",
     "jaxmarl": "pip install 'ludus-rl[jax]'",
     "jumanji": "pip install --no-deps jumanji==1.1.0 && pip install 'ludus-rl[jax]' huggingface-hub 'setuptools<81'",
-    "kaggle": "pip install --no-deps kaggle-environments==1.33.2 pokerkit==0.6.3 && pip install jsonschema requests",
+    "kaggle": "pip install --no-deps kaggle-environments==1.33.2",
     "lbf": "pip install 'ludus-rl[lbf]'",
     "magent2": "pip install 'ludus-rl[magent2]'",
     "mamujoco": "pip install 'ludus-rl[mamujoco]'",

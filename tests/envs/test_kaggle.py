@@ -88,14 +88,14 @@ def test_connectx_shows_what_openspiel_shows() -> None:
 
 
 def test_shared_fields_are_merged_and_hidden_ones_left_out() -> None:
-    from ludus.contrib.envs.kaggle import shown
+    from ludus.contrib.envs.kaggle import player_view
 
     env, timestep = begun("connectx")
     play(env, timestep, {0: 1})
     game: Any = env.game(0)  # type: ignore[attr-defined]
     fields = game.specification.observation
-    assert shown(game.state, 1, fields, 1) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
-    assert "secret" not in shown(game.state, 0, fields, 1)
+    assert player_view(game.state, 1, fields, 1) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
+    assert "secret" not in player_view(game.state, 0, fields, 1)
 
 
 def test_running_sums_are_paid_by_differences() -> None:
@@ -222,8 +222,9 @@ def test_text_of_a_game() -> None:
     assert env.render(0) == "connectx ansi 1"  # type: ignore[attr-defined]
 
 
-def recorded_match(path: Path, columns: list[int], **content: Any) -> list[np.ndarray]:
-    """Writes a match of connectx as the package writes replays. Returns what the movers saw."""
+def recorded_match(path: Path, columns: list[int], *, wrong: int = -1, **content: Any) -> list[np.ndarray]:
+    """Writes a match of connectx as the package writes replays. Returns what the movers saw. wrong: number of a move
+    that is written as a column that there is not."""
     env, timestep = begun("connectx", rows=6, columns=7, inarow=4)
     seen = []
     game: Any = env.game(0)  # type: ignore[attr-defined]
@@ -232,7 +233,7 @@ def recorded_match(path: Path, columns: list[int], **content: Any) -> list[np.nd
         timestep = play(env, timestep, {k % 2: column})
     steps = [[dict(one, action=None) for one in step] for step in game.steps]
     for k, column in enumerate(columns):
-        steps[k + 1][k % 2]["action"] = column
+        steps[k + 1][k % 2]["action"] = 9 if k == wrong else column
     specification = {"observation": game.specification.observation}
     replay = {"name": "connectx", "steps": steps, "configuration": game.configuration, "specification": specification}
     path.write_text(json.dumps(replay | content))
@@ -241,17 +242,17 @@ def recorded_match(path: Path, columns: list[int], **content: Any) -> list[np.nd
 
 def test_replays_are_demonstrations(tmp_path: Path) -> None:
     seen = recorded_match(tmp_path / "a.json", [3, 2, 3, 2, 3], info={"TeamNames": ["goose", "duck"]})
-    recorded_match(tmp_path / "b.json", [0, 9, 1], info={"TeamNames": ["duck", "goose"]})
+    recorded_match(tmp_path / "b.json", [0, 1, 1], wrong=2, info={"TeamNames": ["duck", "goose"]})
     recorded = read_replays(tmp_path, "kaggle/connectx", {})
     assert recorded.origin.policies == ("goose", "duck")
     goose, duck = recorded.trajectories
-    assert goose.action.tolist() == [3, 3, 3]
+    assert goose.action.tolist() == [3, 3, 3, 1]
     assert duck.action.tolist() == [2, 2, 0]  # and then a column that there is not
-    np.testing.assert_array_equal(goose.observation, seen[::2])
+    np.testing.assert_array_equal(goose.observation[:3], seen[::2])
     env, _ = begun("connectx", rows=6, columns=7, inarow=4)
     demos, seats = demonstrations(recorded, env.spec, policies=["goose"])
     assert seats == (0, 1)
-    assert demos.action.tolist() == [3, 3, 3]
+    assert demos.action.tolist() == [3, 3, 3, 1]
 
 
 def test_what_is_no_replay_is_refused(tmp_path: Path) -> None:

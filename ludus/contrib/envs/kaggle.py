@@ -240,7 +240,7 @@ def _game(
 # What a player is shown.
 
 
-def shown(
+def player_view(
     state: Sequence[Any], player: int, fields: Mapping[str, Any], step: int, *, whole: bool = False
 ) -> Observation:
     """Return the observation of a player: its own fields, and the shared ones, which the first player's state has.
@@ -396,6 +396,6 @@ class KaggleEnv:
         """Return (observation, mask) of a player."""
         env, encoder = self._env, self._encoders[i]
         fields = env.specification.observation
-        observation = shown(env.state, i, fields, len(env.steps) - 1, whole=encoder.reads_state)
+        observation = player_view(env.state, i, fields, len(env.steps) - 1, whole=encoder.reads_state)
         array, mask = encoder.observe(observation), encoder.legal(observation)
         return self._seats[i].see(array, {} if mask is None else {MASK: mask})

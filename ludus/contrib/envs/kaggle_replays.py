@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.contrib.envs.kaggle import own_encoder, shown
+from ludus.contrib.envs.kaggle import own_encoder, player_view
 from ludus.contrib.envs.kaggle_encoders import OPENSPIEL, Encoder, encoder_of
 from ludus.core.errors import ConfigError, DataError, one_line
 from ludus.core.types import Array
@@ -30,7 +30,7 @@ def read_replays(path: Path, id: str, options: Mapping[str, Any]) -> Recorded:
 
     Returns:
         The decisions of each team, under its name, or `player_0` … where the file has none. Of a player's episode, those before the first
-        move that no action makes. Log-probabilities are 0, since nobody recorded any.
+        move that no action makes. Log-probabilities are 0, since none were recorded.
 
     Raises:
         ConfigError: Another environment, or a game without an encoder.
@@ -130,7 +130,7 @@ def _segment(name: str, replay: Mapping[str, Any], encoder: Encoder, player: int
     out, paid = _Segment(), 0.0
     for t in range(1 if name.startswith(OPENSPIEL) else 0, len(steps) - 1):  # OpenSpiel's first step sets the game up
         if steps[t][player]["status"] == "ACTIVE":
-            observation = shown(steps[t], player, fields, t, whole=encoder.reads_state)
+            observation = player_view(steps[t], player, fields, t, whole=encoder.reads_state)
             array, mask = encoder.observe(observation), encoder.legal(observation)
             try:
                 action = encoder.action_of(steps[t + 1][player]["action"])
@@ -148,7 +148,7 @@ def _segment(name: str, replay: Mapping[str, Any], encoder: Encoder, player: int
         if reward is not None and out.rewards:
             out.rewards[-1] += float(reward) - paid
             paid = float(reward)
-    last = shown(steps[-1], player, fields, len(steps) - 1, whole=encoder.reads_state)
+    last = player_view(steps[-1], player, fields, len(steps) - 1, whole=encoder.reads_state)
     if out.actions:
         out.last = encoder.observe(last)
     return out

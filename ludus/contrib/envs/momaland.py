@@ -23,6 +23,8 @@ from ludus.envs.base import VectorEnv
 
 __all__ = ["make", "names"]
 
+_UNMADE = {"moroute_choice_v0"}  # momaland 0.2.0 reads its networks as networkx did before 3.4
+_SWAPPED = {"mogem_mining_v0"}  # which returns truncations where terminations belong, and the other way round
 Weights = Sequence[float] | Mapping[str, Sequence[float]]
 """A weight for each objective, of all agents or by agent."""
 
@@ -75,12 +77,13 @@ def make(
     vectors = _checked(weights, [str(agent) for agent in agents], count, id)
     sides, _ = split_options(options, defaults={"statistics": tuple(f"objective_{k}" for k in range(count))})
     kind = ParallelWeighed if parallel else TurnsWeighed
+    kind = SwappedWeighed if parallel and name in _SWAPPED else kind
     return zoo_vector(partial(_weighed, creator, kind, vectors), num_envs, id=id, sides=sides, restarts=restarts)
 
 
 def names() -> list[str]:
     """Return the environments, sorted."""
-    return sorted(_places())
+    return sorted(_places().keys() - _UNMADE)
 
 
 def _places() -> dict[str, str]:
@@ -191,6 +194,19 @@ class ParallelWeighed(_Weighed):
             observations, rewards, terminations, truncations, infos = self._env.step(actions)
         weighed = self._weigh(rewards)
         return observations, weighed, terminations, truncations, self._counted({a: infos.get(a) for a in rewards})
+
+
+class SwappedWeighed(ParallelWeighed):
+    """Of gem mining: the two flags change places, and numbers of workers are numbers, not lists, which NumPy does not add from 2.4 on."""
+
+    def __init__(self, env: Any, weights: Mapping[str, NDArray[np.float64]]) -> None:
+        super().__init__(env, weights)
+        env.unwrapped.workers = {agent: int(np.sum(count)) for agent, count in env.unwrapped.workers.items()}
+
+    def step(self, actions: Mapping[Any, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        """Step as PettingZoo's environments do."""
+        observations, rewards, truncations, terminations, infos = super().step(actions)
+        return observations, rewards, terminations, truncations, infos
 
 
 class TurnsWeighed(_Weighed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,6 +24,7 @@ __all__ = ["make", "names"]
 STATISTICS: Final = ("invalid_move", "invalid_end")
 """Moves of a player that the game refused; and whether the last of them ended the game, which pays the other player as a win does."""
 _RAW = "-raw"  # what the ids end with whose environments show messages as they are
+_NEWER = ("IteratedStagHunt",)  # whose source is that of Python 3.12
 _BITS = 0x7FFFFFFF
 
 
@@ -144,7 +146,8 @@ def make(
 
 def names() -> list[str]:
     """Return the games whose moves are known here, sorted."""
-    return sorted(name for name in _registered() if name.partition("-v")[0] in GAMES)
+    late = _NEWER if sys.version_info < (3, 12) else ()
+    return sorted(name for name in _registered() if (game := name.partition("-v")[0]) in GAMES and game not in late)
 
 
 def _registered() -> list[str]:
@@ -213,6 +216,8 @@ def _game(
             env = game.begin(0)
     except TypeError as error:
         raise ConfigError(f"{id} cannot be made with the options {dict(rest)}: {one_line(error)}.") from error
+    except SyntaxError as error:
+        raise EnvError(f"{id} needs a newer Python, such as 3.12: {one_line(error)}.") from error
     except Exception as error:
         raise EnvError(f"{id} cannot be made: {type(error).__name__}: {one_line(error)}.") from error
     return replace(game, texts=tuple(known.texts(env)))
@@ -233,15 +238,15 @@ class TextGame:
     def __init__(self, env: Any, players: int, moves: Sequence[str]) -> None:
         self.env = env
         self.move_names = list(moves)
-        self._shown = [""] * players
+        self._texts = [""] * players
 
     def text(self, player: int) -> str:
         """Return all that a player has been shown in the episode."""
         state = self.env.state
         messages, state.observations[player] = state.observations[player], []
         for sender, message, _ in messages:
-            self._shown[player] += f"[{'GAME' if sender < 0 else f'Player {sender}'}] {message}\n"
-        return self._shown[player]
+            self._texts[player] += f"[{'GAME' if sender < 0 else f'Player {sender}'}] {message}\n"
+        return self._texts[player]
 
 
 class TextEnv:

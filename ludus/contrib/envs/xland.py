@@ -61,8 +61,8 @@ class XLandEnv:
     def _reset(self, key: Value) -> tuple[AgentViews, Value]:
         params = self._params
         if self._rulesets is not None:
-            key, drawn = jax.random.split(key)
-            params = params.replace(ruleset=self._rulesets.sample_ruleset(drawn))
+            key, ruleset_key = jax.random.split(key)
+            params = params.replace(ruleset=self._rulesets.sample_ruleset(ruleset_key))
         timestep = self._env.reset(params, key)
         return self._views(timestep), timestep
 
@@ -80,7 +80,7 @@ def make(name: str, *, num_envs: int, benchmark: str | None = None, **options: A
     Args:
         name: `MiniGrid-DoorKey-8x8`, `XLand-MiniGrid-R1-9x9` or such.
         num_envs: Number of environments.
-        benchmark: Where the goals and rules of `XLand-…` are drawn from, anew in each episode: a name of the package's, which it downloads
+        benchmark: Where the goals and rules of `XLand-…` are drawn from in each episode: a name of the package's, which it downloads
             and unpickles, or the path of such a file.
         options: Of the environment's parameters (max_steps, view_size, height, width …), and those of
             `ludus.envs.adapters.agent_seats.Sides`.
@@ -97,9 +97,11 @@ def make(name: str, *, num_envs: int, benchmark: str | None = None, **options: A
         raise UnknownName("environment of XLand-MiniGrid", name, _registered())
     id = f"xland/{name}"
     if name.startswith(_DRAWN) != (benchmark is not None):
-        said = "needs benchmark=NAME or a path, else it has no goal" if benchmark is None else "has a goal of its own"
+        problem = (
+            "needs benchmark=NAME or a path, else it has no goal" if benchmark is None else "has a goal of its own"
+        )
         raise ConfigError(
-            f"{id} {said}; goals and rules of {_DRAWN}… are drawn from a benchmark of the package (trivial-21k, small-1m …)."
+            f"{id} {problem}; goals and rules of {_DRAWN}… are drawn from a benchmark of the package (trivial-21k, small-1m …)."
         )
 
     def make_one(arguments: Mapping[str, Any]) -> XLandEnv:
@@ -116,8 +118,8 @@ def make(name: str, *, num_envs: int, benchmark: str | None = None, **options: A
         env, params = xminigrid.make(name, **rest)
         return XLandEnv(id, env, params, rulesets)
 
-    drawn = {} if benchmark is None else {"benchmark": benchmark}
-    return functional_vector(id, make_one, num_envs=num_envs, options={**drawn, **options})
+    benchmark_option = {} if benchmark is None else {"benchmark": benchmark}
+    return functional_vector(id, make_one, num_envs=num_envs, options={**benchmark_option, **options})
 
 
 def names() -> list[str]:
