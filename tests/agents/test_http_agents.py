@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +16,7 @@ import pytest
 from ludus.core.errors import ConfigError, PartDied, PolicyError
 from ludus.policies.agents import count_faults
 from ludus.policies.bots import parse_bot
-from tests.agents.agent_games import begun, requests, stub
+from tests.agents.agent_games import EXAMPLES, begun, requests, stub
 
 
 class Service(ThreadingHTTPServer):
@@ -102,6 +104,21 @@ def test_a_service_plays_as_a_program_does(service: Service, tmp_path: Path, mon
     assert service.tokens == {"Bearer secret"}
     assert len({message["client"] for message in service.messages}) == 1
     assert [message["type"] for message in (service.messages[0], service.messages[-1])] == ["hello", "close"]
+
+
+def test_the_example_plays_as_that_of_a_command(tmp_path: Path) -> None:
+    words = [sys.executable, str(EXAMPLES / "service.py"), "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url, played = server.stdout.readline().strip(), []
+            for text in (url, f"command:{EXAMPLES / 'agent.py'}"):
+                with begun(text, tmp_path) as agent:
+                    rows = [requests([5, 6, 7]), requests([-1, 9, -1]), requests([-1, -1, -1])]
+                    played.append([[int(action) for action in agent.act(row)] for row in rows])
+        finally:
+            server.kill()
+    assert played[0] == played[1]
 
 
 def test_errors_of_a_service_are_deaths(service: Service, tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ import importlib
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +22,7 @@ from ludus.core.errors import ConfigError, PolicyError, one_line
 from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
 
 _MODELS = Path(__file__).parent / "agent_models"
+_LOOK = 0.5  # seconds between two heartbeats
 _HERE = ("what", "python", "timeout", "start", "illegal", "faults")
 
 
@@ -30,7 +34,7 @@ class ModelAgent:
         what: The file.
         python: A Python whose packages load it; default: the one that runs Ludus.
         timeout: Seconds for a move, in a Python of its own.
-        start: Seconds to load it there.
+        start: Seconds to load it.
         illegal: What is done where an answer is illegal: random, a legal action is played, and counted; error.
         faults: How many such answers one process of the agent may give before it is an error all the same; None: any number.
     """
@@ -76,8 +80,9 @@ class ModelAgent:
             from ludus.contrib.agents.agent_models.common import Refused
 
             try:
-                cls = getattr(importlib.import_module(f"{__package__}.agent_models.{module}"), name)
-                self._model = cls(protocol.hello(game)["game"], self.what, **self.options())
+                with _beating(context, self.start):
+                    cls = getattr(importlib.import_module(f"{__package__}.agent_models.{module}"), name)
+                    self._model = cls(protocol.hello(game)["game"], self.what, **self.options())
             except Refused as error:
                 raise PolicyError(f"agent {context.name!r}: {one_line(error)}.") from error
 
@@ -100,6 +105,24 @@ class ModelAgent:
         """See `ExternalAgent`."""
         if self._elsewhere is not None:
             self._elsewhere.close()
+
+
+@contextmanager
+def _beating(context: AgentContext, seconds: float) -> Iterator[None]:
+    """Meanwhile the agent is not taken for hung, for that long: libraries may take a minute to be imported."""
+    over, until = threading.Event(), time.monotonic() + seconds
+
+    def beat() -> None:
+        while not over.wait(_LOOK) and time.monotonic() < until:
+            context.heartbeat()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def file_digests(**paths: str) -> Mapping[str, Any]:
