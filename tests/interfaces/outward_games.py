@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
+
+with warnings.catch_warnings():  # PettingZoo's tests import a game in a way that PettingZoo deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+
+__all__ = ["Follows", "Leaving", "Second", "api_test", "parallel_api_test", "parallel_seed_test", "seed_test"]
 
 AGENTS = ["blue_0", "blue_1", "red_0"]
 

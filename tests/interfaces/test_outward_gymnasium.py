@@ -59,7 +59,10 @@ def test_gymnasiums_and_stable_baselines_checks_pass(env: Any, options: dict[str
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize("env", [KUHN, CONNECT, COINS])
+@pytest.mark.parametrize(
+    "env",
+    [KUHN, CONNECT, COINS, pytest.param("pgx/tic_tac_toe", marks=[pytest.mark.slow, pytest.mark.long])],
+)
 def test_a_vector_plays_the_episodes_of_single_environments(env: str, mode: str) -> None:
     options: dict[str, Any] = {"player": 1}
     vector = ludus.gymnasium_vector_env(env, num_envs=3, autoreset_mode=mode, **options)

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
 import ludus
 from ludus.core.errors import ConfigError, EnvError
-from tests.interfaces.outward_games import Leaving
+from tests.interfaces.outward_games import Leaving, api_test, parallel_api_test, parallel_seed_test, seed_test
 
 KUHN, COINS = "openspiel/kuhn_poker", "ludus.testing.fakes:coins"
 GAMES = [KUHN, "openspiel/kuhn_poker(players=3)", COINS, Leaving]

@@ -211,7 +211,7 @@ class _Reader:
     def read(self, name: str) -> tuple[PolicyQuery, NamedSeats]:
         if name not in self._known:
             query = _query(name)
-            require_same_game(query, self._settings, f"this is {self._settings.id}: the environment")
+            require_same_game(query, self._settings, "the given environment")
             self._known[name] = (query, policies_of(query, self._spec, wrapped=bool(self._settings.wrappers)))
         return self._known[name]
 
