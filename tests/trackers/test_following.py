@@ -223,6 +223,18 @@ def test_what_was_there_before_can_be_left_out(tmp_path: Path, whole: Path) -> N
     assert received(tmp_path / "out") == []
 
 
+def test_another_process_is_waited_for(tmp_path: Path) -> None:
+    other, waits = cursors.TrackerLock(tmp_path / "x.lock", wait=int), list[str]()
+
+    def wait() -> None:
+        waits.append("once")
+        other.close()  # so that there is nothing to wait for
+
+    cursors.TrackerLock(tmp_path / "x.lock", wait=wait).close()
+    cursors.TrackerLock(tmp_path / "x.lock", wait=wait).close()
+    assert waits == ["once"]
+
+
 def test_damaged_cursor_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(RunError, match="Delete it to send everything again"):

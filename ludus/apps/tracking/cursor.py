@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -140,11 +140,16 @@ class TrackerLock:
 
     Args:
         path: File of the lock.
+        wait: Called before another process is waited for.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, wait: Callable[[], object]) -> None:
         self._file = path.open("ab")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            wait()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Give it back."""

@@ -41,17 +41,24 @@ class Follower:
         name: Of the tracker among those of the run, which its files have.
         make: Returns the tracker; called again after one has failed.
         tell: Hears of the first failure, and when sending works again.
+        wait: Called before another process that sends to this tracker is waited for.
     """
 
     def __init__(
-        self, run_dir: Path, name: str, make: Callable[[], Tracker], *, tell: Callable[[str], object] = str
+        self,
+        run_dir: Path,
+        name: str,
+        make: Callable[[], Tracker],
+        *,
+        tell: Callable[[str], object] = str,
+        wait: Callable[[], object] = int,
     ) -> None:
         self.run_dir, self.name = run_dir, name
         self._make, self._tell = make, tell
         folder = run_dir / TRACKING
         folder.mkdir(exist_ok=True)
         self._path = folder / f"{name}.json"
-        self._lock = cursors.TrackerLock(folder / f"{name}.lock")
+        self._lock = cursors.TrackerLock(folder / f"{name}.lock", wait=wait)
         self.cursor = cursors.load(self._path)
         self._run = CommittedRun(run_dir)
         self._tracker: Tracker | None = None

@@ -43,6 +43,7 @@ def main() -> None:
         order["name"],
         lambda: build_tracker(order["options"]),
         tell=lambda text: say(warning=text),
+        wait=lambda: say(note=f"tracker {order['name']}: waiting for another process that sends to it"),
     )
     if os.getppid() != parent and is_running(follower.run_dir):
         os._exit(0)  # it has waited for another one; who drives the run now has a process of its own for this tracker

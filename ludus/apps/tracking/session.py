@@ -64,11 +64,9 @@ class Sent:
         what = f"tracker {self.name}: {self.points:,} points, {self.tables:,} tables, {self.files:,} files sent"
         if self.complete:
             return what
-        return (
-            f"{what}; not everything ({self.failure})"
-            if self.failure
-            else f"{what}; the rest is sent in the background"
-        )
+        if not self.failure:
+            return f"{what}; the rest is sent in the background"
+        return f"{what}; not everything ({self.failure}): `ludus track RUN` sends the rest"
 
 
 @dataclass(slots=True, eq=False)
@@ -182,6 +180,8 @@ class Tracking(NullObserver):
         for line in map(json.loads, lines):
             if "end" in line:
                 process.end = line["end"]
+            elif "note" in line:
+                self._tell(line["note"])
             else:
                 self._warn(line["warning"])
                 self._tell(f"warning: {line['warning']}")
