@@ -23,6 +23,7 @@ from ludus.apps.interfaces.partial_vectors import PartialVector, SeparateVectors
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, EnvError, RunWarning
 from ludus.core.player_names import PlayerNames
+from ludus.core.process_settings import standard_settings
 from ludus.core.types import ActionRequests, Array, ClosedDecisions, EnvSpec, FinishedEpisodes, Timestep
 from ludus.envs.base import SupportsRender, VectorEnv
 from ludus.envs.config import Environment
@@ -174,6 +175,7 @@ class PlayerGames:
         masked: Whether the environment says which actions are legal; known once an episode has begun.
     """
 
+    @standard_settings()
     def __init__(
         self,
         settings: Environment,
