@@ -16,7 +16,7 @@ from gymnasium import spaces
 from refusals import Refusal, check_refusals
 
 from ludus.contrib.algorithms.bc.demonstrations import demonstrations
-from ludus.contrib.envs.kaggle_encoders import Encoder
+from ludus.contrib.envs.kaggle_encoders import STATE, Encoder, OpenSpiel
 from ludus.contrib.envs.kaggle_replays import read_replays
 from ludus.core.errors import ConfigError, DataError, EnvError, UnknownName
 from ludus.envs.base import VectorEnv
@@ -167,6 +167,21 @@ def test_openspiel_asks_for_masks_and_shows_no_state() -> None:
         timestep, other = (play(e, t, {0: cell, 1: cell}) for e, t in ((env, timestep), (twin, other)))
     assert np.flatnonzero(~timestep.due[1].mask[0]).tolist() == [0, 4, 8]
     assert env.game(0).configuration.includeLegalActions  # type: ignore[attr-defined]
+
+
+def test_states_written_by_python_are_not_unpickled() -> None:
+    """Proxies of the package write a pickle beside the history; here it is no valid one."""
+    import pyspiel
+
+    encoder = OpenSpiel({"openSpielGameName": "tic_tac_toe"}, 2, 1)
+    blob = "[Game]\ntic_tac_toe_proxy()\n[State]\nhistory=0:4,1:0\nmove_number=2\n__dict__=gASV\n"
+    state = pyspiel.load_game("tic_tac_toe").new_initial_state()
+    for cell in (4, 0):
+        state.apply_action(cell)
+    np.testing.assert_array_equal(encoder.observe({STATE: blob}), state.observation_tensor(1))
+    assert np.flatnonzero(~encoder.legal({STATE: blob})).tolist() == list(range(9))  # it is the other's turn
+    with pytest.raises(EnvError, match="shows no state"):
+        encoder.observe({})
 
 
 def test_a_player_who_fails_ends_a_game_of_two() -> None:

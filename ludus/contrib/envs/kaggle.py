@@ -228,8 +228,8 @@ def _game(
                 f"{key} was given; kaggle/{name} gets a seed for each episode from the run's. Leave it out."
             )
     allowed = list(env.specification.agents)
-    usual = getattr(encoder, "default_players", None)
-    count = players if players is not None else usual if usual in allowed else allowed[0]
+    usual = int(getattr(encoder, "default_players", None) or allowed[0])
+    count = players if players is not None else usual if usual in allowed else int(allowed[0])
     if count not in allowed:
         raise ConfigError(f"players={players!r} was given; kaggle/{name} is played by {', '.join(map(str, allowed))}.")
     seed = next((key for key in _SEEDS if key in env.specification.configuration), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -247,7 +248,7 @@ class OpenSpiel(Encoder):
     def __init__(self, configuration: Mapping[str, Any], players: int, player: int) -> None:
         """Raises ConfigError for a game without tensors."""
         super().__init__(configuration, players, player)
-        game = load_openspiel(configuration)
+        self._game = game = load_openspiel(configuration)
         kind = game.get_type()
         if kind.provides_observation_tensor:
             shape, self._tensor = game.observation_tensor_shape(), "observation_tensor"
@@ -274,12 +275,19 @@ class OpenSpiel(Encoder):
         return legal
 
     def _state(self, observation: Observation) -> Any:
-        import pyspiel
-
-        blob = observation.get(STATE)
-        if not blob:
+        """Return the state of OpenSpiel. That of a game in Python is written with a pickle, which a replay's author may have made: it is
+        left alone, and the state is made of the history before it."""
+        _, mark, text = str(observation.get(STATE) or "").partition("[State]\n")
+        if not mark:
             raise EnvError(f"{observation.get('openSpielGameName')} shows no state to take the tensor from. {OWN}")
-        _, state = pyspiel.deserialize_game_and_state(blob.replace("_proxy(", "(", 1))
+        if not text.startswith("history=") and "__dict__" not in text:
+            return self._game.deserialize_state(text.rstrip("\n") + "\n")
+        actions = [int(action) for action in re.findall(r"-?\d+:(-?\d+)", text.partition("\n")[0])]
+        state = self._game.new_initial_state()
+        while actions:
+            n = self.players if state.is_simultaneous_node() else 1
+            state.apply_actions(actions[:n]) if n > 1 else state.apply_action(actions[0])
+            actions = actions[n:]
         return state
 
     def move(self, action: Any) -> dict[str, int]:
