@@ -186,8 +186,8 @@ def conversation(folder: Path, player: int, body: int, decision: int) -> str:
 def fault_notes(folder: Path) -> list[str]:
     """Return a sentence about each agent of whom some answers were not played. folder: of a run or a tournament."""
     return [
-        f"{name}: {sum(counts.values()):,} answers were not played, and legal actions at random instead ("
-        f"{', '.join(f'{n:,} {kind}' for kind, n in sorted(counts.items()))}); {folder / FOLDER / FAULTS} has them."
+        f"{name}: {sum(counts.values()):,} answers were not played ({', '.join(f'{n:,} {kind}' for kind, n in sorted(counts.items()))}); "
+        f"{folder / FOLDER / FAULTS} has them, and the legal actions that were played instead."
         for name, counts in count_faults(folder).items()
     ]
 

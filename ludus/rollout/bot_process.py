@@ -366,7 +366,11 @@ class BotProcesses:
         while True:
             batches = self._episodes[k].batches()
             if self._spent[k] >= self._restarts or batches is None:
-                raise died
+                if not self._spent[k]:
+                    raise died
+                raise PartDied(
+                    f"{died} It was replaced {self._spent[k]} times; runtime.bots.restarts says how often that is done."
+                ) from died
             self._spent[k] += 1
             self.restarted += 1
             self._processes[k].close()

@@ -79,6 +79,7 @@ class ProcessPool:
         played again. episodes: those of a piece."""
         self._setup, self._workers, self._deadline = setup, workers, deadline
         self._episodes, self._record, self._restarts = episodes, record, restarts
+        self._replaced = 0
         self._size: dict[str, int] = {}  # by meeting
         self._waiting: list[Chunk] = []
         self._playing: dict[BotProcess, _Started] = {}
@@ -112,9 +113,11 @@ class ProcessPool:
                 process.check(self._deadline)
                 return
             episodes = process.answer()
-        except PartDied:
+        except PartDied as died:
             if not self._restarts:
-                raise
+                raise PartDied(
+                    f"{died} Processes of this tournament's bots were replaced {self._replaced} times."
+                ) from died
             self._replace(process)
             return
         started = self._playing[process]
@@ -126,7 +129,7 @@ class ProcessPool:
 
     def _replace(self, process: BotProcess) -> None:
         """Play the piece of a process that died in another one: its episodes are the same."""
-        self._restarts -= 1
+        self._restarts, self._replaced = self._restarts - 1, self._replaced + 1
         started = self._playing.pop(process)
         process.close()
         other = BotProcess(self._setup)

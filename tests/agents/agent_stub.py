@@ -62,7 +62,10 @@ for line in sys.stdin:
                 answers.append(action(row, row["slot"]))
             reply({"actions": answers})
         else:
-            reply({"action": action(message, message["slot"])})
+            answer = {"action": action(message, message["slot"])}
+            reply(answer)
+            if how == "twice":
+                reply(answer)
     elif kind == "close" and how == "pids":
         with open(rest[0], "a") as file:
             file.write(f"{os.getpid()} close\n")

@@ -116,7 +116,7 @@ def test_illegal_answers_are_replaced_and_counted(tmp_path: Path) -> None:
     assert counts == {"illegal": 4}
     line = json.loads((folder / FAULTS).read_text().splitlines()[0])
     assert line["agent"] == name
-    assert "99" in line["answer"]
+    assert (line["answer"], line["why"]) == ("99", "99; legal are [0, 2]")
     assert line["played"] == played[0][0]
 
 
@@ -145,6 +145,39 @@ def test_a_late_answer_is_replaced_and_dropped_when_it_comes(tmp_path: Path) -> 
     assert int(late[0]) in (0, 2)
     (counts,) = count_faults(tmp_path).values()
     assert counts == {"late": 1}
+
+
+def test_answers_that_came_unasked_are_dropped_and_counted(tmp_path: Path) -> None:
+    played = []
+    for how in ("well", "twice"):
+        with begun(stub("one", how), tmp_path / how / "agents") as agent:
+            rows = [requests([5], value=0.1), requests([-1], value=0.2), requests([-1], value=0.3)]
+            played.append([])
+            for row in rows:
+                played[-1].append([int(action) for action in agent.act(row)])
+                for program in agent._programs.values():
+                    while how == "twice" and not program._lines:  # until the second answer is there
+                        program._exchange(0.1)
+    assert played[0] == played[1]
+    (counts,) = count_faults(tmp_path / "twice").values()
+    assert counts == {"malformed": 2}
+    assert count_faults(tmp_path / "well") == {}
+
+
+def test_more_programs_than_are_allowed_are_refused(tmp_path: Path) -> None:
+    with begun(stub("one", "well", options=",programs=2"), tmp_path) as agent:
+        agent.act(requests([5, 6]))
+        with pytest.raises(PolicyError, match=r"3 are open.*programs=2 allows fewer.*env\.num_envs"):
+            agent.act(requests([7, 8, 9]))
+
+
+def test_many_programs_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ludus.contrib.agents.command_agent._MANY", 1)
+    with begun(stub("one", "well"), tmp_path) as agent:
+        agent.act(requests([5, 6]))
+    assert "more than 1 programs are started" in capfd.readouterr().err
 
 
 def test_two_late_answers_are_a_death(tmp_path: Path) -> None:

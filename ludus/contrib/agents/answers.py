@@ -17,6 +17,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from ludus.core.errors import ConfigError, PolicyError, one_line
+from ludus.core.user_code import short_repr
 from ludus.envs.spaces import Choices
 from ludus.policies.agents import FAULTS, AgentContext, AgentGame, AgentRequests
 from ludus.rollout.bot_players import LegalMoves
@@ -77,32 +78,45 @@ class Judge:
         self._choices = [Choices.of(space) for space in game.action]
         self.faults = 0
 
-    def actions(self, requests: AgentRequests, episodes: Sequence[Episode], answers: Sequence[Any]) -> list[Any]:
-        """Return what is played. Raises PolicyError by the rule."""
-        return [
+    def actions(
+        self, requests: AgentRequests, episodes: Sequence[Episode], answers: Sequence[Any], *, strays: int = 0
+    ) -> list[Any]:
+        """Return what is played. strays: answers that came unasked before. Raises PolicyError by the rule."""
+        played = [
             self._one(requests, k, episode, answer)
             for k, (episode, answer) in enumerate(zip(episodes, answers, strict=True))
         ]
+        if strays:
+            why = f"{strays} answers came unasked, and were dropped: one for each decision was expected"
+            self._count("malformed", requests.player, why)
+            self._write(requests, -1, episodes[0], "malformed", None, why, None)
+        return played
 
     def _one(self, requests: AgentRequests, k: int, episode: Episode, answer: Any) -> Any:
         player, mask = requests.player, None if requests.mask is None else requests.mask[k : k + 1]
+        fault: Fault = "illegal"
         if isinstance(answer, NoAnswer):
-            fault, why = answer.fault, answer.text
+            fault, why, answer = answer.fault, answer.text, None
         else:
             try:
                 return self._moves[player].checked([answer], mask, [self._context.name])[0]
             except PolicyError as error:
-                fault, why = "illegal", one_line(error)
+                wanted = one_line(error).rpartition(f" as player {player}; ")[2].rstrip(".")
+                why = f"{short_repr(answer)}; {wanted}"
+        self._count(fault, player, why)
+        action = self._random(player, mask, episode)
+        self._write(requests, k, episode, fault, answer, why, action)
+        return action
+
+    def _count(self, fault: Fault, player: int, why: str) -> None:
+        """Count a fault. Raises PolicyError by the rule."""
         self.faults += 1
         if self._rule == "error" or (self._most is not None and self.faults > self._most):
             limit = "" if self._rule == "error" else f" It had {self._most} such answers before, which `faults` allows."
             raise PolicyError(
-                f"agent {self._context.name!r}: {fault} answer as player {player}: {why}{limit} With illegal=random a legal action is "
-                "played instead, and counted."
+                f"agent {self._context.name!r}: {fault} answer as player {player}: {why.rstrip('.')}.{limit} With illegal=random a legal "
+                "action is played instead, and counted."
             )
-        action = self._random(player, mask, episode)
-        self._write(requests, k, episode, fault, why, action)
-        return action
 
     def _random(self, player: int, mask: NDArray[np.bool_] | None, episode: Episode) -> Any:
         """Return a legal action, uniformly."""
@@ -117,23 +131,28 @@ class Judge:
         chosen = chosen.reshape(space.shape or ())
         return chosen if mask is not None else chosen + getattr(space, "start", 0)  # values in masks begin at 0
 
-    def _write(self, requests: AgentRequests, k: int, episode: Episode, fault: Fault, why: str, action: Any) -> None:
+    def _write(
+        self, requests: AgentRequests, k: int, episode: Episode, fault: Fault, answer: Any, why: str, action: Any
+    ) -> None:
+        """k: the row; -1: of none."""
         if not self._context.folder:
             if self.faults <= _TOLD:
                 last = " More are not told." if self.faults == _TOLD else ""
-                text = f"agent {self._context.name}: {fault} answer as player {requests.player}: {why[:_SHOWN]}; {action} is played.{last}"
+                instead = "" if action is None else f"; {action} is played"
+                text = f"agent {self._context.name}: {fault} answer as player {requests.player}: {why[:_SHOWN]}{instead}.{last}"
                 sys.stderr.write(f"{text}\n")
             return
         line = {
             "time": round(time.time(), 3),
             "agent": self._context.name,
             "player": requests.player,
-            "body": requests.body[k],
+            "body": -1 if k < 0 else requests.body[k],
             "seed": episode.seed,
             "decision": episode.decision,
             "fault": fault,
-            "answer": why[:_SHOWN],
-            "played": np.asarray(action).tolist(),
+            "answer": short_repr(answer) if k >= 0 and answer is not None else None,
+            "why": why[:_SHOWN],
+            "played": None if action is None else np.asarray(action).tolist(),
         }
         append_line(Path(self._context.folder) / FAULTS, json.dumps(line))
 

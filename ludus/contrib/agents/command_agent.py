@@ -6,8 +6,10 @@ open episodes were asked.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import math
 import os
 import select
 import shlex
@@ -30,6 +32,7 @@ from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
 _LOOK = 0.5  # seconds between two heartbeats
 _CHUNK = 1 << 16  # bytes
 _LONGEST = 1 << 26  # bytes of a line
+_MANY = 32  # programs of one agent, of which somebody is told
 _GRACE = 1.0  # seconds that a command has to end by itself
 _TAIL = 300  # characters of its log in a message
 
@@ -46,6 +49,7 @@ class CommandAgent:
         illegal: What is done where an answer is illegal, late or malformed: random, a legal action is played, and counted; error, the
             evaluation or run ends.
         faults: How many such answers one process of the agent may give before it is an error all the same; None: any number.
+        programs: How many programs are started at most, of one that serves one episode at a time.
         cwd: Folder in which it runs; default: the present one.
         env: Variables of its environment besides those of Ludus, as words NAME=VALUE.
         text: Send what the player knows as text, too: of OpenSpiel's games, and of environments whose objects have a method text(player).
@@ -56,6 +60,7 @@ class CommandAgent:
     start: float = 60.0
     illegal: Rule = "random"
     faults: int | None = None
+    programs: int = 256
     cwd: str = ""
     env: str = ""
     text: bool = False
@@ -65,6 +70,7 @@ class CommandAgent:
     _programs: Any = field(default_factory=dict, init=False, repr=False)  # by slot, of type _Program
     _spare: Any = field(default=None, init=False, repr=False)
     _serves: str = field(default="one", init=False, repr=False)
+    _told: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_positive(timeout=self.timeout, start=self.start)
@@ -119,7 +125,11 @@ class CommandAgent:
         assert self._judge is not None
         episodes = self._episodes.of(requests)
         ask = {"one": self._each_alone, "many": self._one_by_one, "batch": self._together}[self._serves]
-        played: list[Any] = self._judge.actions(requests, episodes, ask(requests))
+        answers = ask(requests)
+        strays = 0
+        for program in self._programs.values():
+            strays, program.strays = strays + program.strays, 0
+        played: list[Any] = self._judge.actions(requests, episodes, answers, strays=strays)
         return played
 
     def _each_alone(self, requests: AgentRequests) -> list[Any]:
@@ -130,6 +140,7 @@ class CommandAgent:
         for first in range(0, len(slots), parallel):
             rows = range(first, min(first + parallel, len(slots)))
             fresh = [slots[k] for k in rows if slots[k] not in self._programs]
+            self._require_room(len(self._programs) + len(fresh))
             for slot in fresh:
                 self._programs[slot], self._spare = self._spare or self._started(), None
             for slot in fresh:
@@ -142,6 +153,18 @@ class CommandAgent:
                     self._programs[slots[k]].send(message)
             answers += [self._taken(self._programs[slots[k]], self.timeout) for k in rows]
         return [answer if isinstance(answer, NoAnswer) else protocol.action(answer) for answer in answers]
+
+    def _require_room(self, programs: int) -> None:
+        """Raise PolicyError for more programs than the option allows, and tell of many."""
+        if programs > self.programs:
+            raise PolicyError(
+                f"agent {self._context.name!r} serves one episode at a time, and {programs} are open: it would need as many programs, and "
+                f"programs={self.programs} allows fewer. Let it serve many or batch, or lower env.num_envs (of a tournament --num-envs)."
+            )
+        if programs > _MANY and not self._told:
+            self._told = True
+            text = f"agent {self._context.name}: more than {_MANY} programs are started, one for each open episode; serve many or batch.\n"
+            sys.stderr.write(text)
 
     def _one_by_one(self, requests: AgentRequests) -> list[Any]:
         """Ask one program for all, with a message for each."""
@@ -202,6 +225,8 @@ class _Program:
         self._context, self.greeted = context, False
         self._waiting, self._lines, self._begun = bytearray(), list[bytes](), bytearray()
         self._owed = 0  # late answers that are still to come, and are dropped
+        self._due = 0  # answers that are waited for
+        self.strays = 0  # answers that came unasked, and were dropped
         self._log = Path(context.folder) / log_name(context.name) if context.folder else None
         errors = _errors() if self._log is None else _opened(self._log)
         try:
@@ -214,10 +239,12 @@ class _Program:
                 env={**os.environ, **env},
             )
         except OSError as error:
+            where = f", {error.filename!r}" if error.filename else ""
+            wanted = f"A program that can be executed was expected, in {cwd or os.getcwd()!r}."
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+                wanted = "Too many run at a time: serve many or batch, or lower env.num_envs."
             raise PolicyError(
-                f"agent {context.name!r} could not be started: {error.strerror or error}"
-                f"{f', {error.filename!r}' if error.filename else ''}. A program that can be executed was expected, in "
-                f"{cwd or os.getcwd()!r}."
+                f"agent {context.name!r} could not be started: {error.strerror or error}{where}. {wanted}"
             ) from error
         finally:
             if self._log is not None and errors is not None:
@@ -229,8 +256,12 @@ class _Program:
             os.set_blocking(descriptor, False)
         self._end = weakref.finalize(self, _ended, self._popen)  # also where nothing closes the agent
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Say it, now or while an answer is waited for."""
+        if message["type"] in ("hello", "act"):
+            if message["type"] == "act" and not self._due:
+                self._drop_strays()
+            self._due += 1
         self._waiting += protocol.encoded(message)
         self._write()
 
@@ -246,6 +277,7 @@ class _Program:
                     self._owed -= 1
                     continue
                 self.greeted = True
+                self._due -= 1
                 return value[0]
             self._context.heartbeat()
             left = until - time.monotonic()
@@ -261,7 +293,20 @@ class _Program:
                 f"agent {self._context.name!r} did not answer {what} within {seconds:g} seconds.{self._said()}"
             )
         self._owed += 1
+        self._due -= 1
         raise TimeoutError
+
+    def _drop_strays(self) -> None:
+        """Drop what has come although nothing was asked; else it would be taken for the answer to what is asked next."""
+        with suppress(PartDied):  # which is seen when an answer is waited for
+            self._exchange(0)
+        while self._lines:
+            if self._read(self._lines.pop(0)) is None:
+                continue
+            if self._owed:
+                self._owed -= 1
+            else:
+                self.strays += 1
 
     def _read(self, line: bytes) -> tuple[Any] | None:
         """Return what a line says; None for what is no JSON, which a program may print by the way: the log has it."""
@@ -275,10 +320,14 @@ class _Program:
 
     def _exchange(self, seconds: float) -> None:
         """Write what waits, and read what has come; wait for one of both."""
-        readable, writable, _ = select.select([self._out], [self._in] if self._waiting else [], [], max(seconds, 0))
-        if writable:
+        poller = select.poll()  # select takes no descriptor beyond 1023
+        poller.register(self._out, select.POLLIN)
+        if self._waiting:
+            poller.register(self._in, select.POLLOUT)
+        ready = {descriptor for descriptor, _ in poller.poll(math.ceil(max(seconds, 0) * 1000))}
+        if self._in in ready:
             self._write()
-        if not readable:
+        if self._out not in ready:
             return
         with suppress(BlockingIOError):
             data = os.read(self._out, _CHUNK)
@@ -321,7 +370,7 @@ class _Program:
         with suppress(OSError):
             text = self._log.read_text(encoding="utf-8", errors="replace").strip()
             last = " | ".join(text.splitlines()[-3:])[-_TAIL:]
-            return f" Its log, {str(self._log)!r}, ends with: {last}" if last else ""
+            return f" Its log, {str(self._log)!r}, {f'ends with: {last}' if last else 'is empty.'}"
         return ""
 
     def _kill(self) -> None:

@@ -88,6 +88,7 @@ class _Service:
         self._url, self._context, self._retries = urlsplit(url), context, retries
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._client, self.greeted = secrets.token_hex(8), False
+        self.strays = 0  # a response has one request
         self._waiting: list[dict[str, Any]] = []
         self._connection: http.client.HTTPConnection | None = None
         self._thread = ThreadPoolExecutor(1, "ludus agent")
