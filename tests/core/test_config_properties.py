@@ -199,6 +199,7 @@ OPTIONAL = {
     ),
     "seed": st.integers(0, 2**63),
     "name": names,
+    "track": st.lists(st.sampled_from(["tensorboard", {"kind": "tensorboard", "history": False}]), max_size=1),
 }
 SCENARIOS = st.fixed_dictionaries({"env": ENV}, optional=OPTIONAL)
 many = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])

@@ -318,7 +318,7 @@ def test_on_the_command_line(old: Path, tmp_path: Path, monkeypatch: pytest.Monk
     [
         (
             "{old}/on",
-            r"on' is no opponent: there is no run .* An opponent is RUN, .*FILE.safetensors, random, bot:NAME or",
+            r"on' is no opponent: there is no run .* An opponent is RUN, .*FILE.safetensors, random, bot:NAME, module:Class or",
         ),
         ("{old}/one@1/1-9", r"one@1/1-9': one has no '1/1-9' to be named after the @; did you mean '1/1-"),
         ("{old}/nothing.safetensors", r"nothing.safetensors' cannot be read"),

@@ -57,7 +57,10 @@ def test_the_processes_that_ludus_starts_are_those():
     files = {str(path.relative_to(root)) for path in root.rglob("*.py") if starts.search(path.read_text())}
     janitor = "contrib/ray/ray_session.py"  # beside Ray's own, one that computes nothing
     reader = "envs/tree/game_files.py"  # whose answer is whether it came to its end
-    assert files == {"runtime/child_process.py", "runtime/fork_server.py", "cli/background_page.py", janitor, reader}
+    tracker = "apps/tracking/session.py"  # which sends numbers that others computed
+    program = "contrib/agents/command_agent.py"  # of somebody else
+    starts_ludus = {"runtime/child_process.py", "runtime/fork_server.py", "cli/background_page.py"}
+    assert files == starts_ludus | {janitor, reader, tracker, program}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -46,8 +46,8 @@ def as_reason(error: LudusError) -> str:
 @dataclass(frozen=True, slots=True)
 class RunStanding:
     """How a run of an experiment stands. state: "waiting" (it has not begun), or as `Reader.state`, "unreadable" where its database
-    is. why: of one that did not come to its end; "" if nobody knows. is_complete: its stopper or schedule has ended it, so that it is not
-    continued as it is."""
+    is. why: of one that did not come to its end; "" where it is not known. is_complete: its stopper or schedule has ended it, so that it
+    is not continued as it is."""
 
     name: str
     folder: Path

@@ -1,7 +1,7 @@
 """Go without handicap, on boards from 2 × 2 to 19 × 19: area scoring, simple ko, and a draw where a position comes again.
 
-A chain is a circular list of stones. Its pseudo-liberties (an empty point counts once for each stone beside it), their sum and their sum of
-squares are kept up to date: all are one point exactly where n · Σp² = (Σp)².
+A chain is a circular list of stones. Its pseudo-liberties (an empty point counts once for each neighbor in the chain), their sum and their
+sum of squares are kept up to date: all are one point exactly where n · Σp² = (Σp)².
 """
 
 # ruff: noqa: ARG001  all games' rules take the same arguments
@@ -44,10 +44,10 @@ class Stones(NamedTuple):
         moves, ko: int16[E], moves so far, and the point that may not be taken, or _NOWHERE.
         passed: bool[E], whether the last move was a pass.
         cells: int8[E, C + 1], owners, or _EMPTY; the last one is _OUTSIDE.
-        free: int8[E, C + 1], how many points beside one are empty.
+        free: int8[E, C + 1], how many neighbors of a point are empty.
         head: int16[E, C + 1], of a stone: which stone stands for its chain; after: int16[E, C], the next stone of it.
         stones, liberties, sums, squares: int16[E, C], int16, int32 and int64: of a chain at its head, as above.
-        position: uint64[E]; positions: uint64[E, L + 1], all that were there; seen: int16[E], how many.
+        position: uint64[E]; positions: uint64[E, L + 1], all that were there; count: int16[E], how many.
         stack: int16[E, C], scratch.
     """
 
@@ -66,7 +66,7 @@ class Stones(NamedTuple):
     squares: NDArray[np.int64]
     position: NDArray[np.uint64]
     positions: NDArray[np.uint64]
-    seen: NDArray[np.int16]
+    count: NDArray[np.int16]
     stack: NDArray[np.int16]
 
 
@@ -81,7 +81,7 @@ def _reset(game, state, e):  # type: ignore[no-untyped-def]
         state.free[e, c] = game.degree[c]
     state.cells[e, points] = _OUTSIDE
     state.position[e] = state.positions[e, 0] = np.uint64(0)
-    state.seen[e] = 1
+    state.count[e] = 1
 
 
 @rule
@@ -111,13 +111,13 @@ def _play(game, state, e, moves):  # type: ignore[no-untyped-def]
 @rule
 def _note(state, e):  # type: ignore[no-untyped-def]
     """Note the position. Returns whether it was there before."""
-    position, n = state.position[e], state.seen[e]
+    position, n = state.position[e], state.count[e]
     times = 0
     for k in range(n):
         times += state.positions[e, k] == position
     if times == 0:
         state.positions[e, n] = position
-        state.seen[e] = n + 1
+        state.count[e] = n + 1
     return times > 0
 
 
@@ -144,14 +144,14 @@ def _put(game, state, e, p, point):  # type: ignore[no-untyped-def]
         n = game.neighbors[point, k]
         if cells[e, n] == p and head[e, n] != head[e, point]:
             _join(state, e, head[e, n], head[e, point])
-    taken, last = 0, _NOWHERE
+    captures, last = 0, _NOWHERE
     for k in range(4):
         n = game.neighbors[point, k]
         if cells[e, n] == other and liberties[e, head[e, n]] == 0:
-            taken += state.stones[e, head[e, n]]
+            captures += state.stones[e, head[e, n]]
             last = n
             _remove(game, state, e, p, n)
-    state.ko[e] = last if in_eye and taken == 1 else _NOWHERE
+    state.ko[e] = last if in_eye and captures == 1 else _NOWHERE
 
 
 @rule
@@ -206,7 +206,7 @@ def _score(game, state, e):  # type: ignore[no-untyped-def]
         size = depth = 1
         touches = 0  # bit p: a stone of player p
         stack[e, 0] = start
-        cells[e, start] = -1  # the game is over: nobody looks at the board again before it is reset
+        cells[e, start] = -1  # the game is over, and the board is reset before its next use
         while depth:
             depth -= 1
             c = stack[e, depth]
@@ -228,7 +228,7 @@ def _score(game, state, e):  # type: ignore[no-untyped-def]
 def _legal(game, state, e, p, mask):  # type: ignore[no-untyped-def]
     cells, free, stack, points = state.cells[e], state.free[e], state.stack[e], len(game.neighbors)
     surrounded = 0
-    for point in range(points):  # without branches, which nobody could predict
+    for point in range(points):  # without branches, which no processor could predict
         is_empty = cells[point] == _EMPTY
         mask[point] = is_empty & (free[point] > 0)
         stack[surrounded] = point
@@ -313,7 +313,7 @@ def _arrays(game: Any) -> ArrayGame | None:
             squares=of_points(np.int64),
             position=np.zeros(num_envs, np.uint64),
             positions=np.zeros((num_envs, longest + 1), np.uint64),
-            seen=np.zeros(num_envs, np.int16),
+            count=np.zeros(num_envs, np.int16),
             stack=of_points(np.int16),
         )
 
