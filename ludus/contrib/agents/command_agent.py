@@ -32,7 +32,7 @@ from ludus.policies.agents import AgentContext, AgentGame, AgentRequests
 _LOOK = 0.5  # seconds between two heartbeats
 _CHUNK = 1 << 16  # bytes
 _LONGEST = 1 << 26  # bytes of a line
-_MANY = 32  # programs of one agent, of which somebody is told
+_MANY = 32  # programs of one agent, from which on a line says so
 _GRACE = 1.0  # seconds that a command has to end by itself
 _TAIL = 300  # characters of its log in a message
 
