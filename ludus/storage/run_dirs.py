@@ -97,7 +97,7 @@ def _no_run(text: str) -> RunError:
     known = [run_name(path) for path in [*run_dirs(), *zoo_entries(RUNS)]]
     if Path(text).parent != Path() and (there := zoo_entries(Path(text).parent)):
         known = [str(path) for path in there]
-    hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}"
+    hint = nearest(text, known) if known else f"; there are no runs in ./{RUNS}."
     return RunError(f"there is no run {text!r}{hint}")
 
 
