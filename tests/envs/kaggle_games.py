@@ -191,6 +191,7 @@ class TicTacToe:
             one.reward = env.board.returns()[i] if over else None
             one.status = "DONE" if over else "ACTIVE" if i == mover else "INACTIVE"
             one.observation.update(serializedGameAndState=pyspiel.serialize_game_and_state(env.game, env.board))
+            one.observation.update(observationString=str(env.board))
             if env.configuration.includeLegalActions:
                 one.observation.update(legalActions=env.board.legal_actions(i))
 

@@ -96,6 +96,7 @@ def test_shared_fields_are_merged_and_hidden_ones_left_out() -> None:
     fields = game.specification.observation
     assert player_view(game.state, 1, fields, 1) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
     assert "secret" not in player_view(game.state, 0, fields, 1)
+    assert json.loads(game.text(1)) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
 
 
 def test_running_sums_are_paid_by_differences() -> None:
@@ -166,7 +167,9 @@ def test_openspiel_asks_for_masks_and_shows_no_state() -> None:
         np.testing.assert_array_equal(timestep.due[0].observation, other.due[0].observation)
         timestep, other = (play(e, t, {0: cell, 1: cell}) for e, t in ((env, timestep), (twin, other)))
     assert np.flatnonzero(~timestep.due[1].mask[0]).tolist() == [0, 4, 8]
-    assert env.game(0).configuration.includeLegalActions  # type: ignore[attr-defined]
+    game: Any = env.game(0)  # type: ignore[attr-defined]
+    assert game.configuration.includeLegalActions
+    assert game.text(1) == "o..\n.x.\n..x"
 
 
 def test_states_written_by_python_are_not_unpickled() -> None:

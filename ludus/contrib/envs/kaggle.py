@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -268,6 +269,22 @@ def _flag(fields: Mapping[str, Any], key: str, flag: str) -> bool:
     return isinstance(field, Mapping) and bool(field.get(flag, False))
 
 
+class GameInWords:
+    """The package's object, and what agents behind commands and language models read of it."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def text(self, player: int) -> str:
+        """Return what a player sees: the words of OpenSpiel's games, of others the observation as JSON."""
+        env = self._env
+        view = player_view(env.state, player, env.specification.observation, len(env.steps) - 1)
+        return str(view["observationString"]) if "observationString" in view else json.dumps(view, sort_keys=True)
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # One environment.
 
@@ -325,8 +342,8 @@ class KaggleEnv:
 
     @property
     def game(self) -> object:
-        """Return the package's object as `PythonEnv.game` describes."""
-        return self._env
+        """Return the package's object as `PythonEnv.game` describes, with `GameInWords.text`."""
+        return GameInWords(self._env)
 
     def render(self) -> str:
         """Return the game as text."""
