@@ -82,7 +82,7 @@ def _show(written: Export) -> None:
         pairs += [("inputs", ", ".join(signature.inputs)), ("outputs", ", ".join(signature.outputs))]
     agreement = written.agreement
     if agreement is not None:
-        clear = f"all {agreement.clear:,} clear actions equal" if agreement.clear else "no greedy actions"
+        clear = f"all {agreement.clear:,} clear greedy actions equal" if agreement.clear else "no greedy actions"
         where = signature.game or "random observations, since a file does not say what it was trained in"
         pairs.append(
             (

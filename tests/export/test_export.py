@@ -15,11 +15,11 @@ import torch
 
 from ludus.apps.export import ONNX, PYTHON
 from ludus.apps.export.check import compare, random_decisions
-from ludus.apps.export.export import opened
+from ludus.apps.export.export import export_policy, opened
 from ludus.apps.export.kaggle import KAGGLE_GAMES
 from ludus.apps.export.network import ExportedPolicy
 from ludus.apps.export.numpy_source import HELPERS, numpy_function
-from ludus.core.errors import PolicyError
+from ludus.core.errors import ConfigError, PolicyError
 from ludus.core.types import PolicySpec, Weights
 from ludus.envs.config import Environment
 from ludus.evaluation.policies import SampledPolicy
@@ -319,3 +319,11 @@ def test_the_command_writes_a_file_that_was_compared(
     assert "--overwrite" in capsys.readouterr().err
     assert main(["export", "one.safetensors", "--to", "tflite"]) == 2
     assert "onnx" in capsys.readouterr().err
+
+
+def test_a_place_that_is_not_there_is_said_before_anything_is_computed(tmp_path: Path) -> None:
+    save_policy(
+        tmp_path / "p.safetensors", KINDS["perceptron"], weights_of(KINDS["perceptron"], np.random.default_rng(1))
+    )
+    with pytest.raises(ConfigError, match="there is no folder"):
+        export_policy(str(tmp_path / "p.safetensors"), to=PYTHON, path=tmp_path / "none" / "x.py")

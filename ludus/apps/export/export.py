@@ -20,7 +20,7 @@ from ludus.apps.export.formats import onnx_bytes, pt2_bytes, python_source
 from ludus.apps.export.kaggle import agent_source
 from ludus.apps.export.network import ExportedPolicy, Signature
 from ludus.core.errors import ConfigError, PolicyError, join_or
-from ludus.core.machine import replace_file
+from ludus.core.machine import check_place, replace_file
 from ludus.core.packages import require
 from ludus.core.types import Array
 from ludus.envs.config import Environment
@@ -72,11 +72,13 @@ def export_policy(
         What was written.
 
     Raises:
-        ConfigError: For an unknown name or format.
+        ConfigError: For an unknown name or format, and a place where nothing can be written.
         PolicyError: If the policy cannot be exported, or the file would play otherwise; nothing is written then.
     """
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r} was given; expected {join_or(FORMATS)}.")
+    if to != SAFETENSORS:
+        check_place(path)
     trained = load_policy(name, player=player)
     sampled = tuple(one if mode is None else replace(one, mode=mode) for one in trained.sampled if one.prob > 0.0)
     if to == SAFETENSORS:
