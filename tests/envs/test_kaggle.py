@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -18,13 +19,14 @@ from refusals import Refusal, check_refusals
 from ludus.contrib.algorithms.bc.demonstrations import demonstrations
 from ludus.contrib.envs.kaggle_encoders import STATE, Encoder, OpenSpiel
 from ludus.contrib.envs.kaggle_replays import read_replays
+from ludus.contrib.envs.words import Words
 from ludus.core.errors import ConfigError, DataError, EnvError, UnknownName
 from ludus.envs.base import VectorEnv
 from ludus.envs.registry import list_envs, make_env
 from ludus.testing.env import check_env
 
 
-class Words(Encoder):
+class MapLength(Encoder):
     """An encoder of one's own: the length of the map; action 1 is no move of the game, action 2 is None."""
 
     forfeit = -3.0
@@ -96,6 +98,7 @@ def test_shared_fields_are_merged_and_hidden_ones_left_out() -> None:
     fields = game.specification.observation
     assert player_view(game.state, 1, fields, 1) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
     assert "secret" not in player_view(game.state, 0, fields, 1)
+    assert copy.deepcopy(game) == Words((game.text(0), game.text(1)))
     assert json.loads(game.text(1)) == {"board": [0, 0, 0, 1], "mark": 2, "step": 1}
 
 
@@ -188,7 +191,7 @@ def test_states_written_by_python_are_not_unpickled() -> None:
 
 
 def test_a_player_who_fails_ends_a_game_of_two() -> None:
-    own = f"{__name__}:Words"
+    own = f"{__name__}:MapLength"
     env, timestep = begun("atlas", encode=own)
     timestep = play(env, timestep, {0: 0, 1: 0})
     assert timestep.due[0].reward.tolist() == [1]
@@ -202,7 +205,7 @@ def test_a_player_who_fails_ends_a_game_of_two() -> None:
 
 
 def test_a_limit_is_an_end_where_the_game_pays() -> None:
-    env, timestep = begun("atlas", encode=f"{__name__}:Words", episodeSteps=3)
+    env, timestep = begun("atlas", encode=f"{__name__}:MapLength", episodeSteps=3)
     for _ in range(2):
         timestep = play(env, timestep, {0: 0, 1: 0})
     assert timestep.ended[0].terminated.tolist() == [True]

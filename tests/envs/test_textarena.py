@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from functools import partial
@@ -56,7 +57,8 @@ def test_texts_are_observations_and_read_by_agents() -> None:
     game: Any = env.game(0)  # type: ignore[attr-defined]
     assert shown(timestep, 1) == game.text(1)
     assert re.fullmatch(r"\[GAME\] You are Player 1, card \d\.\n\[Player 0\] \[high\]\n", game.text(1))
-    assert game.move_names == LISTED["moves"]
+    assert game.move_names == copy.deepcopy(game).move_names == LISTED["moves"]
+    assert copy.deepcopy(game).text(1) == game.text(1)
     timestep = play(env, timestep, 0)
     assert timestep.finished.returns.tolist() == [[1, -1]]
     assert timestep.ended[1].terminated.tolist() == [True]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import fields
 from typing import Any, Final
 
@@ -90,9 +92,10 @@ def make(name: str, *, num_envs: int, **options: Any) -> VectorEnv:
     id = f"craftax/{name}"
 
     def make_one(arguments: Mapping[str, Any]) -> CraftaxEnv:
-        from craftax.craftax_env import make_craftax_env_from_name
+        with redirect_stdout(sys.stderr):  # it tells there that it makes textures
+            from craftax.craftax_env import make_craftax_env_from_name
 
-        env = make_craftax_env_from_name(name, auto_reset=False)
+            env = make_craftax_env_from_name(name, auto_reset=False)
         params = env.default_params
         known = [field.name for field in fields(params)]
         for key in arguments:

@@ -24,6 +24,7 @@ from ludus.contrib.envs.kaggle_encoders import (
     load_openspiel,
     plain,
 )
+from ludus.contrib.envs.words import Words
 from ludus.core.errors import ConfigError, EnvError, UnknownName, nearest, one_line
 from ludus.core.parts import resolve_name
 from ludus.envs.adapters.agent_seats import AgentSeat, split_options
@@ -276,7 +277,13 @@ class GameInWords:
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self._env, name)
+
+    def __reduce__(self) -> Any:
+        """Copies have the words only: the package's object holds the whole episode."""
+        return Words, (tuple(self.text(player) for player in range(len(self._env.state))),)
 
     def text(self, player: int) -> str:
         """Return what a player sees: the words of OpenSpiel's games, of others the observation as JSON."""

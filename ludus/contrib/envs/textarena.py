@@ -12,6 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ludus.contrib.envs.global_generators import Generators, generators_of
+from ludus.contrib.envs.words import Words
 from ludus.core.errors import ConfigError, EnvError, UnknownName, one_line
 from ludus.envs.adapters.agent_seats import AgentSeat, check_limit, seat_agents, split_options
 from ludus.envs.base import VectorEnv
@@ -239,6 +240,10 @@ class TextGame:
         self.env = env
         self.move_names = list(moves)
         self._texts = [""] * players
+
+    def __reduce__(self) -> Any:
+        """Copies have the words only."""
+        return Words, (tuple(self.text(player) for player in range(len(self._texts))), self.move_names)
 
     def text(self, player: int) -> str:
         """Return all that a player has been shown in the episode."""
