@@ -150,7 +150,7 @@ class _Weighed:
     """An environment whose rewards are the weighed sums of the objectives, and whose last infos have the objectives' own sums."""
 
     def __init__(self, env: Any, weights: Mapping[str, NDArray[np.float64]]) -> None:
-        self.unwrapped = env.unwrapped
+        self.unwrapped = self  # its rewards are numbers
         self._env, self._weights = env, weights
         self._sums: dict[Any, NDArray[np.float64]] = {}
         self._generators = Generators(0)
