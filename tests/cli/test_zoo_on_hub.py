@@ -13,7 +13,7 @@ import yaml
 
 import ludus
 from ludus.apps.hub import hugging_face
-from ludus.apps.hub.hugging_face import parse_place, pull, push
+from ludus.apps.hub.hugging_face import Place, _refusals, parse_place, pull, push
 from ludus.apps.hub.model_card import model_card
 from ludus.cli.main import main
 from ludus.core.errors import ConfigError, LudusError, RunError
@@ -189,3 +189,11 @@ def test_a_card_of_one_player_has_the_interval_of_its_return(tmp_path: Path, mon
     assert returns is not None
     assert f"{returns.mean:.4g} ± " in card
     assert "ludus evaluate pole" in card
+
+
+def test_a_network_that_is_not_there_is_not_taken_for_a_missing_token() -> None:
+    error = ValueError("no route.")
+    error.__cause__ = ConnectionRefusedError(111, "refused")
+    expected = "cannot be read: no route. Is the network there, and HF_ENDPOINT"
+    with pytest.raises(RunError, match=expected), _refusals(Place("me", "kuhn"), "read"):
+        raise error

@@ -203,6 +203,15 @@ def _client() -> Client:
     return cast(Client, HfApi(library_name="ludus", library_version=ludus.__version__))
 
 
+def _is_of_network(error: BaseException | None) -> bool:
+    """Whether no server was reached, as the error or what caused it says: classes of httpx, requests and Python, by their names."""
+    kinds, at = list[str](), error
+    while at is not None:
+        kinds += [kind.__name__ for kind in type(at).__mro__]
+        at = at.__cause__ or at.__context__
+    return any("Connect" in name or "Timeout" in name for name in kinds)
+
+
 @contextmanager
 def _refusals(place: Place, what: str) -> Iterator[None]:
     """Give what the Hub or the network refuses as a RunError."""
@@ -214,6 +223,10 @@ def _refusals(place: Place, what: str) -> Iterator[None]:
         of_hub = type(error).__module__.partition(".")[0] in _PACKAGES
         if not (of_hub or isinstance(error, OSError | ValueError)):
             raise
-        raise RunError(
-            f"{str(place)!r} cannot be {what}: {one_line(error)}. A token comes from `hf auth login` or HF_TOKEN."
-        ) from error
+        answered = getattr(error, "response", None) is not None
+        advice = (
+            "A token comes from `hf auth login` or HF_TOKEN."
+            if answered or not _is_of_network(error)
+            else "Is the network there, and HF_ENDPOINT, if it is set, right?"
+        )
+        raise RunError(f"{str(place)!r} cannot be {what}: {one_line(error).removesuffix('.')}. {advice}") from error
