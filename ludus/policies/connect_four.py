@@ -67,7 +67,7 @@ def windows() -> Tensor:
 def mover_view(x: Tensor) -> Tensor:
     """Return each cell's form as in `FORMS`: float32[n, 126] (planes of the first player's cells, the second's, and the
     empty ones) -> float32[n, 42]."""
-    first, second, empty = x.unflatten(1, (3, CELLS)).unbind(1)
+    first, second, empty = x.view(x.shape[0], 3, CELLS).unbind(1)
     turn = (first.sum(1, keepdim=True) > second.sum(1, keepdim=True)).to(x.dtype)  # of the second player
     below = torch.cat([torch.ones_like(empty[:, :COLUMNS]), 1 - empty[:, :-COLUMNS]], dim=1)
     return first + 2 * second + turn * (first - second) + 3 * empty * below

@@ -445,7 +445,7 @@ class OpenSpielVectorEnv:
             if not all(legal):
                 raise self._no_way_on(playing[legal.index([])])
             return self._environment, self._movers, playing, legal
-        decisions = []
+        decisions: list[tuple[int, int, Any, list[int]]] = []
         for e, state, mover in zip(self._where, playing, self._movers, strict=True):
             before = len(decisions)
             for p in (mover,) if mover >= 0 else range(self._game.players):

@@ -47,7 +47,7 @@ class Stones(NamedTuple):
         free: int8[E, C + 1], how many neighbors of a point are empty.
         head: int16[E, C + 1], of a stone: which stone stands for its chain; after: int16[E, C], the next stone of it.
         stones, liberties, sums, squares: int16[E, C], int16, int32 and int64: of a chain at its head, as above.
-        position: uint64[E]; positions: uint64[E, L + 1], all that were there; count: int16[E], how many.
+        position: uint64[E]; positions: uint64[E, L + 1], all that were there; num_positions: int16[E], how many.
         stack: int16[E, C], scratch.
     """
 
@@ -66,7 +66,7 @@ class Stones(NamedTuple):
     squares: NDArray[np.int64]
     position: NDArray[np.uint64]
     positions: NDArray[np.uint64]
-    count: NDArray[np.int16]
+    num_positions: NDArray[np.int16]
     stack: NDArray[np.int16]
 
 
@@ -81,7 +81,7 @@ def _reset(game, state, e):  # type: ignore[no-untyped-def]
         state.free[e, c] = game.degree[c]
     state.cells[e, points] = _OUTSIDE
     state.position[e] = state.positions[e, 0] = np.uint64(0)
-    state.count[e] = 1
+    state.num_positions[e] = 1
 
 
 @rule
@@ -111,13 +111,13 @@ def _play(game, state, e, moves):  # type: ignore[no-untyped-def]
 @rule
 def _note(state, e):  # type: ignore[no-untyped-def]
     """Note the position. Returns whether it was there before."""
-    position, n = state.position[e], state.count[e]
+    position, n = state.position[e], state.num_positions[e]
     times = 0
     for k in range(n):
         times += state.positions[e, k] == position
     if times == 0:
         state.positions[e, n] = position
-        state.count[e] = n + 1
+        state.num_positions[e] = n + 1
     return times > 0
 
 
@@ -313,7 +313,7 @@ def _arrays(game: Any) -> ArrayGame | None:
             squares=of_points(np.int64),
             position=np.zeros(num_envs, np.uint64),
             positions=np.zeros((num_envs, longest + 1), np.uint64),
-            count=np.zeros(num_envs, np.int16),
+            num_positions=np.zeros(num_envs, np.int16),
             stack=of_points(np.int16),
         )
 
