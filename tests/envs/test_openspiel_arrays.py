@@ -13,6 +13,7 @@ import pytest
 import ludus
 from benchmarks.openspiel_arrays import FORMS, random_actions
 from benchmarks.openspiel_arrays_lockstep import compare
+from ludus.contrib.envs.openspiel_arrays import base, hex_board
 from ludus.contrib.envs.openspiel_arrays.base import ArrayVectorEnv
 from ludus.core.config import as_stored
 from ludus.core.errors import ConfigError, EnvError
@@ -206,3 +207,10 @@ def test_a_run_with_arrays_is_the_run_without(tmp_path: Path) -> None:
         )
         results.append(ludus.run(scenario, run_dir=tmp_path / fast, report=False).generations[-1].values)
     assert results[0] == results[1]
+
+
+def test_a_kernel_is_named_after_all_modules_that_its_rules_are_of() -> None:
+    """Else a file of kernels would be taken after a change in a module that the game's has rules from."""
+    names = [module.__name__.rpartition(".")[2] for module in base._modules(hex_board)]
+    assert {"base", "hex_board", "hidden_boards"} <= set(names)
+    assert "goofspiel" not in names

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,11 +235,23 @@ def compile_pass(rules: Rules) -> Any:
 
 
 def _digest(rules: Rules) -> int:
-    """Return a number that changes with the source of a game's module; without its source, with that of its functions."""
+    """Return a number that changes with the source of a game's module, and of those of its package that it has rules from; without their
+    source, with that of its functions."""
     try:
-        return zlib.crc32(inspect.getsource(sys.modules[rules.play.__module__]).encode())
+        return zlib.crc32("".join(map(inspect.getsource, _modules(sys.modules[rules.play.__module__]))).encode())
     except (KeyError, OSError, TypeError):
         return zlib.crc32(b"".join(function.__code__.co_code for function in rules))
+
+
+def _modules(module: ModuleType) -> list[ModuleType]:
+    """Return a module and those of its package that it has functions of, theirs included, in the order of their names."""
+    package, modules, left = f"{module.__name__.rpartition('.')[0]}.", {module.__name__}, [module]
+    while left:
+        origins = {getattr(value, "__module__", None) or "" for value in vars(left.pop()).values() if callable(value)}
+        new = {name for name in origins if package != "." and name.startswith(package)} - modules
+        modules |= new
+        left += [sys.modules[name] for name in new]
+    return [sys.modules[name] for name in sorted(modules)]
 
 
 @rule

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.contrib.envs.openspiel_arrays.base import TERMINAL, ArrayGame, Rules, no_chance, no_tensor, rule, vector_of
-from ludus.contrib.envs.openspiel_arrays.hidden_boards import HIGH, LOW, OTHER, PLAIN, hexagons, join
+from ludus.contrib.envs.openspiel_arrays.base import ArrayGame, Rules, no_chance, no_tensor, rule, vector_of
+from ludus.contrib.envs.openspiel_arrays.hidden_boards import OTHER, PLAIN, connect, hexagons
 
 _NO_WINNER = -1
 _PLANES = (4, 5, 7, 6, 0, 3, 1, 2)
@@ -53,20 +53,11 @@ def _mover(game, state, e):  # type: ignore[no-untyped-def]
 def _play(game, state, e, moves):  # type: ignore[no-untyped-def]
     """Lay a stone: player 0 joins the first row to the last, player 1 the first column to the last."""
     p, cell = state.mover[e], moves[0]
-    board, neighbors, color = state.board, game.neighbors, OTHER * p
-    board[e, cell] = color + PLAIN
+    state.board[e, cell] = PLAIN + OTHER * p
     state.where[e, state.stones[e]] = cell
     state.stones[e] += 1
     state.mover[e] = 1 - p
-    low, high = game.low[p, cell], game.high[p, cell]
-    for k in range(6):
-        stone = board[e, neighbors[cell, k]]
-        low |= stone == color + LOW
-        high |= stone == color + HIGH
-    if low & high:
-        state.winner[e], state.mover[e] = p, TERMINAL
-    elif low | high:
-        join(state, neighbors, e, cell, color + PLAIN, color + (LOW if low else HIGH))
+    connect(game, state, e, p, cell)
 
 
 @rule

@@ -130,8 +130,13 @@ def _play_lines(game, state, e, moves):  # type: ignore[no-untyped-def]
 def _play_hex(game, state, e, moves):  # type: ignore[no-untyped-def]
     """Play hex: player 0 joins the first row to the last, player 1 the first column to the last."""
     p, cell = state.mover[e], moves[0]
-    if not _try(game, state, e, p, cell):
-        return
+    if _try(game, state, e, p, cell):
+        connect(game, state, e, p, cell)
+
+
+@rule
+def connect(game, state, e, p, cell):  # type: ignore[no-untyped-def]
+    """Mark what a new stone joins to an edge, or end the game where it joins both."""
     board, neighbors, color = state.board, game.neighbors, OTHER * p
     low, high = game.low[p, cell], game.high[p, cell]
     for k in range(6):
@@ -141,11 +146,11 @@ def _play_hex(game, state, e, moves):  # type: ignore[no-untyped-def]
     if low & high:
         state.winner[e], state.mover[e] = p, TERMINAL
     elif low | high:
-        join(state, neighbors, e, cell, color + PLAIN, color + (LOW if low else HIGH))
+        _join(state, neighbors, e, cell, color + PLAIN, color + (LOW if low else HIGH))
 
 
 @rule
-def join(state, neighbors, e, cell, plain, joined):  # type: ignore[no-untyped-def]
+def _join(state, neighbors, e, cell, plain, joined):  # type: ignore[no-untyped-def]
     """Mark a stone, and all that hang together with it, as joined to an edge."""
     board, stack, depth = state.board, state.stack, 1
     board[e, cell] = joined
