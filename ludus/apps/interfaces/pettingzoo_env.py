@@ -279,7 +279,27 @@ class AgentGame:
             )
 
 
-class PettingZooAEC(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
+class _OfGame:
+    """What both forms take from their game as it is."""
+
+    game: AgentGame
+
+    def render(self) -> Any:
+        """Return an image or text; None without a render mode."""
+        return self.game.render()
+
+    def state(self) -> Array:
+        """Return the global state. Raises NotImplementedError where there is none."""
+        if (state := self.game.state) is None:
+            raise NotImplementedError(f"{self.game.spec.id} has no global state.")
+        return state
+
+    def close(self) -> None:
+        """Release the environment."""
+        self.game.vector.close()
+
+
+class PettingZooAEC(_OfGame, AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo has no types
     """Any environment with PettingZoo's AEC interface. `ludus.pettingzoo_env` makes it. Agents that act simultaneously are asked one after
     the other, and the environment moves after the last of them. An agent earns what `last` says by its next turn."""
 
@@ -345,20 +365,6 @@ class PettingZooAEC(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo 
         """Return what an agent saw when it was last to act, or at its end."""
         return self.game.observe(agent)
 
-    def render(self) -> Any:
-        """Return an image or text; None without a render mode."""
-        return self.game.render()
-
-    def state(self) -> Array:
-        """Return the global state. Raises NotImplementedError where there is none."""
-        if (state := self.game.state) is None:
-            raise NotImplementedError(f"{self.game.spec.id} has no global state.")
-        return state
-
-    def close(self) -> None:
-        """Release the environment."""
-        self.game.vector.close()
-
     def _show(self) -> None:
         game = self.game
         self.rewards = {name: game.reward[name] for name in self.agents}
@@ -374,7 +380,7 @@ class PettingZooAEC(AECEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZoo 
         return _made_again, (type(self), self._arguments)
 
 
-class PettingZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+class PettingZooParallel(_OfGame, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     """Any environment with PettingZoo's parallel interface. `ludus.pettingzoo_env` makes it. An agent that has nothing to decide in a step
     keeps its last observation, has only action 0 legal, and its action is not looked at."""
 
@@ -437,20 +443,6 @@ class PettingZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
             {name: game.ended[name] == TRUNCATED for name in agents},
             self._infos(agents),
         )
-
-    def render(self) -> Any:
-        """Return an image or text; None without a render mode."""
-        return self.game.render()
-
-    def state(self) -> Array:
-        """Return the global state. Raises NotImplementedError where there is none."""
-        if (state := self.game.state) is None:
-            raise NotImplementedError(f"{self.game.spec.id} has no global state.")
-        return state
-
-    def close(self) -> None:
-        """Release the environment."""
-        self.game.vector.close()
 
     def _observations(self, agents: list[str]) -> dict[str, Any]:
         return {name: _idle(self.game.observe(name), name in self.game.due) for name in agents}
