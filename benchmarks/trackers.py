@@ -28,7 +28,7 @@ import tempfile
 import time
 import venv
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ OPTIONS: Mapping[str, str] = {
 }
 _COMMAND = "from ludus.cli.start import script; script()"
 _TIMES = 3  # of kills
+_PATIENCE = 2.0  # seconds that the tracker of a stopped run is watched
+_STRIDE = 0.1  # seconds that the run goes further
 
 Series = dict[str, list[tuple[int, float]]]
 
@@ -131,12 +133,28 @@ class Case:
         return max((cursor.number for cursor in stored_cursors(self.run).values()), default=0)
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def stop_while_it_sends(case: Case, process: subprocess.Popen[bytes]) -> bool:
+    """Stop the run's process (SIGSTOP) while its tracker sends, or is about to.
+
+    A tracker that has everything already, or whose process is being started again, sends nothing while the run stands still: then the run
+    goes a little further.
+
+    Returns:
+        False if the run has ended.
+    """
     deadline = time.monotonic() + 300
-    while not condition():
+    while process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        number, patience = case.sent(), time.monotonic() + _PATIENCE
+        while time.monotonic() < patience:
+            if case.sent() > number:
+                return True
+            time.sleep(0.001)
+        process.send_signal(signal.SIGCONT)
         if time.monotonic() > deadline:
-            raise SystemExit("the tracker's process does not send")
-        time.sleep(0.001)
+            raise SystemExit(f"the tracker's process does not send: see {case.folder / 'log'}")
+        time.sleep(_STRIDE)
+    return False
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -161,11 +179,8 @@ def go(case: Case, kind: str) -> int:
         target = case.barriers() + 9
         while case.barriers() < target and process.poll() is None:
             time.sleep(0.01)
-        if process.poll() is not None:
+        if not stop_while_it_sends(case, process):
             break
-        process.send_signal(signal.SIGSTOP)  # until the tracker has sent something, or is about to
-        number = case.sent()
-        _until(lambda number=number: case.sent() > number)  # type: ignore[misc]
         others = [*descendants(process.pid)]
         kill({"run": [process.pid], "tracker": others, "all": [process.pid, *others]}[kind])
         kills += 1
