@@ -13,7 +13,7 @@ import synthetic_run as synthetic
 
 from ludus.apps.ui.figures.base import MAX_POINTS, packed, thin, unpacked
 from ludus.apps.ui.figures.meta_game import against, half_widths
-from ludus.apps.ui.figures.overview import MAX_LAYERS, bands
+from ludus.apps.ui.figures.meta_strategies import MAX_LAYERS, bands
 from ludus.apps.ui.figures.panels import PANELS, changed, run_line
 from ludus.apps.ui.figures.payoff_heat_map import EXACT
 from ludus.core.errors import ConfigError
