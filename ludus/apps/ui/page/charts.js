@@ -4,11 +4,9 @@
 
 import uPlot from "./uplot.js";
 import { clear, h, write } from "./dom.js";
+import { colour, css, faded, ontheme, ramp } from "./colours.js";
 
-const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
-
-// A colour of style.css as a canvas wants it: css("--line").
-export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export { colour, css, ontheme, ramp };
 
 // ------------------------------------------------------------------------------------------------------------ numbers
 
@@ -41,37 +39,6 @@ export function span(seconds) {
   if (minutes === 0) return `${all} s`;
   if (hours === 0) return `${minutes} min ${all % 60} s`;
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
-}
-
-// ------------------------------------------------------------------------------------------------------------ colours
-
-const KINDS = 8;  // colours that are told apart by eye
-const RAMPS = {
-  light: [[38, 52, 92], [47, 102, 144], [58, 138, 136], [112, 158, 92], [196, 158, 60], [206, 112, 56], [178, 62, 36]],
-  dark: [[104, 124, 190], [92, 150, 200], [88, 178, 172], [150, 196, 128], [230, 202, 112], [236, 152, 92], [226, 104, 76]],
-};
-
-// Of the k-th of n things: apart by hue where they are few, along the ramp where they are many.
-export const colour = (k, n = KINDS) => (n <= KINDS ? css(`--p${k % KINDS}`) : ramp(k / Math.max(1, n - 1)));
-
-// From old (0, blue) to new (1, red).
-export function ramp(place) {
-  const stops = RAMPS[dark.matches ? "dark" : "light"];
-  const at = Math.min(1, Math.max(0, place)) * (stops.length - 1);
-  const low = Math.min(Math.floor(at), stops.length - 2);
-  return `rgb(${stops[low].map((c, k) => Math.round(c + (at - low) * (stops[low + 1][k] - c))).join(",")})`;
-}
-
-// f() when the colours change. Returns what ends it.
-export function ontheme(f) {
-  dark.addEventListener("change", f);
-  return () => dark.removeEventListener("change", f);
-}
-
-function faded(text, opacity) {
-  const hex = /^#(..)(..)(..)$/.exec(text);
-  const parts = hex ? hex.slice(1).map((two) => parseInt(two, 16)) : text.match(/[\d.]+/g).slice(0, 3);
-  return `rgba(${parts.join(",")},${opacity})`;
 }
 
 // ------------------------------------------------------------------------------------------------------------ lines

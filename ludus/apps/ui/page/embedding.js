@@ -1,10 +1,11 @@
 // A map of policies by their payoffs: strength and circles at one look.
 
 import { announce, h, picker, write } from "./dom.js";
-import { colour, number, percent, ramp } from "./charts.js";
+import { number, percent } from "./charts.js";
+import { colour, colours, ramp } from "./colours.js";
 import { drawnBy, policyLink } from "./links.js";
 import { share } from "./measured.js";
-import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
+import { font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 540;
 const BY = ["age", "strength", "cluster"];

@@ -1,9 +1,10 @@
 // A payoff table as a heat map: one pixel of an image for each cell, drawn once per data, then only moved and scaled.
 
 import { announce, h } from "./dom.js";
-import { colour, number, whole } from "./charts.js";
+import { number, whole } from "./charts.js";
+import { colour, colours, palette } from "./colours.js";
 import { interval, tidy } from "./measured.js";
-import { colours, font, stage } from "./stage.js";
+import { font, stage } from "./stage.js";
 
 const EXACT = 4294967295;  // a count: computed, not played
 const CLOSEST = 84;  // pixels of a cell, as near as one may come
@@ -11,7 +12,6 @@ const NUMBERS = 44, INTERVALS = 66;  // pixels of a cell from which its mean, an
 const LINES = 14;  // and from which cells have lines between them
 const TALLEST = 660;
 const STRIP = 5;  // pixels of the strip of clusters
-const STEPS = 255;  // of the colours on each side of the middle
 export const ORDERS = ["rating", "age", "cluster"];
 let painted = false;
 
@@ -94,21 +94,6 @@ export function range(mean, utility) {
   return { centre, reach: (cut ? most : all) || 1, cut };
 }
 
-function rgb(text) {
-  const hex = /^#(..)(..)(..)$/.exec(text);
-  return hex ? hex.slice(1).map((two) => parseInt(two, 16)) : text.match(/[\d.]+/g).slice(0, 3).map(Number);
-}
-
-// [2 × STEPS + 1] colours as pixels (little-endian RGBA), lowest first.
-function palette({ low, middle, high }) {
-  const [from, between, to] = [low, middle, high].map(rgb);
-  return Uint32Array.from({ length: 2 * STEPS + 1 }, (_, k) => {
-    const end = k < STEPS ? from : to, share = Math.abs(k - STEPS) / STEPS;
-    const [r, g, b] = between.map((c, at) => Math.round(c + share * (end[at] - c)));
-    return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-  });
-}
-
 // pick(cell) is called when a cell is chosen; hover needs no listener. Returns { set(data), order(name), find(name), cursor, destroy() }.
 export function heatMap(node, { describedby, pick }) {
   return new HeatMap(node, { describedby, pick });
@@ -181,14 +166,14 @@ class HeatMap {
     this.image.width = m;
     this.image.height = n;
     const context = this.image.getContext("2d"), picture = context.createImageData(m, n), pixels = new Uint32Array(picture.data.buffer);
-    const { centre, reach } = this.range, by = STEPS / reach, { mean } = data, lookup = this.lookup;
+    const { centre, reach } = this.range, { pixels: lookup, steps } = this.palette, by = steps / reach, { mean } = data;
     for (let i = 0, at = 0; i < n; i++) {
       const from = rows[i] * m;
       for (let j = 0; j < m; j++, at++) {
         const value = mean[from + columns[j]];
         if (value !== value) continue;
         const step = Math.round((value - centre) * by);
-        pixels[at] = lookup[STEPS + (step > STEPS ? STEPS : step < -STEPS ? -STEPS : step)];
+        pixels[at] = lookup[steps + (step > steps ? steps : step < -steps ? -steps : step)];
       }
     }
     context.putImageData(picture, 0, 0);
@@ -196,8 +181,8 @@ class HeatMap {
   }
 
   theme() {
-    this.colours = colours("ink", "soft", "faint", "line", "card", "accent", "heat-low", "heat-middle", "heat-high");
-    this.lookup = palette({ low: this.colours.heat_low, middle: this.colours.heat_middle, high: this.colours.heat_high });
+    this.colours = colours("ink", "soft", "faint", "line", "card", "accent");
+    this.palette = palette();
     this.hatching = null;
     if (this.data) this.fill();
   }

@@ -1,10 +1,11 @@
 // Who began as a copy of whom: generations from left to right, each line of copies in a lane of its own.
 
 import { announce, h, write } from "./dom.js";
-import { css, number, ramp, whole } from "./charts.js";
+import { number, whole } from "./charts.js";
+import { colours, css, ramp } from "./colours.js";
 import { policyLink, refill, shares } from "./links.js";
 import { share, SMALL } from "./measured.js";
-import { colours, font, nameThem, nearest, neighbour, stage } from "./stage.js";
+import { font, nameThem, nearest, neighbour, stage } from "./stage.js";
 
 const TALLEST = 520, AXIS = 26, TITLE = 36;  // pixels
 const LANES = [[6, 44], [18, 26], [Infinity, 15]];  // up to so many lanes: pixels of one

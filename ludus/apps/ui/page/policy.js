@@ -2,10 +2,11 @@
 
 import { announce, card, empty, h, picker, write } from "./dom.js";
 import { lines, number, percent, table, whole } from "./charts.js";
+import { colours } from "./colours.js";
 import { cellOf, unpacked } from "./heatmap.js";
 import { games, policyAddress, policyLink, refill, seat, seats, shares } from "./links.js";
 import { domain, interval, measured, SMALL } from "./measured.js";
-import { colours, font, stage } from "./stage.js";
+import { font, stage } from "./stage.js";
 
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 const PANELS = ["policy", "lineage", "payoffs", "ranking", "strategies", "learning"];

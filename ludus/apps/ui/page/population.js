@@ -4,7 +4,8 @@
 // and its data has changed.
 
 import { announce, card, empty, failure, h, picker, sentence, write } from "./dom.js";
-import { colour, lines, number, percent, ramp, table, whole } from "./charts.js";
+import { lines, number, percent, table, whole } from "./charts.js";
+import { colour, ramp } from "./colours.js";
 import { embedding } from "./embedding.js";
 import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";

@@ -2,9 +2,10 @@
 
 import { announce, h, write } from "./dom.js";
 import { number, whole } from "./charts.js";
+import { colours } from "./colours.js";
 import { policyLink, refill } from "./links.js";
 import { share } from "./measured.js";
-import { colours, font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
+import { font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
 
 const HEIGHT = 460;
 const MANY = 150;  // nodes, from which on they are small, without rings, and faint where they weigh little

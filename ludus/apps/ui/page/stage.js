@@ -5,7 +5,7 @@
 // `scale` is what one unit of the world measures on the screen, in CSS pixels. A flat stage zooms along x only; its y is in pixels.
 
 import { h } from "./dom.js";
-import { ontheme } from "./charts.js";
+import { ontheme } from "./colours.js";
 
 const STEP = 1.4;  // of a key or button
 const SLACK = 4;  // pixels that a click may move
@@ -276,12 +276,6 @@ class Stage {
 }
 
 // -------------------------------------------------------------------------------------------------- what canvases share
-
-// { ink, soft, … } of the page's colours now. names: variables without their dashes.
-export function colours(...names) {
-  const style = getComputedStyle(document.documentElement);
-  return Object.fromEntries(names.map((name) => [name.replaceAll("-", "_"), style.getPropertyValue(`--${name}`).trim()]));
-}
 
 export function font(size, weight = 400) {
   return `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
