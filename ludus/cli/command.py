@@ -210,6 +210,18 @@ def runtime_overrides(options: argparse.Namespace) -> list[str]:
     return [f"runtime.{key}={value}" for key, value in values.items() if value is not None]
 
 
+def prepare_processes(options: argparse.Namespace) -> None:
+    """Start what `--runtime processes` forks its processes from, so that it loads libraries while this process loads its own.
+
+    Args:
+        options: Those of `add_runtime`.
+    """
+    if options.runtime == "processes":
+        from ludus.runtime.fork_server import prepare
+
+        prepare()
+
+
 def add_track(parser: argparse.ArgumentParser) -> None:
     """Add the option that names trackers."""
     parser.add_argument(

@@ -13,6 +13,7 @@ from ludus.cli.command import (
     add_profile,
     add_runtime,
     add_track,
+    prepare_processes,
     refuse_page,
     runtime_overrides,
     track_overrides,
@@ -45,6 +46,7 @@ def _execute(options: argparse.Namespace) -> int:
     if options.parallel is not None:
         raise ConfigError(f"--parallel is for experiments, and {options.run!r} is none.")
     run_dir = find_run(options.run, zoo=False)
+    prepare_processes(options)
     from ludus.cli.run_command import execute
     from ludus.runs.runner import resume
 

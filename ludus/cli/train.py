@@ -17,6 +17,7 @@ from ludus.cli.command import (
     add_scenario,
     add_track,
     folder,
+    prepare_processes,
     refuse_page,
     runtime_overrides,
     scenario_of,
@@ -59,8 +60,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     _check_name(options.name, options.run_dir)
-    from ludus.cli.run_command import execute
-
+    if options.seeds is None:
+        prepare_processes(options)
     scenario = scenario_of(options, *runtime_overrides(options), *track_overrides(options))
     if options.seeds is not None:
         return _train_seeds(scenario, options)
@@ -68,6 +69,8 @@ def _execute(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"--parallel {options.parallel} was given, and one run has nothing beside it. Give --seeds too."
         )
+    scenario.runtime.prepare(learns=scenario.learns)
+    from ludus.cli.run_command import execute
     from ludus.core.machine import available_cpus
     from ludus.runs.runner import run
 

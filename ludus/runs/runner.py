@@ -387,7 +387,7 @@ def _session(scenario: Scenario, folder: Path, observer: Observer) -> Iterator[t
             standard_settings(),
             deterministic_algorithms(scenario.runtime.deterministic),
             thread_limits(torch_threads=threads),
-            nullcontext() if in_process else closing(scenario.runtime.build()) as runtime,
+            nullcontext() if in_process else closing(scenario.runtime.build(learns=scenario.learns)) as runtime,
             closing(build_runtime("processes")) if scenario.has_children else nullcontext(runtime) as beside,
         ):
             yield runtime, beside

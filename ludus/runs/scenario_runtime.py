@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ludus.training.trainer import BatchPlacement
 
 
+PLAYING = ("ludus.rollout.preload",)
+LEARNING = ("ludus.policies.actor_critic_policy",)
+"""Modules that the processes of parts share where policies play, and where they are networks: torch above all, which takes a second and a
+half of a core and 200 MB."""
 SHARDS = 8
 """Pieces that environments are cut into at most where there are processes to carry them, unless a scenario says how many."""
 
@@ -296,9 +300,29 @@ class RuntimeChoice(Config):
         if not self.trainers:
             require_gpu(self.device)
 
-    def build(self) -> Runtime:
-        """Raises RunError if it cannot start."""
+    def prepare(self, *, learns: bool) -> None:
+        """Start loading what processes of this machine need, in another process, while this one loads the same.
+
+        Args:
+            learns: Whether policies are learned, so that parts compute with torch.
+        """
+        if self.kind == "processes":
+            from ludus.runtime.fork_server import prepare
+
+            prepare((*PLAYING, *(LEARNING if learns else ())))
+
+    def build(self, *, learns: bool) -> Runtime:
+        """Return the runtime.
+
+        Args:
+            learns: As for `prepare`.
+
+        Raises:
+            RunError: If it cannot start.
+        """
         from ludus.runtime.inprocess import build_runtime
+
+        self.prepare(learns=learns)
 
         options = {"address": self.address, "start_timeout": self.start_timeout}
         return build_runtime(self.kind, **{name: value for name, value in options.items() if value is not None})

@@ -10,6 +10,7 @@ own fork server: it runs the user's main module in each child again, and leaves 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -21,11 +22,11 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ludus.core.machine import ignore_termination_signals
+from ludus.core.machine import ignore_termination_signals, why_no_processes
 from ludus.runtime.activity import StartupSilence
 from ludus.runtime.connections import ConnectionLoop
 from ludus.runtime.exceptions import THREADS
@@ -33,12 +34,112 @@ from ludus.runtime.exceptions import THREADS
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 _LOOK = 1000  # milliseconds between two looks whether the driver is there
 _MESSAGE = 1 << 16
+_PART_MODULES = ("numpy", "ludus.runtime.process_host")
 _GRACE = 5.0  # seconds that it has to end by itself
 _BUSY = 60.0  # and to take an order, where it is loading a library from a slow disk and many wait
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Seen from the driver.
+
+
+class ServerProcess:
+    """Process of a fork server, and the socket to it. It may be started before there is anything to fork: loading libraries takes a second
+    or two, in which the driver loads its own.
+
+    Attributes:
+        popen: The process.
+        socket: Its other end is the server's.
+        loaded: Names of modules that it was asked to load.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: set[str] = set()
+        self._settings = _settings()
+        self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
+            code = (
+                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__name__} import serve; "
+                f"serve({child_end.fileno()}, {os.getpid()})"
+            )
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(child_end.fileno(),),
+                env={**os.environ, **dict.fromkeys(THREADS, "1")},
+                start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it, nor what it forks
+            )
+        self.socket.settimeout(_BUSY)
+
+    def load(self, module: str) -> None:
+        """Load a module before the next fork, so that processes that need it have it already."""
+        if module not in self.loaded:
+            self.loaded.add(module)
+            self.send(["load", module])
+
+    def send(self, message: list[Any], files: Sequence[int] = ()) -> None:
+        """Send an order and descriptors."""
+        with suppress(OSError):  # it is gone, or stopped: the one is heard, the other costs a part its time to start
+            socket.send_fds(self.socket, [json.dumps(message).encode()], files)
+
+    def is_own(self) -> bool:
+        """Return whether this process started it, and not one that forked this."""
+        return self._settings[0] == os.getpid()
+
+    def is_current(self) -> bool:
+        """Return whether it runs, is this process's, and was started with the variables and the path that a new one would have."""
+        return self.popen.poll() is None and self._settings == _settings()
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        self.socket.close()
+        self.popen.kill()
+        self.popen.wait()
+
+
+def _settings() -> tuple[int, Mapping[str, str], Sequence[str]]:
+    return os.getpid(), dict(os.environ), list(map(str, sys.path))
+
+
+_prepared: list[ServerProcess] = []  # one at most
+
+
+def prepare(modules: Iterable[str] = ()) -> None:
+    """Start the process of the next fork server of this process, and have it load modules while this process does other things.
+
+    Where no process can be started, nothing is prepared: starting the runtime says so.
+
+    Args:
+        modules: Names, apart from those that every part needs, of modules after whose import a process may be forked.
+    """
+    if why_no_processes():
+        return
+    with suppress(OSError):
+        _prepared.append(_take())
+        for module in modules:
+            _prepared[0].load(module)
+
+
+def discard() -> None:
+    """End the prepared process, if no fork server has taken it."""
+    while _prepared:
+        process = _prepared.pop()
+        if process.is_own():
+            process.kill()
+
+
+atexit.register(discard)
+
+
+def _take() -> ServerProcess:
+    """Return the prepared process where it fits, else a new one."""
+    if _prepared and _prepared[0].is_current():
+        return _prepared.pop()
+    discard()
+    process = ServerProcess()
+    for module in _PART_MODULES:
+        process.load(module)
+    return process
 
 
 class ForkServer:
@@ -55,61 +156,38 @@ class ForkServer:
         over: Callable[[], None],
     ) -> None:
         self._wires, self._forked, self._ended, self._over = wires, forked, ended, over
-        self._loaded: set[str] = set()
         self.alive = True
         self.why = "which was killed"
-        self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with child_end:
-            code = (
-                f"import sys; sys.path[:] = {list(map(str, sys.path))}; from {__name__} import serve; "
-                f"serve({child_end.fileno()}, {os.getpid()})"
-            )
-            self._popen = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(child_end.fileno(),),
-                env={**os.environ, **dict.fromkeys(THREADS, "1")},
-                start_new_session=True,  # neither Ctrl-C nor the end of a terminal may reach it, nor what it forks
-            )
-        self.silence = StartupSilence(self._popen.pid, "the server that forks the processes of this run")
-        self._socket.settimeout(_BUSY)
-        wires.watch(self._socket, self._read)
-
-    def load(self, module: str) -> None:
-        """Load a module before the next fork, so that processes that need it have it already."""
-        if module not in self._loaded:
-            self._loaded.add(module)
-            self._send(["load", module])
+        self._process = _take()
+        self.load, self.popen = self._process.load, self._process.popen
+        self.silence = StartupSilence(self.popen.pid, "the server that forks the processes of this run")
+        wires.watch(self._process.socket, self._read)
 
     def fork(self, number: int, files: Sequence[int]) -> None:
         """Fork a process for a part. files: its end of the wire, what it listens at, and what it writes its messages to."""
-        self._send(["fork", number], files)
+        self._process.send(["fork", number], files)
 
     def kill(self, why: str) -> None:
         """Kill it, whatever it is doing, with all that it has forked: `over` is called."""
         self.why = why
-        self._popen.kill()
+        self.popen.kill()
 
     def end(self) -> None:
         """End it, with all that it has forked."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._process.socket.shutdown(socket.SHUT_RDWR)
         try:
-            self._popen.wait(_GRACE)
+            self.popen.wait(_GRACE)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+            self.popen.kill()
+            self.popen.wait()
         if self.alive:
             self.alive = False
-            self._wires.unwatch(self._socket)
-
-    def _send(self, message: list[Any], files: Sequence[int] = ()) -> None:
-        with suppress(OSError):  # it is gone, or stopped: the one is heard, the other costs a part its time to start
-            socket.send_fds(self._socket, [json.dumps(message).encode()], files)
+            self._wires.unwatch(self._process.socket)
 
     def _read(self) -> None:
         try:
-            data, files, _, _ = socket.recv_fds(self._socket, _MESSAGE, 1, socket.MSG_DONTWAIT)
+            data, files, _, _ = socket.recv_fds(self._process.socket, _MESSAGE, 1, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
@@ -117,7 +195,7 @@ class ForkServer:
         if not data:
             if self.alive:
                 self.alive = False
-                self._wires.unwatch(self._socket)
+                self._wires.unwatch(self._process.socket)
                 self._over()
             return
         kind, number, what = json.loads(data)

@@ -68,7 +68,6 @@ _MOST_WORDS = 1 << 24  # bytes that are kept of what a part prints
 _LAST_WORDS = 1 << 13  # bytes, of which so many lines are shown:
 _LINES = 40
 _LOOK = 1.0  # seconds between two looks at whether processes that start run
-_NEEDED = ("numpy", "ludus.runtime.process_host")  # by every part
 _numbers = count(1)
 
 
@@ -214,7 +213,7 @@ class ProcessAnswer:
 class ProcessRuntime:
     """A `Runtime` of processes on this machine (Linux).
 
-    - Each part is a process, forked by a server that has loaded Ludus and nothing else: no main module is run again, and functions of it
+    - Each part is a process, forked by a server that has loaded Ludus and its libraries: no main module is run again, and functions of it
       travel by value. They end with this process, however it ends, and leave no file or shared memory behind.
     - Values of 64 KiB and more lie in shared memory: written once, mapped by each reader, gone with the last of them. Arrays arrive
       read-only. Exceptions arrive with their type, message and attributes; their cause is the remote traceback.
@@ -423,8 +422,6 @@ class ProcessRuntime:
             self._server = None
         if self._server is None:
             self._server = ForkServer(self._wires, forked=self._forked, ended=self._ended, over=self._over)
-            for module in _NEEDED:
-                self._server.load(module)
         return self._server
 
     def _learn_of(self, life: ProcessIncarnation) -> str:

@@ -17,7 +17,7 @@ def main(end):
     busy = [runtime.call(part, "slow", 600) for part in parts]
     kept = runtime.put(b"x" * 10**7)
     os.kill(parts[0].life.process, signal.SIGSTOP)
-    print(runtime._server._popen.pid, *(part.life.process for part in parts), flush=True)
+    print(runtime._server.popen.pid, *(part.life.process for part in parts), flush=True)
     if end != "wait":
         sys.stdin.readline()
     if end == "exit":

@@ -213,7 +213,7 @@ def test_a_fork_server_that_is_killed_is_replaced(alone):
     processes = [alone.get(alone.call(part, "process")) for part in parts]
     busy = [alone.call(part, "slow", 600) for part in parts]
     os.kill(processes[1], signal.SIGSTOP)
-    alone._server._popen.kill()
+    alone._server.popen.kill()
     for ref in busy:
         with pytest.raises(
             PartDied, match=r"ended with the fork server, which was killed\); it is made again \(0 of 1"
@@ -227,7 +227,7 @@ def test_a_fork_server_that_is_killed_is_replaced(alone):
 def test_a_process_that_does_not_come(monkeypatch, alone):
     monkeypatch.setattr(fork_server, "_GRACE", 0.1)
     alone.get(alone.call(alone.spawn(CounterActor, 0), "add", 1))
-    os.kill(alone._server._popen.pid, signal.SIGSTOP)
+    os.kill(alone._server.popen.pid, signal.SIGSTOP)
     alone._start_timeout = 0.2
     late = alone.call(alone.spawn(CounterActor, 0, name="the late one"), "add", 1)
     with pytest.raises(RunError, match=r"the late one got no process within 0\.2 seconds"):
@@ -239,7 +239,7 @@ def test_signals_that_ask_to_stop_are_the_drivers(alone):
     part = alone.spawn(Worker, 0)
     process = alone.get(alone.call(part, "process"))
     for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        for one in (alone._server._popen.pid, process):
+        for one in (alone._server.popen.pid, process):
             os.kill(one, sent)
     assert alone.get(alone.call(part, "process"), timeout=30) == process
     assert alone.get(alone.call(alone.spawn(Worker, 0), "add", 1), timeout=30) == 1

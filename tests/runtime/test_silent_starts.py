@@ -96,7 +96,7 @@ def test_a_fork_server_that_is_stopped_while_it_starts_is_replaced(runtime: Proc
     runtime.tell = told.append
     part = runtime.spawn(Worker, 4, restarts=1, name="worker 0")
     assert runtime._server is not None
-    os.kill(runtime._server._popen.pid, signal.SIGSTOP)
+    os.kill(runtime._server.popen.pid, signal.SIGSTOP)
     with pytest.raises(PartDied, match=r"fork server, which gave no sign of life for 3 seconds while it started a"):
         runtime.get(runtime.call(part, "add", 1), timeout=60)
     assert runtime.get(runtime.call(part, "add", 1), timeout=60) == 5
