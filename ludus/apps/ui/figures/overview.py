@@ -17,7 +17,7 @@ from ludus.storage.reader import Reader
 from ludus.storage.records import Event
 
 # --------------------------------------------------------------------------------------------------------------------
-# Overview, and a run as a line of a list.
+# Overview.
 
 MAX_NOTES = 50
 MAX_EVENTS = 1000
@@ -127,37 +127,6 @@ class OverviewPanel:
     can: Capabilities
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """A run in a list. state: as `Reader.state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
-    in their last rollouts. last_note: its newest warning or error."""
-
-    id: str
-    name: str
-    group: str | None
-    state: str
-    game: str
-    algorithm: str
-    scenario: str
-    seed: int
-    players: int
-    policies: int
-    generation: int
-    generations: int | None
-    fraction: Number
-    doing: str
-    seconds: float
-    seconds_left: Number
-    episodes: int
-    began: Number
-    nash_conv: Number
-    exact: bool
-    return_: Number
-    warnings: int
-    errors: int
-    last_note: str
-
-
 def overview(reader: Reader, **query: str) -> OverviewPanel:
     """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "overview")
@@ -168,7 +137,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
             notes.append(Event(time.time(), "error", "database", damage))
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         played = max(0, reader.position().matches)
-    state, status = _state(reader)
+    state, status = run_state(reader)
     figures = Figures(
         policies=[policies.get(which, 0) for which in sorted(set(info.population))],
         generations=last.number if last else 0,
@@ -178,7 +147,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         warnings=counted.get("warning", 0),
         errors=counted.get("error", 0),
     )
-    progress = _progress(reader, info, last, summary, status)
+    progress = run_progress(reader, info, last, summary, status)
     has_policies = first is not None and (reader.run_dir / first.file).is_file()
     return OverviewPanel(
         info=_facts(info),
@@ -192,46 +161,8 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
     )
 
 
-def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
-    """id, name, group: what the list calls the run, and the experiment that it belongs to. Raises RunError as `Reader`."""
-    with reader.moment():
-        info, summary, last = reader.info(), reader.summary(), reader.last_generation()
-        counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
-        newest = reader.last_events(limit=1, levels=("warning", "error"))
-        returns = [reader.metrics(f"response/{which}/return", "generations").value for which in policies]
-    state, status = _state(reader)
-    progress = _progress(reader, info, last, summary, status)
-    last_returns = [values[-1] for values in returns if len(values)]
-    return RunLine(
-        id=id,
-        name=name,
-        group=group,
-        state=state,
-        game=info.env,
-        algorithm=info.algorithm,
-        scenario=info.scenario,
-        seed=info.seed,
-        players=info.players,
-        policies=sum(policies.values()),
-        generation=progress.generation,
-        generations=info.generations,
-        fraction=progress.fraction,
-        doing=progress.doing,
-        seconds=progress.seconds,
-        seconds_left=progress.seconds_left,
-        episodes=last.episodes if last else 0,
-        began=None if first is None else first.created,
-        nash_conv=finite(last.nash_conv) if last else None,
-        exact=last is None or last.exact,
-        return_=finite(float(np.mean(last_returns))) if last_returns else None,
-        warnings=counted.get("warning", 0),
-        errors=counted.get("error", 0),
-        last_note=newest[-1].text if newest else "",
-    )
-
-
-def _state(reader: Reader) -> tuple[str, Status | None]:
-    """Return what to call it; what its driver says, None if it does not run, or is of a newer Ludus."""
+def run_state(reader: Reader) -> tuple[str, Status | None]:
+    """Return the word for the state, as `Reader.state` or "paused"; the driver's status, None if it does not run or is of a newer Ludus."""
     state = reader.state()
     if state != "running":
         return state, None
@@ -281,9 +212,10 @@ def _ended(summary: RunSummary) -> SessionEnd:
     )
 
 
-def _progress(
+def run_progress(
     reader: Reader, info: RunInfo, last: GenerationRecord | None, summary: RunSummary | None, status: Status | None
 ) -> Progress:
+    """Return how far the run is. status: as `run_state` returns it."""
     number, seconds = (last.number, last.seconds) if last else (0, 0.0)
     if summary is not None:
         seconds = max(seconds, summary.seconds)
@@ -403,7 +335,7 @@ def events(reader: Reader, **query: str) -> Events:
 def parts(reader: Reader, **query: str) -> Parts:
     """Return the data of the panel. Raises ConfigError for a query; RunError as `Reader`."""
     require_known(query, "parts")
-    _, status = _state(reader)
+    _, status = run_state(reader)
     deaths = [WorkerDeath(event.time, event.text) for event in reader.last_events(limit=MAX_NOTES, kinds=("worker",))]
     return Parts(list(getattr(status, "parts", ())), deaths)
 

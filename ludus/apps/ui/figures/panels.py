@@ -9,10 +9,11 @@ from ludus.apps.ui.figures.embedding import embedding
 from ludus.apps.ui.figures.learning_curves import learning, throughput
 from ludus.apps.ui.figures.lineage import lineage, policy
 from ludus.apps.ui.figures.meta_strategies import strategies
-from ludus.apps.ui.figures.overview import convergence, events, overview, parts, run_line
+from ludus.apps.ui.figures.overview import convergence, events, overview, parts
 from ludus.apps.ui.figures.payoff_heat_map import payoffs
 from ludus.apps.ui.figures.ranking import diversity, ranking, statistics
 from ludus.apps.ui.figures.response_panel import responses
+from ludus.apps.ui.figures.run_lines import run_line
 from ludus.storage.reader import Position, Reader
 
 __all__ = ["PANELS", "changed", "run_line", "version"]
