@@ -30,6 +30,8 @@ from ludus.storage.run_dirs import (
     run_dirs,
     run_name,
 )
+from ludus.storage.run_notes import FILE as NOTES
+from ludus.storage.run_notes import read_notes
 
 _OF_A_RUN = (
     *with_logs(FILE),
@@ -42,6 +44,7 @@ _OF_A_RUN = (
     "report.html",
     "episode.gif",
     "episode.txt",
+    NOTES,
 )
 _OF_AN_EXPERIMENT = (EXPERIMENT, SWEEP, *with_logs(STUDY))
 _OF_ANY = (LOCK_FILE, "control.json", "status.json", "report.html")
@@ -58,7 +61,10 @@ def show_runs() -> None:
         return
     reasons: list[str] = []
     rows = [_run_row(path, reasons) for path in folders]
-    table(("run", "scenario", "generations", "NashConv", "time", "state"), rows, left=(0, 1, 5), spare=(4, 1))
+    tags = [_tags(path, reasons) for path in folders]
+    columns = ["run", "scenario", "generations", "NashConv", "time", "state", *(["tags"] if any(tags) else [])]
+    shown = [(*row, *([own] if any(tags) else [])) for row, own in zip(rows, tags, strict=True)]
+    table(columns, shown, left=(0, 1, 5, 6), spare=(4, 1))
     for reason in reasons:
         write(f"Unreadable: {reason}")
     if cut := [name for name, *_, state in rows if state == "interrupted"]:
@@ -81,6 +87,14 @@ def _run_row(run_dir: Path, reasons: list[str]) -> tuple[str, str, str, str, str
     else:
         numbers = (str(last.number), number(last.nash_conv), duration(last.seconds))
     return name, info.scenario, *numbers, _state(run_dir, state)
+
+
+def _tags(run_dir: Path, reasons: list[str]) -> str:
+    try:
+        return ", ".join(read_notes(run_dir).tags)
+    except RunError as error:
+        reasons.append(f"{run_name(run_dir)}: {error}")
+        return ""
 
 
 def _state(run_dir: Path, state: str) -> str:

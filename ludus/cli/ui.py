@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from ludus.apps.ui.server.access import Password
     from ludus.apps.ui.server.serving import Served
 
-SECRET, PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD"
-"""Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random); a password."""
-_SHORTEST = {SECRET: 32, PASSWORD: 10}  # characters
+SECRET, PASSWORD, WATCH_PASSWORD = "LUDUS_UI_SECRET", "LUDUS_UI_PASSWORD", "LUDUS_UI_WATCH_PASSWORD"
+"""Of the environment: what the tokens are made from, so that addresses and cookies outlive a restart (default: random); a password; one
+that only watches."""
+_SHORTEST = {SECRET: 32, PASSWORD: 10, WATCH_PASSWORD: 10}  # characters
+_CALLED = {SECRET: SECRET, PASSWORD: "the password", WATCH_PASSWORD: "the password for watching"}
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +53,16 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--password",
         action="store_true",
-        help=f"require a password from users without a token; it is read here, or from {PASSWORD} in the environment",
+        help=f"require a password from users without a token; it is read here, or from {PASSWORD} in the environment, which alone is "
+        "enough",
     )
     group.add_argument(
         "--password-file", type=Path, metavar="FILE", help="read the password from the first line of this file"
+    )
+    group.add_argument(
+        "--watch-password",
+        action="store_true",
+        help=f"a second password, which only watches; read here, or from {WATCH_PASSWORD} in the environment, which alone is enough",
     )
     group.add_argument("--certificate", type=Path, metavar="FILE", help="serve over TLS with this certificate (PEM)")
     group.add_argument("--key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
@@ -98,15 +106,15 @@ def _execute(options: argparse.Namespace) -> int:
 
 def server_of(options: argparse.Namespace, runs: Sequence[str]) -> Served:
     """By the options of `add_server`. runs: what it shows; none: all below the root. Raises ConfigError, RunError."""
-    tls, password, tokens = _tls(options), _password(options), own_tokens()
-    _require_safe(options.host, guarded=bool(tls) or password is not None)
+    tls, passwords, tokens = _tls(options), _passwords(options), own_tokens()
+    _require_safe(options.host, guarded=bool(tls or passwords))
     with optional("the page", extra="ui"):
         from ludus.apps.ui.server.access import Access, Hosts
         from ludus.apps.ui.server.known_runs import KnownRuns
         from ludus.apps.ui.server.serving import serve
 
     known = KnownRuns(runs, root=None if runs else options.root)
-    access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), password)
+    access = Access(tokens, _granted(options), Hosts.of(options.host, options.known_as), passwords)
     listening = listen(options.host, options.port)
     return serve(known, listening, access=access, host=options.host, tls=tls, people=options.root / PEOPLE)
 
@@ -153,31 +161,47 @@ def own_tokens() -> Tokens:
 def _long_enough(text: str, name: str) -> str:
     least = _SHORTEST[name]
     if len(text) < least:
-        what = "the password" if name == PASSWORD else name
-        raise ConfigError(f"{what} has {len(text)} characters; at least {least} were expected. Give a longer one.")
+        raise ConfigError(
+            f"{_CALLED[name]} has {len(text)} characters; at least {least} were expected. Give a longer one."
+        )
     return text
 
 
-def _password(options: argparse.Namespace) -> Password | None:
-    if not options.password and options.password_file is None:
-        return None
+def _passwords(options: argparse.Namespace) -> tuple[Password, ...]:
+    """Return the password of all rights and the one that only watches, as far as they are set. Raises ConfigError."""
+    full = _first_line(options.password_file) if options.password_file is not None else None
+    full = _read_password(PASSWORD, "--password", required=options.password) if full is None else full
+    watch = _read_password(WATCH_PASSWORD, "--watch-password", required=options.watch_password)
+    if full is not None and full == watch:
+        raise ConfigError("the password and the password for watching are the same. Give two different ones.")
+    pairs = ((full, PASSWORD, _granted(options)[-1]), (watch, WATCH_PASSWORD, WATCH))
+    texts = [(_long_enough(text, name), rights) for text, name, rights in pairs if text is not None]
+    if not texts:
+        return ()
     with optional("the page", extra="ui"):
         from ludus.apps.ui.server.access import Password
+    return tuple(Password.of(text, rights) for text, rights in texts)
 
-    if options.password_file is not None:
-        try:
-            lines = options.password_file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise ConfigError(f"--password-file {str(options.password_file)!r} cannot be read: {why}.") from error
-        text = lines[0] if lines else ""
-    elif not (text := os.environ.get(PASSWORD, "")):
-        if not sys.stdin.isatty():
-            raise ConfigError(
-                f"--password was given, and nobody can be asked here. Set {PASSWORD}, or give --password-file."
-            )
-        text = getpass.getpass("Password for the page: ")
-    return Password.of(_long_enough(text, PASSWORD))
+
+def _first_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ConfigError(f"--password-file {str(path)!r} cannot be read: {why}.") from error
+    return lines[0] if lines else ""
+
+
+def _read_password(name: str, option: str, *, required: bool) -> str | None:
+    """Return the password of an environment variable; without one, what is typed where the option asks for it."""
+    if text := os.environ.get(name, ""):
+        return text
+    if not required:
+        return None
+    if not sys.stdin.isatty():
+        more = ", or give --password-file" if name == PASSWORD else ""
+        raise ConfigError(f"{option} was given, and the terminal cannot ask for it. Set {name}{more}.")
+    return getpass.getpass("Password for the page: " if name == PASSWORD else "Password for watching: ")
 
 
 def _tls(options: argparse.Namespace) -> tuple[Path, ...]:
@@ -244,6 +268,7 @@ COMMAND = Command(
         ("ludus ui leduc-20261120-120000 ~/copied/run", "two runs, in any directory"),
         ("ludus ui --watch-only --no-open", "print the address only; allow no changes"),
         ("ludus ui --host 0.0.0.0 --password", "for other machines too, with a password"),
+        ("ludus ui --host 0.0.0.0 --password --watch-password", "with a second password, which only watches"),
     ),
     add_arguments=_add_arguments,
     execute=_execute,

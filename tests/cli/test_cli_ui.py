@@ -21,7 +21,7 @@ import pytest
 import synthetic_run as synthetic
 
 from ludus.apps.ui.server import serving
-from ludus.apps.ui.server.address import STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
+from ludus.apps.ui.server.address import PLAY, STEER, WATCH, Address, Tokens, is_any, is_loopback, listen
 from ludus.cli import ui
 from ludus.cli.background_page import open_page
 from ludus.cli.main import main
@@ -33,7 +33,7 @@ _COMMAND = "import sys; from ludus.cli.main import main; sys.exit(main(sys.argv[
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", ui.SECRET, ui.PASSWORD, "LUDUS_DEBUG"):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", ui.SECRET, ui.PASSWORD, ui.WATCH_PASSWORD, "LUDUS_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -59,6 +59,13 @@ def test_lines_that_are_refused(
     monkeypatch.setenv(ui.PASSWORD, "short")
     assert "the password has 5 characters; at least 10" in refused(["ui", "--password"], capsys)
     assert "No such file" in refused(["ui", "--password-file", "none"], capsys)
+    monkeypatch.setenv(ui.PASSWORD, "correct horse")
+    assert f"Set {ui.WATCH_PASSWORD}." in refused(["ui", "--watch-password"], capsys)
+    monkeypatch.setenv(ui.WATCH_PASSWORD, "correct horse")
+    assert "are the same" in refused(["ui"], capsys)
+    monkeypatch.setenv(ui.WATCH_PASSWORD, "battery")
+    assert "the password for watching has 7 characters" in refused(["ui"], capsys)
+    monkeypatch.delenv(ui.WATCH_PASSWORD)
     monkeypatch.setenv(ui.SECRET, "too short")
     assert "at least 32 were expected" in refused(["ui"], capsys)
     assert "--ui is for one run" in refused(["train", "kuhn", "--seeds", "2", "--ui"], capsys)
@@ -136,6 +143,29 @@ def test_the_page_is_served_as_it_was_asked_for(
     for one in served:
         one.socket.close()
     assert not closed
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_passwords_of_the_environment_alone_are_enough(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: bool
+) -> None:
+    served = list[serving.Served]()
+    monkeypatch.setattr(serving.Served, "run", lambda self: served.append(self))
+    given = ["--password", "--watch-password"] if typed else []
+    for name, other, rights in ((ui.PASSWORD, ui.WATCH_PASSWORD, STEER), (ui.WATCH_PASSWORD, ui.PASSWORD, WATCH)):
+        monkeypatch.delenv(other, raising=False)
+        monkeypatch.setenv(name, "correct horse")
+        option = [text for text in given if (text == "--password") == (name == ui.PASSWORD)]
+        assert main(["ui", "--port", "0", "--host", "0.0.0.0", *option]) == 0
+        assert served[-1].state.access.rights_of_password("correct horse") == rights
+        assert served[-1].state.access.rights_of_password("battery staple") == frozenset()
+        served[-1].socket.close()
+    monkeypatch.setenv(ui.PASSWORD, "battery staple")
+    assert main(["ui", "--port", "0", "--no-steering"]) == 0
+    assert served[-1].state.access.rights_of_password("battery staple") == PLAY
+    assert served[-1].state.access.rights_of_password("correct horse") == WATCH
+    served[-1].socket.close()
+    capsys.readouterr()
 
 
 # ---------------------------------------------------------------------------------------------- real servers

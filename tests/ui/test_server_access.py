@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -324,7 +325,7 @@ def test_internal_errors_are_not_disclosed(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_password_lets_in_and_guesses_are_few(tmp_path: Path) -> None:
-    access = Access(password=Password.of("correct horse"), port=8300, guesses=Buckets(0.2, 3.0, clock=lambda: 0.0))
+    access = Access(passwords=(Password.of("correct horse"),), port=8300, guesses=Buckets(0.2, 3.0, clock=lambda: 0.0))
     with asking(tmp_path, access, rights=None) as asker:
         assert asker.get("/").headers["location"] == "login"
         linked = asker.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
@@ -346,3 +347,79 @@ def test_without_a_password_there_is_no_login(asker: Asker) -> None:
     assert asker.get("/login").status_code == 404
     assert asker.order("/enter", {"password": "x"}).status_code == 405
     assert "digest" not in repr(Password.of("x"))
+
+
+WATCHING, STEERING = "of a watcher", "of a driver"
+
+
+def two_passwords(**settings: Any) -> Access:
+    return Access(passwords=(Password.of(STEERING), Password.of(WATCHING, WATCH)), port=8300, **settings)
+
+
+def test_the_password_for_watching_watches_and_does_nothing_else(tmp_path: Path) -> None:
+    with asking(tmp_path, two_passwords(), rights=None) as asker:
+        reply = asker.order("/enter", {"password": WATCHING})
+        token, attributes = reply.headers["set-cookie"].split("; ", 1)
+        assert (reply.status_code, attributes) == (204, f"Path={asker.access.home}; HttpOnly; SameSite=Strict")
+        assert token == f"{asker.access.cookie}={asker.access.tokens.of(WATCH)}"
+        watcher = {"cookie": token}
+        may = asker.get("/api/session", headers=watcher).json()["may"]
+        assert may == {"watch": True, "play": False, "steer": False}
+        assert asker.get("/api/runs", headers=watcher).status_code == 200
+        paths = asker.get("/api/openapi.json", headers=watcher).json()["paths"]
+        changing = [
+            path for path, methods in paths.items() for method in methods if method in ("post", "put", "delete")
+        ]
+        assert {"/api/runs/{run}/order", "/api/runs/{run}/notes"} <= {*changing}
+        for path in changing:  # whatever its body is, and for methods that it does not have too
+            for method in ("POST", "PUT", "DELETE"):
+                headers = {**watcher, "x-ludus": "1", "content-type": "application/json"}
+                reply = asker.request(method, path.replace("{", "").replace("}", ""), headers=headers, content=b"{}")
+                assert reply.status_code in (403, 405), (method, path, reply.text)
+        for stolen in (asker.access.tokens.of(WATCH).replace("0", "1"), asker.access.tokens.of(WATCH) + "x", WATCHING):
+            assert asker.get("/api/session", headers=cookie(asker, stolen)).status_code == 401
+
+
+def test_each_password_gives_its_rights_and_every_wrong_one_the_same_error(tmp_path: Path) -> None:
+    with asking(tmp_path, two_passwords(guesses=Buckets(1.0, 100.0)), rights=None) as asker:
+        reply = asker.order("/enter", {"password": STEERING})
+        assert asker.access.tokens.of(STEER) in reply.headers["set-cookie"]
+        wrong = [
+            "",
+            "x",
+            WATCHING[:-1],
+            STEERING[:-1],
+            f"{STEERING}{WATCHING}",
+            WATCHING.upper(),
+            f"{WATCHING} ",
+            "é" * 9,
+        ]
+        replies = [asker.order("/enter", {"password": text}) for text in wrong]
+        assert {(reply.status_code, reply.text, "set-cookie" in reply.headers) for reply in replies} == {
+            (401, replies[0].text, False)
+        }
+
+
+def test_guesses_at_both_passwords_are_counted_together(tmp_path: Path) -> None:
+    access = two_passwords(guesses=Buckets(0.2, 4.0, clock=lambda: 0.0))
+    with asking(tmp_path, access, rights=None) as asker:
+        tried = [f"{text}{k}" for k in range(2) for text in (WATCHING, STEERING)]
+        assert [asker.order("/enter", {"password": text}).status_code for text in tried] == 4 * [401]
+        assert asker.order("/enter", {"password": WATCHING}).status_code == 429  # the right one, too late
+        assert asker.order("/enter", {"password": STEERING}).status_code == 429
+
+
+def test_every_digest_is_compared_for_every_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    access, compared = two_passwords(), list[bytes]()
+    fits = Password.fits
+
+    def counting(self: Password, text: str) -> bool:
+        compared.append(self.digest)
+        return fits(self, text)
+
+    monkeypatch.setattr(Password, "fits", counting)
+    rights = [access.rights_of_password(text) for text in (STEERING, WATCHING, "neither")]
+    assert rights == [STEER, WATCH, frozenset()]
+    assert compared == 3 * [password.digest for password in access.passwords]
+    access.granted = (WATCH,)
+    assert [access.rights_of_password(text) for text in (STEERING, WATCHING)] == [frozenset(), WATCH]

@@ -1,25 +1,73 @@
-"""A run as a line of the list of runs."""
+"""The list of runs: a run as a line, an experiment as a line over its runs, and the settings that a column may show."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ludus.apps.ui.figures.base import Number, finite
+from ludus.apps.ui.figures.base import Number, all_finite, finite, thin
 from ludus.apps.ui.figures.overview import run_progress, run_state
+from ludus.core.config import from_yaml
+from ludus.core.errors import LudusError, RunError
+from ludus.metagame.solvers.confidence import student
+from ludus.storage.base import RunInfo
 from ludus.storage.reader import Reader
+from ludus.storage.run_notes import RunNotes, read_notes
+
+MAX_TREND = 40
+"""Points of a line's small chart."""
+_MAX_RETURNS = 8  # learners whose returns a line has
+_MAX_SETTINGS, _MAX_TEXT = 400, 120  # settings of a run, characters of one
+_OF_ONE_RUN = re.compile(r"^(seed|name):.*$", re.MULTILINE)  # of a scenario, at its top level
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerReturn:
+    """Mean return of a learner's last rollout in training. policy: that it trained, of a population, in a generation."""
+
+    population: int
+    policy: str
+    generation: int
+    value: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Main measure over the run, at most `MAX_TREND` values, oldest first. title: what it is."""
+
+    title: str
+    values: Sequence[Number]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Use of the machine over the whole run; None where it was not measured. steps_per_second: of environments, by wall time. processor:
+    mean number of busy cores. memory: largest, bytes of the driver and its processes."""
+
+    steps_per_second: Number = None
+    processor: Number = None
+    memory: Number = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run in a list. state: as `Reader.state`, or "paused". began: Unix time of its first policy. return_: of the newest learners
-    in their last rollouts. last_note: its newest warning or error."""
+    """A run in a list. state: as `Reader.state`, or "paused". cause: why it ended, of a failed run. began: Unix time of its first policy.
+    return_, return_of: of a single player, and whose it is and when; None and "" of several. returns: of the newest learners, in training.
+    setup: the same for runs whose scenarios differ in seed and name alone. notes_problem: why
+    its notes cannot be read. last_note: its newest warning or error."""
 
     id: str
     name: str
     group: str | None
     state: str
+    cause: str
     game: str
     algorithm: str
     scenario: str
@@ -37,6 +85,14 @@ class RunLine:
     nash_conv: Number
     exact: bool
     return_: Number
+    return_of: str
+    returns: list[LearnerReturn]
+    trend: Trend | None
+    usage: Usage
+    setup: str
+    tags: list[str]
+    notes: str
+    notes_problem: str
     warnings: int
     errors: int
     last_note: str
@@ -48,15 +104,17 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
         info, summary, last = reader.info(), reader.summary(), reader.last_generation()
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         newest = reader.last_events(limit=1, levels=("warning", "error"))
-        returns = [reader.metrics(f"response/{which}/return", "generations").value for which in policies]
+        returns, usage, trend = _returns(reader), _usage(reader), _trend(reader, info)
     state, status = run_state(reader)
     progress = run_progress(reader, info, last, summary, status)
-    last_returns = [values[-1] for values in returns if len(values)]
+    notes, problem = _notes(reader)
+    value, of = _return(info, returns)
     return RunLine(
         id=id,
         name=name,
         group=group,
         state=state,
+        cause=reader.cause() if state in ("failed", "interrupted") else "",
         game=info.env,
         algorithm=info.algorithm,
         scenario=info.scenario,
@@ -73,8 +131,165 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
         began=None if first is None else first.created,
         nash_conv=finite(last.nash_conv) if last else None,
         exact=last is None or last.exact,
-        return_=finite(float(np.mean(last_returns))) if last_returns else None,
+        return_=value,
+        return_of=of,
+        returns=returns,
+        trend=trend,
+        usage=usage,
+        setup=setup_of(info.text),
+        tags=list(notes.tags),
+        notes=notes.notes,
+        notes_problem=problem,
         warnings=counted.get("warning", 0),
         errors=counted.get("error", 0),
         last_note=newest[-1].text if newest else "",
     )
+
+
+def _notes(reader: Reader) -> tuple[RunNotes, str]:
+    """Return (notes, why they cannot be read)."""
+    try:
+        return read_notes(reader.run_dir), ""
+    except RunError as error:
+        return RunNotes(), str(error).replace(str(reader.run_dir), reader.run_dir.name)
+
+
+def _return(info: RunInfo, returns: Sequence[LearnerReturn]) -> tuple[Number, str]:
+    """Return (a single player's return, whose it is and when). The returns of several players have no mean that means something: of a
+    zero-sum game it is 0."""
+    if info.players != 1 or not returns:
+        return None, ""
+    newest = returns[-1]
+    return newest.value, f"policy {newest.policy}, newest rollouts of its training in generation {newest.generation}"
+
+
+def _returns(reader: Reader) -> list[LearnerReturn]:
+    """Return the returns of the newest generation that has some, by population."""
+    sql = (
+        "SELECT population, policy, generation, metrics FROM tasks WHERE kind = 'train' AND generation = (SELECT MAX(generation) "
+        "FROM tasks WHERE kind = 'train' AND metrics LIKE '%\"return\"%') ORDER BY population, id LIMIT ?"
+    )
+    rows = [(key, json.loads(metrics).get("return")) for *key, metrics in reader.query(sql, _MAX_RETURNS)]
+    return [LearnerReturn(key[0], key[1], key[2], finite(value)) for key, value in rows if value is not None]
+
+
+def _usage(reader: Reader) -> Usage:
+    """Return what the barriers measured. Each has the seconds since the one before ("wall"), and what was used in them."""
+    rows = reader.query(
+        "SELECT used.name, SUM(used.value), SUM(used.value * wall.value), SUM(wall.value), MAX(used.value) FROM metrics AS used "
+        "LEFT JOIN metrics AS wall ON wall.name = 'wall' AND wall.counter = 'barriers' AND wall.step = used.step "
+        "WHERE used.counter = 'barriers' AND used.name IN ('env_steps', 'processor', 'memory') GROUP BY used.name"
+    )
+    found = {name: (total, weighted, wall, largest) for name, total, weighted, wall, largest in rows}
+    steps, _, steps_wall, _ = found.get("env_steps", (None,) * 4)
+    _, busy, busy_wall, _ = found.get("processor", (None,) * 4)
+    return Usage(
+        steps_per_second=finite(steps / steps_wall) if steps and steps_wall else None,
+        processor=finite(busy / busy_wall) if busy and busy_wall else None,
+        memory=finite(found["memory"][-1]) if "memory" in found else None,
+    )
+
+
+def _trend(reader: Reader, info: RunInfo) -> Trend | None:
+    """Return NashConv over the generations; of a single player the return over its newest training; None where neither is known."""
+    nash = [value for (value,) in reader.query("SELECT nash_conv FROM generations ORDER BY number")]
+    if any(value is not None for value in nash):
+        return Trend("NashConv over generations", [finite(value) for value in thin(nash, MAX_TREND)])
+    if info.players != 1:
+        return None
+    has_curve = "EXISTS (SELECT 1 FROM curves WHERE task = tasks.id)"  # one that has just begun has none
+    rows = reader.query(
+        f"SELECT id FROM tasks WHERE kind = 'train' AND {has_curve} ORDER BY generation DESC, id DESC LIMIT 1"
+    )
+    curve = reader.curve(rows[0][0], points=MAX_TREND - 1) if rows else None
+    if curve is None:
+        return None
+    known = thin([value for value in all_finite(curve["mean"]) if value is not None], MAX_TREND)
+    return Trend("return of the newest policy in training", known) if known else None
+
+
+def setup_of(text: str) -> str:
+    """Return 16 hexadecimal digits, the same for scenarios that differ in seed and name alone. text: a scenario as YAML."""
+    return hashlib.blake2b(_OF_ONE_RUN.sub("", text).encode(), digest_size=8).hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Experiments.
+
+MEASURES = ("nash_conv", "return_")
+"""Fields of `RunLine` of which an experiment has a mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Mean over n runs, and half the width of its 95% interval (Student's t); None of one run."""
+
+    mean: float
+    half_width: Number
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentLine:
+    """An experiment in a list. runs: ids of its runs that have begun. states: run state -> number of runs. same: whether its runs differ in
+    seed and name alone; if not, there are no means. nash_conv, return: over the runs that know them."""
+
+    name: str
+    runs: list[str]
+    states: dict[str, int]
+    same: bool
+    nash_conv: Interval | None
+    return_: Interval | None
+
+
+def experiment_lines(lines: Sequence[RunLine]) -> list[ExperimentLine]:
+    """Return the experiments that the runs of a list belong to, by name."""
+    groups: dict[str, list[RunLine]] = {}
+    for line in lines:
+        if line.group is not None:
+            groups.setdefault(line.group, []).append(line)
+    return [_experiment_line(name, members) for name, members in sorted(groups.items())]
+
+
+def _experiment_line(name: str, members: Sequence[RunLine]) -> ExperimentLine:
+    same = len({line.setup for line in members}) == 1
+    means = {key: _interval([getattr(line, key) for line in members]) if same else None for key in MEASURES}
+    states = dict(Counter(line.state for line in members))
+    return ExperimentLine(name, [line.id for line in members], states, same, means["nash_conv"], means["return_"])
+
+
+def _interval(values: Sequence[Number]) -> Interval | None:
+    known = np.array([value for value in values if value is not None], np.float64)
+    n = len(known)
+    if not n:
+        return None
+    error = float(known.std(ddof=1)) / n**0.5 if n > 1 else np.nan
+    return Interval(float(f"{known.mean():.6g}"), finite(student(n) * error) if n > 1 else None, n)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Settings, as columns show them.
+
+Setting = str | float | bool | None
+
+
+def settings_of(text: str) -> Mapping[str, Setting]:
+    """Return the settings of a scenario by dotted name, as "algorithm.gamma"; {} of one that cannot be read. text: as YAML."""
+    try:
+        settings = from_yaml(text, what="the scenario") if text else {}
+    except LudusError:
+        return {}
+    pairs = (pair for pair, _ in zip(_leaves(settings, ""), range(_MAX_SETTINGS), strict=False))
+    return dict(pairs)
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Setting]]:
+    if isinstance(value, Mapping) and (value or not name):
+        for key, own in value.items():
+            yield from _leaves(own, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, str | bool | int | None):
+        yield name, value[:_MAX_TEXT] if isinstance(value, str) else value
+    elif isinstance(value, float):
+        yield name, value if np.isfinite(value) else str(value)
+    else:
+        yield name, json.dumps(value, default=str)[:_MAX_TEXT]

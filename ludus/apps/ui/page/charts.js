@@ -375,15 +375,16 @@ function put(cell, shown) {
 }
 
 // A table whose headings sort. columns: [{ key, title, text? (left-aligned), hint?, sorts? (false: not by this one), format?(value, row, place) -> text or node, value?(row),
-// only?(rows) (whether the column is worth its room) }];
+// only?(rows) (whether the column is worth its room), unseen? (its title is for screen readers alone) }];
 // rows: objects; sort: { key, down } or null; limit: rows shown before "Show all"; label: its name for screen readers;
-// id(row): what a row is known by, so that an update keeps its element, and the focus in it. Returns { set(rows), sort }.
-export function table(node, { columns, rows, sort = null, limit = 25, label = "", id = null }) {
+// id(row): what a row is known by, so that an update keeps its element, and the focus in it; under?(row): rows that stand below it, sorted alike;
+// onsort?(sort): called when a heading was pressed. Returns { set(rows), sort }.
+export function table(node, { columns, rows, sort = null, limit = 25, label = "", id = null, under = null, onsort = null }) {
   const state = { rows, sort, all: false };
   const head = h("tr"), body = h("tbody");
   const grid = h("table", null, h("thead", null, head), body);
   const more = h("button", { type: "button", class: "more", on: { click: () => { state.all = true; draw(); } } });
-  clear(node).append(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label || "Table" }, grid), more);
+  clear(node).append(h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label || "Table" }, grid), more);
   const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key]);
   const kept = new Map();  // id -> { element, cells }
 
@@ -393,28 +394,34 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
       const current = state.sort;
       state.sort = { key: column.key, down: current?.key === column.key ? !current.down : !column.text };
       draw();
+      onsort?.(state.sort);
     };
-    cell.append(column.sorts === false ? column.title : h("button", { type: "button", text: column.title, on: { click: press } }));
+    cell.append(column.unseen ? h("span", { class: "unseen", text: column.title }) : column.sorts === false ? column.title : h("button", { type: "button", text: column.title, on: { click: press } }));
     cell.dataset.key = column.key;
     head.append(cell);
   }
 
-  function ordered() {
+  function ordered(rows) {
+    const sorted = sortedRows(rows);
+    return under ? sorted.flatMap((row) => [row, ...sortedRows(under(row))]) : sorted;
+  }
+
+  function sortedRows(rows) {
     const column = columns.find(({ key }) => key === state.sort?.key);
-    if (!column) return state.rows;
+    if (!column) return rows;
     const missing = (v) => v === null || v === undefined || Number.isNaN(v);
     const by = (a, b) => {
       const [left, right] = [valueOf(column, a), valueOf(column, b)];
       if (missing(left) || missing(right)) return missing(left) - missing(right);  // last, whichever way
-      const order = typeof left === "string" ? left.localeCompare(right, "en", { numeric: true }) : left - right;
+      const order = typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), "en", { numeric: true });
       return state.sort.down ? -order : order;
     };
-    return [...state.rows].sort(by);
+    return [...rows].sort(by);
   }
 
   function line(row, place) {
     const key = id ? id(row) : null;
-    const made = key !== null && kept.has(key) ? kept.get(key) : { element: h("tr"), cells: columns.map((column) => h("td", { class: column.text ? "text" : null, dataset: { key: column.key } })) };
+    const made = key !== null && kept.has(key) ? kept.get(key) : { element: h("tr"), cells: columns.map((column) => h("td", { class: column.text ? "text" : null, dataset: { key: column.key, title: column.title } })) };
     if (!made.element.childElementCount) made.element.append(...made.cells);
     columns.forEach((column, k) => {
       made.cells[k].hidden = head.children[k].hidden;
@@ -433,9 +440,9 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
       if (cell.dataset.key === state.sort?.key) cell.setAttribute("aria-sort", state.sort.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     }
-    const all = ordered(), shown = state.all ? all : all.slice(0, limit);
+    const all = ordered(state.rows), shown = state.all ? all : all.slice(0, limit);
     if (id) {
-      const names = new Set(state.rows.map(id));
+      const names = new Set(all.map(id));
       for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
     }
     const elements = shown.map(line);

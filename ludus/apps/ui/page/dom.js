@@ -55,6 +55,7 @@ const ICONS = {
   search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14M16 16l5 5",
   person: "M12 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8M4 21c1-5 4-7 8-7s7 2 8 7",
   again: "M19 12a7 7 0 1 1-2-5m2-3v4h-4",
+  edit: "M5 19l1-4L16 5l3 3L9 18zM14 7l3 3",
   download: "M12 4v11m0 0l-4-4m4 4l4-4M5 19h14",
 };
 

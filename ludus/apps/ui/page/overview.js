@@ -170,7 +170,7 @@ function leaders(run, alone) {
     grid = table(clear(body), {
       label: "Ranking", rows, limit: 10, sort: { key: "mean", down: true }, id: (row) => row.policy,
       columns: [
-        { key: "place", title: "", sorts: false, value: (row) => rows.indexOf(row), format: (_, __, place) => h("span", { class: "faint", text: String(place + 1) }) },
+        { key: "place", title: "place", unseen: true, sorts: false, value: (row) => rows.indexOf(row), format: (_, __, place) => h("span", { class: "faint", text: String(place + 1) }) },
         { key: "policy", title: "policy", text: true, format: (name) => policyLink(run, population, name) },
         { key: "probability", title: "probability", format: probability },
         { key: "mean", title: "mean return", format: (value, row) => interval(value, row.half_width) },

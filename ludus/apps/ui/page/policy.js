@@ -205,7 +205,7 @@ class Results {
       { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale) },
       { key: "n", title: "episodes", format: (value, row) => (row.exact ? "computed" : whole(value)) },
       won && { key: "wins", title: "won, drawn, lost", sorts: false, format: (wins) => (wins ? wins.map(whole).join(" · ") : "–") },
-      { key: "show", title: "", sorts: false, format: (_, row) => once("game", row, () => this.game(row)) },
+      { key: "show", title: "a game", unseen: true, sorts: false, format: (_, row) => once("game", row, () => this.game(row)) },
     ].filter(Boolean);
     this.table = table(this.list, { columns, rows: this.results, sort: { key: "mean", down: true }, limit: 15, label: "Results", id: (row) => `${row.player} ${row.name}` });
   }

@@ -62,16 +62,18 @@ class AccessDenied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """Password for people without a token; stored as scrypt's digest (RFC 7914; 16 MiB and some 50 ms for a guess)."""
+    """Password for people without a token; stored as scrypt's digest (RFC 7914; 16 MiB and some 50 ms for a guess). rights: what it
+    gives."""
 
     salt: bytes = field(repr=False)
     digest: bytes = field(repr=False)
+    rights: Rights = STEER
 
     @staticmethod
-    def of(text: str) -> Password:
+    def of(text: str, rights: Rights = STEER) -> Password:
         """Of a password as it was typed."""
         salt = secrets.token_bytes(16)
-        return Password(salt, _scrypt(text, salt))
+        return Password(salt, _scrypt(text, salt), rights)
 
     def fits(self, text: str) -> bool:
         """Return whether it is this one."""
@@ -168,14 +170,15 @@ def host_of(header: str) -> str:
 
 @dataclass(slots=True)
 class Access:
-    """Settings of the middleware. granted: the sets of rights that this server gives at all. port: of the address, for the cookie's name,
-    as browsers keep cookies for all ports of a host together. secure: whether it is served by TLS. strangers, known: of one address, behind
-    which many may watch: a hundred of them ask for all that a page shows some 1,000 times a second."""
+    """Settings of the middleware. granted: the sets of rights that this server gives at all. passwords: the first that fits counts. port:
+    of the address, for the cookie's name, as browsers keep cookies for all ports of a host together. secure: whether it is served by TLS.
+    strangers, known: of one address, behind which many may watch: a hundred of them ask for all that a page shows some 1,000 times a
+    second."""
 
     tokens: Tokens = field(default_factory=Tokens)
     granted: tuple[Rights, ...] = (WATCH, PLAY, STEER)
     hosts: Hosts = field(default_factory=Hosts)
-    password: Password | None = None
+    passwords: tuple[Password, ...] = ()
     port: int = 0
     secure: bool = False
     strangers: Buckets = field(default_factory=lambda: Buckets(rate=50, burst=300))
@@ -207,8 +210,14 @@ class Access:
         """Return the rights of a token that was shown; none if it is not ours."""
         return self.tokens.rights(token, self.granted)
 
+    def rights_of_password(self, text: str) -> Rights:
+        """Return the rights of a password that was typed; none if it is not one of ours. Every digest is compared for every guess, so that
+        the time does not tell how near it was. Takes some 50 ms a password."""
+        fits = [password.rights for password in self.passwords if password.fits(text)]
+        return fits[0] if fits and fits[0] in self.granted else frozenset()
+
     def guess(self, client: str) -> float:
-        """Return 0 if this client may try a password now; else the seconds until it may."""
+        """Return 0 if this client may try a password now, whichever it is meant to be; else the seconds until it may."""
         return self.guesses.take(client) or self.all_guesses.take()
 
     def needs(self, right: str) -> Any:
@@ -273,7 +282,7 @@ class AccessMiddleware:
             raise AccessDenied(429, "too many requests at a time. Wait a moment, then try again.", wait=max(wait, 1.0))
         path = scope["path"]
         if not rights and path not in OPEN_PATHS and not path.startswith(PAGE):
-            other = ", or give the password at /login" if self._access.password is not None else ""
+            other = ", or give the password at /login" if self._access.passwords else ""
             raise AccessDenied(401, f"{_STRANGER}{other}.")
         scope["rights"] = rights
 

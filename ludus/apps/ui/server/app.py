@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
 from ludus.apps.ui.server import control_routes, play_routes, replay_routes, watch_routes
-from ludus.apps.ui.server.access import Access, AccessMiddleware, Password
+from ludus.apps.ui.server.access import Access, AccessMiddleware
 from ludus.apps.ui.server.answer_cache import Body, respond
 from ludus.apps.ui.server.open_games import PlayRoom
 from ludus.apps.ui.server.state import State
@@ -104,7 +104,7 @@ def _add_page(app: FastAPI, access: Access) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
-        if access.password is not None and not request.scope["rights"]:
+        if access.passwords and not request.scope["rights"]:
             elsewhere = request.headers.get("sec-fetch-site") == "cross-site"  # whence no cookie comes along
             return RedirectResponse("login?again" if elsewhere else "login", 303)
         return await file("index.html", request)
@@ -122,8 +122,8 @@ def _add_page(app: FastAPI, access: Access) -> None:
         place = quote(to, safe="#/?&=,@:.-_~%!$()*+;") if to.startswith("#/") and len(to) <= 500 else ""
         return RedirectResponse(f"{access.home}{place}", 303, headers={"set-cookie": access.set_cookie(token)})
 
-    if access.password is not None:
-        _add_login(app, access, access.password, file)
+    if access.passwords:
+        _add_login(app, access, file)
 
 
 class Login(BaseModel):
@@ -133,7 +133,7 @@ class Login(BaseModel):
     password: str = Field(max_length=1024)
 
 
-def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile) -> None:
+def _add_login(app: FastAPI, access: Access, file: ServeFile) -> None:
     turn = asyncio.Lock()  # one guess is looked at at a time: each takes 16 MiB
 
     @app.get("/login", include_in_schema=False)
@@ -147,10 +147,10 @@ def _add_login(app: FastAPI, access: Access, password: Password, file: ServeFile
             headers = {"retry-after": str(max(1, round(wait)))}
             raise HTTPException(429, "too many passwords were tried. Wait a moment, then try again.", headers)
         async with turn:
-            fits = await asyncio.to_thread(password.fits, login.password)
-        if not fits:
-            raise HTTPException(401, "this is not the password that the server was started with.")
-        cookie = access.set_cookie(access.tokens.of(access.most))
+            rights = await asyncio.to_thread(access.rights_of_password, login.password)
+        if not rights:
+            raise HTTPException(401, "this is not a password that the server was started with.")
+        cookie = access.set_cookie(access.tokens.of(rights))
         return Response(status_code=204, headers={"set-cookie": cookie, "location": access.home})
 
 

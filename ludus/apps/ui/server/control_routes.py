@@ -1,10 +1,12 @@
-"""Routes of who steers. An order is left as the commands leave it; the driver takes it between two steps, which may be a while."""
+"""Routes of who steers: orders to a run's driver, and its tags and notes.
+
+An order is left as the commands leave it; the driver takes it between two steps, which may be a while."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +18,7 @@ from ludus.apps.ui.server.live_status import live_status
 from ludus.apps.ui.server.state import State
 from ludus.core.errors import RunError
 from ludus.runs.control import Status
+from ludus.storage.run_notes import MAX_NOTES, make_notes, write_notes
 
 WAIT = 2.0
 """Seconds for which an answer waits until the driver has taken the order."""
@@ -31,6 +34,14 @@ class Order(BaseModel):
     session: str | None = Field(default=None, max_length=64)
 
 
+class NewNotes(BaseModel):
+    """Tags and notes of a run, in place of those before."""
+
+    model_config = ConfigDict(extra="forbid")
+    tags: list[Annotated[str, Field(max_length=200)]] = Field(max_length=100)
+    notes: str = Field(max_length=2 * MAX_NOTES)
+
+
 def router(state: State) -> APIRouter:
     """Orders to a run's driver."""
     routes = APIRouter(prefix="/api", tags=["steering"], dependencies=[state.access.needs("steer")])
@@ -44,7 +55,22 @@ def router(state: State) -> APIRouter:
             )
         return await asyncio.to_thread(submit_order, state.runs.run(run), order)
 
+    @routes.post("/runs/{run}/notes")
+    async def notes(run: str, notes: NewNotes) -> dict[str, Any]:
+        """Keep tags and notes of a run in its `notes.json`. Who writes last is kept."""
+        return await asyncio.to_thread(keep_notes, state.runs.run(run), notes)
+
     return routes
+
+
+def keep_notes(run: KnownRun, notes: NewNotes) -> dict[str, Any]:
+    """Write a run's notes, and return them as they are kept. Raises HTTPException; ConfigError for such as are not kept."""
+    try:
+        kept = make_notes(notes.tags, notes.notes)
+        write_notes(run.folder, kept)
+    except RunError as error:
+        raise HTTPException(409, run.without_paths(str(error))) from error
+    return asdict(kept)
 
 
 def submit_order(run: KnownRun, order: Order) -> dict[str, Any]:

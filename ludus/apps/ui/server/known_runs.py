@@ -12,6 +12,7 @@ from pathlib import Path
 from fastapi import HTTPException
 
 from ludus.runs.control import STATUS_FILE
+from ludus.storage import run_notes
 from ludus.storage.database import FILE
 from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
 
@@ -121,6 +122,11 @@ def database_stamp(folder: Path) -> Stamp | None:
 def status_stamp(folder: Path) -> Stamp:
     """Of what the driver says."""
     return _stamp(folder / STATUS_FILE)
+
+
+def notes_stamp(folder: Path) -> Stamp:
+    """Of its tags and notes."""
+    return _stamp(folder / run_notes.FILE)
 
 
 def _stamp(path: Path) -> Stamp:

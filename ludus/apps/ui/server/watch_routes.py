@@ -25,8 +25,13 @@ def router(state: State) -> APIRouter:
 
     @routes.get("/runs")
     async def runs(request: Request) -> Response:
-        """A line for each run."""
+        """A line for each run and each experiment."""
         return await respond(request, await watcher.lines())
+
+    @routes.get("/settings")
+    async def settings(request: Request) -> Response:
+        """The settings of each run, by dotted name."""
+        return await respond(request, await watcher.settings())
 
     @routes.get("/compare")
     async def compare(request: Request, runs: str, metric: str = "", apart: bool = False) -> Response:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,14 @@ from fastapi import HTTPException
 
 from ludus.apps.ui.figures import panels as figures
 from ludus.apps.ui.server.answer_cache import AnswerCache, Body
-from ludus.apps.ui.server.known_runs import KnownRun, KnownRuns, Stamp, database_stamp, status_stamp
+from ludus.apps.ui.server.known_runs import (
+    KnownRun,
+    KnownRuns,
+    Stamp,
+    database_stamp,
+    notes_stamp,
+    status_stamp,
+)
 from ludus.apps.ui.server.live_status import LiveStatus, read_live
 from ludus.apps.ui.server.streams import Stream, StreamCount, encode
 from ludus.core.errors import LudusError, RunError
@@ -102,7 +109,8 @@ class Watcher:
         self._remembered: list[WatchedRun] = []
         self._listed = -1e9
         self._listing: asyncio.Future[None] | None = None  # the look at the list that is under way
-        self._stamps: dict[str, tuple[Stamp | None, Stamp, bool]] = {}
+        self._stamps: dict[str, tuple[Stamp | None, Stamp, Stamp, bool]] = {}
+        self._kept_settings: dict[str, tuple[Hashable, Any]] = {}  # run -> (what they were read of, settings)
         self._kept_lines: dict[str, tuple[Any, Any]] = {}  # run -> (stamps, line), for the one thread that makes them
         self._task: asyncio.Task[None] | None = None
         self._listed_before = False
@@ -343,7 +351,12 @@ class Watcher:
     def _look_at_list(self) -> bool:
         changed = self.runs.refresh()
         stamps = {
-            run.id: (database_stamp(run.folder), status_stamp(run.folder), is_running(run.folder))
+            run.id: (
+                database_stamp(run.folder),
+                status_stamp(run.folder),
+                notes_stamp(run.folder),
+                is_running(run.folder),
+            )
             for run in self.runs.all()
         }
         changed |= stamps != self._stamps
@@ -363,7 +376,23 @@ class Watcher:
         lines = [line for _, line in self._kept_lines.values()]
         unreadable = [line for line in lines if isinstance(line, UnreadableRun)]
         runs = [line for line in lines if not isinstance(line, UnreadableRun)]
-        return to_json({"version": version, "runs": runs, "unreadable": unreadable})
+        experiments = figures.experiment_lines(runs)
+        return to_json({"version": version, "runs": runs, "experiments": experiments, "unreadable": unreadable})
+
+    async def settings(self) -> Body:
+        """The settings of each run of the list. They are read again where a scenario is another one, not where a run has got on."""
+        await self.lines()
+        lines = {run_id: line for run_id, (_, line) in self._kept_lines.items() if not isinstance(line, UnreadableRun)}
+        wanted = {run_id: (line.setup, line.seed) for run_id, line in lines.items()}
+        state = tuple(wanted.items())
+        return await self.answers.get(("settings",), "", lambda: self._settings(wanted), state=state)
+
+    def _settings(self, wanted: Mapping[str, Hashable]) -> bytes:
+        before = self._kept_settings
+        same = {run_id: before[run_id] for run_id, key in wanted.items() if before.get(run_id, (None,))[0] == key}
+        read = {run.id: (wanted[run.id], _settings(run)) for run in self.runs.all() if run.id in wanted.keys() - same}
+        self._kept_settings = same | read
+        return to_json({run_id: settings for run_id, (_, settings) in self._kept_settings.items()})
 
     def _line(self, run: KnownRun) -> Any:
         try:
@@ -375,6 +404,14 @@ class Watcher:
         except Exception as error:  # noqa: BLE001  one run whose database holds nonsense must not hide all others
             return UnreadableRun(run.name, f"its database is damaged: {type(error).__name__} ({error}).")
         return line
+
+
+def _settings(run: KnownRun) -> Mapping[str, Any]:
+    try:
+        with Reader(run.folder, check=False) as reader:
+            return figures.settings_of(reader.info().text)
+    except LudusError:  # the list says why
+        return {}
 
 
 def look(watched: WatchedRun) -> RunUpdate:
