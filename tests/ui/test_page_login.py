@@ -27,7 +27,7 @@ def test_a_password_typed_wrong_and_right(browser: Any, tmp_path: Path) -> None:
         assert page.get_by_label("Password").evaluate("(node) => node === document.activeElement")
         page.keyboard.type("wrong")
         page.keyboard.press("Enter")
-        page.get_by_role("alert").filter(has_text="This is not the password").wait_for()
+        page.get_by_role("alert").filter(has_text="This is not a password").wait_for()
         page.keyboard.type("correct horse")  # in the place of what was selected
         page.keyboard.press("Enter")
         page.get_by_role("link", name="try1").wait_for()

@@ -216,6 +216,7 @@ function missing() {
   leave();
   document.title = "Not found · Ludus";
   fresh().append(h("h1", { class: "unseen", text: "Not found" }), empty("There is no page with this address.", h("a", { href: "#/", text: source.live ? "All runs" : "To the start" })));
+  document.documentElement.dataset.ready = "yes";
 }
 
 function mark({ route: { path } }) {

@@ -374,6 +374,13 @@ function put(cell, shown) {
   if (now !== shown && !(now && now.isEqualNode(shown))) cell.replaceChildren(shown);
 }
 
+// Makes these the children of a node, and moves as few as it can: what is moved loses the focus.
+function arrange(node, elements) {
+  const wanted = new Set(elements);
+  for (const child of [...node.children]) if (!wanted.has(child)) child.remove();
+  elements.forEach((element, k) => { if (node.children[k] !== element) node.insertBefore(element, node.children[k] ?? null); });
+}
+
 // A table whose headings sort. columns: [{ key, title, text? (left-aligned), hint?, sorts? (false: not by this one), format?(value, row, place) -> text or node, value?(row),
 // only?(rows) (whether the column is worth its room), unseen? (its title is for screen readers alone) }];
 // rows: objects; sort: { key, down } or null; limit: rows shown before "Show all"; label: its name for screen readers;
@@ -446,7 +453,7 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
       for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
     }
     const elements = shown.map(line);
-    if (elements.length !== body.children.length || elements.some((element, k) => element !== body.children[k])) body.replaceChildren(...elements);
+    arrange(body, elements);
     more.hidden = all.length <= limit || state.all;
     write(more, `Show all ${whole(all.length)}`);
   }

@@ -214,7 +214,7 @@ class ColumnChoice {
     this.results = h("div", { class: "column-list", role: "group", "aria-label": "Columns" });
     const usual = h("button", { type: "button", class: "more", text: "Usual columns", on: { click: () => { page.showColumns([...DEFAULT]); this.fill(); } } });
     this.node = h("details", { class: "columns-choice", on: { toggle: () => this.opened(), keydown: (event) => event.key === "Escape" && this.close() } },
-      h("summary", { class: "more", text: "Columns" }), h("div", { class: "columns-panel card" }, this.results, h("h3", { text: "Settings" }), this.search, this.settings, usual));
+      h("summary", { class: "more", text: "Columns" }), h("div", { class: "columns-panel card" }, this.results, h("h2", { text: "Settings" }), this.search, this.settings, usual));
     document.addEventListener("pointerdown", (event) => { if (!this.node.contains(event.target)) this.node.open = false; });
   }
 

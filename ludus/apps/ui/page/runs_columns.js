@@ -42,10 +42,18 @@ function measure(key, title, hint, tip, prefix = () => "") {
     const { experiment } = row, interval = experiment[key];
     if (!experiment.same) return h("span", { class: "faint", title: "Its runs differ in more than the seed: no mean is taken. Open it.", text: NONE });
     if (!interval) return NONE;
-    const width = known(interval.half_width) ? ` ± ${number(interval.half_width, 2)}` : "";
-    return h("span", { title: `mean of ${interval.n} ${interval.n === 1 ? "run" : "runs"}${width ? ", 95% interval (Student's t)" : ""}`, text: `${number(interval.mean)}${width}` });
+    const tail = known(interval.half_width) ? ", 95% interval (Student's t)" : "";
+    return h("span", { title: `mean of ${interval.n} ${interval.n === 1 ? "run" : "runs"}${tail}`, text: estimate(interval) });
   };
   return { key, title, hint, only: some(key), numeric: (run) => run[key], value: (row) => (row.members ? row.experiment[key]?.mean ?? null : row[key]), format };
+}
+
+// "1.40 ± 0.25": to the second digit of the half width.
+function estimate({ mean: value, half_width: width }) {
+  if (!known(width)) return number(value);
+  const places = 1 - Math.floor(Math.log10(width || 1));
+  if (width === 0 || places > 6) return `${number(value)} ± ${number(width)}`;
+  return `${value.toFixed(Math.max(0, places)).replace("-", "\u2212")} ± ${width.toFixed(Math.max(0, places))}`;
 }
 
 export const bytes = (size) => (!known(size) ? NONE : size >= 1e9 ? `${(size / 1e9).toFixed(1)} GB` : `${Math.round(size / 1e6)} MB`);
@@ -94,7 +102,7 @@ export function settingColumn(key, settings) {
     const values = runsOf(row).map(of), one = common(values);
     return one === undefined ? null : typeof one === "number" ? one : one === null ? (values[0] === null ? "null" : null) : String(one);
   };
-  const format = (shown, row) => (known(shown) ? (typeof shown === "number" ? number(shown) : shown) : row.members && runsOf(row).some((run) => of(run) !== undefined) ? "differs" : NONE);
+  const format = (shown, row) => (known(shown) ? String(shown) : row.members && runsOf(row).some((run) => of(run) !== undefined) ? "differs" : NONE);
   return { key, title: name.replaceAll(".", ".\u200b"), hint: `The setting ${name}`, text: true, value, format };
 }
 

@@ -224,7 +224,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     const labels = [...players, "chance"];
     const all = data.reach.reduce((product, value) => product * value, 1);
     const row = (label, value, shape) => h("tr", null, h("th", { scope: "row", class: "text", text: label }), h("td", { text: share(value) }), h("td", { text: shape }));
-    return h("table", { class: "thought-table" }, h("thead", null, h("tr", null, h("th", { class: "text", scope: "col" }), h("th", { scope: "col", text: "Reach" }), h("th", { scope: "col", text: "Value" }))),
+    return h("table", { class: "thought-table" }, h("thead", null, h("tr", null, h("td"), h("th", { scope: "col", text: "Reach" }), h("th", { scope: "col", text: "Value" }))),
       h("tbody", null, labels.map((label, k) => row(label, data.reach[k], k < data.value.length ? signed(data.value[k]) : "")), row("together", all, "")));
   }
 
