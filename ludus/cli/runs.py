@@ -63,8 +63,8 @@ def show_runs() -> None:
     rows = [_run_row(path, reasons) for path in folders]
     tags = [_tags(path, reasons) for path in folders]
     columns = ["run", "scenario", "generations", "NashConv", "time", "state", *(["tags"] if any(tags) else [])]
-    shown = [(*row, *([own] if any(tags) else [])) for row, own in zip(rows, tags, strict=True)]
-    table(columns, shown, left=(0, 1, 5, 6), spare=(4, 1))
+    lines = [(*row, *([own] if any(tags) else [])) for row, own in zip(rows, tags, strict=True)]
+    table(columns, lines, left=(0, 1, 5, 6), spare=(4, 1))
     for reason in reasons:
         write(f"Unreadable: {reason}")
     if cut := [name for name, *_, state in rows if state == "interrupted"]:

@@ -122,6 +122,18 @@ def find_experiment(text: str) -> Path | None:
     return next((folder for folder in candidates if (folder / EXPERIMENT).is_file()), None)
 
 
+def experiment_of(run_dir: Path) -> str | None:
+    """Return the name of the experiment that a run belongs to; None if it belongs to none."""
+    folder = run_dir.resolve().parent
+    return folder.name if (folder / EXPERIMENT).is_file() else None
+
+
+def run_title(run_dir: Path) -> str:
+    """Return what a run is called where its place is not told: EXPERIMENT/RUN for a run of an experiment, RUN for others."""
+    experiment, name = experiment_of(run_dir), run_dir.resolve().name
+    return name if experiment is None else f"{experiment}/{name}"
+
+
 def run_dirs(root: Path | None = None) -> list[Path]:
     """Return the directories below `root` (default ./runs) that hold a run, those of experiments and of runs that have lost their database
     included, by name."""

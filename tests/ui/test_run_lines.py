@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.ui.figures.overview import overview
 from ludus.apps.ui.figures.run_lines import (
     MAX_TREND,
     Interval,
@@ -21,6 +22,7 @@ from ludus.apps.ui.figures.run_lines import (
 )
 from ludus.core.types import PolicyRef, PolicySpec, TrainingResult
 from ludus.storage.reader import Reader
+from ludus.storage.run_dirs import EXPERIMENT
 from ludus.storage.run_notes import FILE, make_notes, write_notes
 from ludus.storage.store import Store
 
@@ -158,3 +160,14 @@ def test_settings_have_dotted_names() -> None:
     assert settings_of("") == {}
     assert settings_of("a: [") == {}
     assert len(settings_of("\n".join(f"k{k}: 1" for k in range(1000)))) == 400
+
+
+def test_a_run_of_an_experiment_is_called_with_it(tmp_path: Path) -> None:
+    folder = run(tmp_path / "cart" / "seed-0", 1.0)
+    with Reader(folder) as reader:
+        facts = overview(reader).info
+    assert (facts.name, facts.experiment) == ("seed-0", None)  # a folder alone is no experiment
+    (tmp_path / "cart" / EXPERIMENT).write_text("{}")
+    with Reader(folder) as reader:
+        facts = overview(reader).info
+    assert (facts.name, facts.experiment) == ("cart/seed-0", "cart")

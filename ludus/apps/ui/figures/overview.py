@@ -15,6 +15,7 @@ from ludus.runs.control import Status, percent, read_status
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.reader import Reader
 from ludus.storage.records import Event
+from ludus.storage.run_dirs import experiment_of, run_title
 
 # --------------------------------------------------------------------------------------------------------------------
 # Overview.
@@ -27,9 +28,10 @@ _RECENT = 10  # generations that the time left is judged by
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Facts that hold from the start, as in `RunInfo`, without its directory."""
+    """Facts that hold from the start, as in `RunInfo`, without its directory. name: EXPERIMENT/RUN for a run of an experiment."""
 
     name: str
+    experiment: str | None
     scenario: str
     env: str
     algorithm: str
@@ -180,7 +182,8 @@ def _enumerated(last: GenerationRecord | None) -> bool:
 
 def _facts(info: RunInfo) -> RunFacts:
     return RunFacts(
-        name=info.name,
+        name=run_title(info.run_dir),
+        experiment=experiment_of(info.run_dir),
         scenario=info.scenario,
         env=info.env,
         algorithm=info.algorithm,

@@ -180,13 +180,13 @@ def _usage(reader: Reader) -> Usage:
         "LEFT JOIN metrics AS wall ON wall.name = 'wall' AND wall.counter = 'barriers' AND wall.step = used.step "
         "WHERE used.counter = 'barriers' AND used.name IN ('env_steps', 'processor', 'memory') GROUP BY used.name"
     )
-    found = {name: (total, weighted, wall, largest) for name, total, weighted, wall, largest in rows}
-    steps, _, steps_wall, _ = found.get("env_steps", (None,) * 4)
-    _, busy, busy_wall, _ = found.get("processor", (None,) * 4)
+    totals = {name: (total, weighted, wall, largest) for name, total, weighted, wall, largest in rows}
+    steps, _, steps_wall, _ = totals.get("env_steps", (None,) * 4)
+    _, busy, busy_wall, _ = totals.get("processor", (None,) * 4)
     return Usage(
         steps_per_second=finite(steps / steps_wall) if steps and steps_wall else None,
         processor=finite(busy / busy_wall) if busy and busy_wall else None,
-        memory=finite(found["memory"][-1]) if "memory" in found else None,
+        memory=finite(totals["memory"][-1]) if "memory" in totals else None,
     )
 
 

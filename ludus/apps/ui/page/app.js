@@ -119,6 +119,7 @@ async function place({ route: { tab }, params }, mine) {
     const [{ frame: makeFrame }, overview] = await Promise.all([import("./run.js"), source.get(`runs/${params.run}/overview`)]);
     if (mine !== turn) return root;
     frame = makeFrame(clear(root), { source, run: params.run, overview, go });
+    if (source.live && overview.info.experiment) root.prepend(h("p", { class: "kicker" }, h("a", { href: `#/experiment/${encodeURIComponent(overview.info.experiment)}`, text: `Experiment ${overview.info.experiment}` })));
     frame.follower = follow(params.run, (panels) => frame?.update(panels));
   }
   frame.select(tab);

@@ -325,9 +325,17 @@ export function grid(node, { choose }) {
   };
 }
 
-/** "openspiel/connect_four(rows=6)" -> "Connect four", "my_games:Auction" -> "Auction". */
+// OpenSpiel's short names of matrix games, in full.
+const IN_FULL = {
+  matrix_bos: "Bach or Stravinsky", matrix_brps: "Biased rock-paper-scissors", matrix_cd: "Chicken", matrix_coordination: "Coordination", matrix_mp: "Matching pennies",
+  matrix_pd: "Prisoner's dilemma", matrix_rps: "Rock-paper-scissors", matrix_rpsw: "Rock-paper-scissors-water", matrix_sh: "Stag hunt", matrix_shapleys_game: "Shapley's game",
+};
+
+/** "openspiel/connect_four(rows=6)" -> "Connect four", "football/5_vs_5" -> "Football 5 vs 5", "my_games:Auction" -> "Auction". */
 export function title(game) {
-  const text = game.replace(/^[^/]*\//, "").replace(/\(.*/, "").replace(/^.*:/, "").replaceAll("_", " ");
+  const [, family, name] = /^(?:([^/(]*)\/)?([^(]*)/.exec(game), short = name.replace(/^.*:/, "");
+  if (IN_FULL[short]) return IN_FULL[short];
+  const text = (/^\d/.test(short) && family ? `${family} ${short}` : short).replaceAll("_", " ");
   return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 

@@ -66,11 +66,11 @@ def router(state: State) -> APIRouter:
 def keep_notes(run: KnownRun, notes: NewNotes) -> dict[str, Any]:
     """Write a run's notes, and return them as they are kept. Raises HTTPException; ConfigError for such as are not kept."""
     try:
-        kept = make_notes(notes.tags, notes.notes)
-        write_notes(run.folder, kept)
+        content = make_notes(notes.tags, notes.notes)
+        write_notes(run.folder, content)
     except RunError as error:
         raise HTTPException(409, run.without_paths(str(error))) from error
-    return asdict(kept)
+    return asdict(content)
 
 
 def submit_order(run: KnownRun, order: Order) -> dict[str, Any]:

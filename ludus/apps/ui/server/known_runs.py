@@ -14,7 +14,7 @@ from fastapi import HTTPException
 from ludus.runs.control import STATUS_FILE
 from ludus.storage import run_notes
 from ludus.storage.database import FILE
-from ludus.storage.run_dirs import EXPERIMENT, find_experiment, find_run, run_dirs
+from ludus.storage.run_dirs import experiment_of, find_experiment, find_run, run_dirs, run_title
 
 PATIENCE = 1.0
 """Seconds between two looks for a run that is not known."""
@@ -94,10 +94,10 @@ class KnownRuns:
 
 def known_run(folder: Path) -> KnownRun:
     """Return what a run directory is known by."""
-    resolved = folder.resolve()
-    group = resolved.parent.name if (resolved.parent / EXPERIMENT).is_file() else None
-    name = sendable_name(resolved.name if group is None else f"{group}/{resolved.name}")
-    return KnownRun(id_of(folder), folder, name, None if group is None else sendable_name(group))
+    group = experiment_of(folder)
+    return KnownRun(
+        id_of(folder), folder, sendable_name(run_title(folder)), None if group is None else sendable_name(group)
+    )
 
 
 def sendable_name(name: str) -> str:
