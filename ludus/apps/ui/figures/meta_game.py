@@ -115,6 +115,15 @@ class MetaGame:
             return against(values, self.marginals, keep=players)
         return _beside(values, self.joint.sum(axis=players), players)
 
+    def opponents(self, player: int) -> Floats:
+        """Return float64[n_q, …] over the other players' policies: with what probability the last meta-strategies play them."""
+        if self.joint is not None:
+            return np.asarray(self.joint.sum(axis=player))
+        probability = np.ones(())
+        for other in (other for other in range(self.players) if other != player):
+            probability = np.multiply.outer(probability, self.marginals[other])
+        return probability
+
     def summed(self, values: Floats, *players: int) -> Floats:
         """As `expected`: the sum of values over all that the others may play."""
         if self.joint is None:
@@ -184,25 +193,51 @@ def half_widths(
     *,
     alpha: float = 1.0 - CONFIDENCE,
 ) -> Floats:
-    """Return half of the widest side of the interval of each mean of `count` units; arrays of one shape. 0 where exact, NaN where unknown.
+    """Return half of the widest side of each of `mean_intervals`."""
+    low, high = mean_intervals(count, mean, m2, exact, utility_range, alpha=alpha)
+    return np.maximum(mean - low, high - mean)
+
+
+def mean_intervals(
+    count: NDArray[np.int64],
+    mean: Floats,
+    m2: Floats,
+    exact: NDArray[np.bool_],
+    utility_range: tuple[Floats | float, Floats | float],
+    *,
+    alpha: float,
+) -> tuple[Floats, Floats]:
+    """Return the low and high ends of the intervals of means.
 
     Where returns are bounded these are confidence sequences (`ludus.metagame.solvers.confidence`), which hold at all times at once, so
-    that they may be watched while more is played. Where they are not, they are normal, and hold at one time only. alpha: how often each
-    may fail.
+    that they may be watched while more is played. Where they are not, they are normal, and hold at one time only.
+
+    Args:
+        count: int[…] of units.
+        mean, m2: float64[…].
+        exact: bool[…], computed: its interval is the mean.
+        utility_range: Least and largest return, each for all or of the shape of `mean`.
+        alpha: How often each interval may fail.
+
+    Returns:
+        (low, high), float64[…]; NaN where there is no unit, or one without a bound.
     """
-    out = np.where(exact, 0.0, np.nan)
+    ends = np.where(exact, mean, np.nan), np.where(exact, mean, np.nan)
     sampled = ~exact & (count > 0)
     n, values, spread = count[sampled], mean[sampled], m2[sampled]
-    least, most = utility_range
-    if np.isfinite(least) and np.isfinite(most):
-        at, back = _different(n, values, spread)  # wins and losses of equally many games: few are
-        low, high = mean_bounds(n[at], values[at], spread[at], least=least, most=most, alpha=alpha, min_units=MIN_UNITS)
-        out[sampled] = np.maximum(values[at] - low, high - values[at])[back]
+    least, most = (np.broadcast_to(np.asarray(end, np.float64), mean.shape)[sampled] for end in utility_range)
+    if np.isfinite(least).all() and np.isfinite(most).all():
+        at, back = _different(n, values, spread, least, most)  # wins and losses of equally many games: few are
+        bounds = mean_bounds(
+            n[at], values[at], spread[at], least=least[at], most=most[at], alpha=alpha, min_units=MIN_UNITS
+        )
+        for end, bound in zip(ends, bounds, strict=True):
+            end[sampled] = bound[back]
     else:
-        z = float(ndtri(1.0 - alpha / 2))
         with np.errstate(divide="ignore", invalid="ignore"):
-            out[sampled] = np.where(n > 1, z * np.sqrt(spread / (n * (n - 1.0))), np.nan)
-    return out
+            half = np.where(n > 1, float(ndtri(1.0 - alpha / 2)) * np.sqrt(spread / (n * (n - 1.0))), np.nan)
+        ends[0][sampled], ends[1][sampled] = values - half, values + half
+    return ends
 
 
 def _different(*columns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

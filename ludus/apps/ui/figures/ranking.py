@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin
+from ludus.apps.ui.figures.intervals import KINDS, mean_return_intervals, rank_intervals
 from ludus.apps.ui.figures.meta_game import PARTS, Floats, MetaGame, clusters_of, meta_game, payoff_rows
 from ludus.core.errors import DataError
 from ludus.metagame.analysis.clusters import Clusters
@@ -24,32 +25,52 @@ from ludus.storage.reader import Reader
 # Ranking.
 
 
+Interval = tuple[float, float] | None
+"""(low, high); None where nothing bounds it."""
+Ranks = tuple[int, int] | None
+"""(best, worst), from 1 on, as `rank_intervals`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """mean: return against the last meta-strategy of the other players, averaged over the players that draw from the population;
-    half_width: mean of those of its payoffs, weighted in the same way: wide rather than narrow where opponents are many. start: the policy
-    that it began as a copy of, or where else its first weights came from. games: units that were played by it. rating: Elo points by wins
-    and losses with a 95% interval around it, where two play and winners were counted; else the newest that the run stored, with none.
-    cluster: by what it earns."""
+    """A policy of a ranking.
+
+    Attributes:
+        policy, generation: Its name, and when it came.
+        start: The policy that it began as a copy of, or where else its first weights came from.
+        mean: Return against the last meta-strategy of the other players, averaged over the players that draw from the population.
+        intervals: Of `mean`, by kind: "sequence" or "student" (`ludus.apps.ui.figures.intervals`).
+        half_width: The wider side of the confidence sequence.
+        games: Units that were played by it.
+        rating, rating_half_width: Elo points by wins and losses and half of their 95% interval, where two play and winners were counted;
+            else the newest rating that the run stored, without one.
+        ranks: By kind of the intervals of `mean`, and "rating" by those of the rating.
+        probability: In the last meta-strategy, averaged over the players.
+        cluster: Policies of similar payoffs.
+    """
 
     policy: str
     generation: int
     start: str
     mean: Number
+    intervals: dict[str, Interval]
     half_width: Number
     games: int
     rating: Number
     rating_half_width: Number
+    ranks: dict[str, Ranks]
     probability: float
     cluster: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A population, best mean first. players: who draw from it."""
+    """A population, best mean first. players: who draw from it. sequence: whether its intervals of that name are confidence sequences:
+    without a finite utility range they are normal ones."""
 
     population: int
     players: list[int]
+    sequence: bool
     rows: list[Ranked]
 
 
@@ -67,10 +88,14 @@ def _rankings(reader: Reader) -> list[Ranking]:
 
 def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> Ranking:
     players, members = game.players_of(population), [stored.record for stored in game.members[population]]
+    bounded = all(np.isfinite(game.returns(player)).all() for player in players)
     if not members:
-        return Ranking(population, players, [])
+        return Ranking(population, players, bounded, [])
     mean = np.mean([game.earned(p) for p in players], axis=0)
-    half = np.mean([game.expected(filled_half_width(game, p), p) for p in players], axis=0)
+    ends = {kind: mean_return_intervals(game, population, mean, kind) for kind in KINDS}
+    of_rating = (rated[0] - rated[1], rated[0] + rated[1])
+    ranks = {name: rank_intervals(*pair).tolist() for name, pair in (*ends.items(), ("rating", of_rating))}
+    wider = np.maximum(mean - ends["sequence"][0], ends["sequence"][1] - mean)
     probability = np.mean([game.marginals[p] for p in players], axis=0)
     games, cluster = units(game, population), clusters(game, population).label
     rows = [
@@ -79,10 +104,12 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
             generation=member.lineage.generation,
             start=start_of(member.lineage),
             mean=finite(mean[k]),
-            half_width=finite(half[k]),
+            intervals={kind: _interval(low[k], high[k]) for kind, (low, high) in ends.items()},
+            half_width=finite(wider[k]),
             games=int(games[k]),
             rating=finite(rated[0][k]),
             rating_half_width=finite(rated[1][k]),
+            ranks={name: (rows[k][0], rows[k][1]) if rows[k][0] else None for name, rows in ranks.items()},
             probability=round(float(probability[k]), 6),
             cluster=int(cluster[k]),
         )
@@ -90,7 +117,12 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
     ]
     # By the digits that are shown: near an equilibrium all that matter earn the same, and then the likelier comes first.
     rows.sort(key=lambda row: (-np.inf if row.mean is None else round(row.mean, 4), row.probability), reverse=True)
-    return Ranking(population, players, rows)
+    return Ranking(population, players, bounded, rows)
+
+
+def _interval(low: float, high: float) -> Interval:
+    ends = finite(low), finite(high)
+    return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
 
 
 def filled_half_width(game: MetaGame, player: int) -> Floats:
@@ -156,8 +188,8 @@ def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:
 
 @dataclass(frozen=True, slots=True)
 class PopulationDiversity:
-    """policies: how many. effective: exp of the entropy of the last meta-strategy, support: policies that it plays. clusters: groups that
-    earn alike. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half of their range
+    """policies: how many. effective: exp of the entropy of the last meta-strategy, support: policies that it plays. clusters: groups of
+    similar payoffs. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half of their range
     (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", definition 4): how much those that matter beat each other, 0
     for one dominant policy; None but for two players of one population in a zero-sum game. expected_cardinality: how many policies with
     payoffs of their own a determinantal point process draws (Perez-Nieves et al. 2021, "Modelling behavioural diversity", theorem 3.3)."""

@@ -10,7 +10,7 @@ import { embedding } from "./embedding.js";
 import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";
 import { drawnBy, games, policyLink, refill, seat, seats, shares } from "./links.js";
-import { domain, measured, probability } from "./measured.js";
+import { RANKING } from "./ranking.js";
 import { responses } from "./responses.js";
 
 const NEAR = "500px";  // of the screen, from which a part is loaded
@@ -408,74 +408,6 @@ function paired(rows, columns, pairs) {
   const body = rows.map((name, i) => h("tr", null, h("th", { scope: "row", text: name }), pairs[i].map(cell)));
   return h("div", { class: "scroll pairs", tabindex: "0", role: "region", "aria-label": "The probability of each pair, player 0's policies in rows and player 1's in columns" },
     h("table", null, h("thead", null, head), h("tbody", null, body)));
-}
-
-// ------------------------------------------------------------------------------------------------------------ ranking
-
-const RANKING = {
-  title: "Ranking", panels: ["ranking"],
-  hint: "Mean return against the last meta-strategy of the other players, and the rating, with their 95% intervals. A heading sorts by its column.",
-  load: ({ get }) => get("ranking"),
-  none: (data) => (data.some(({ rows }) => rows.length) ? "" : "There is nobody to rank yet."),
-  make: (place, scene, state) => new Ranking(place, scene, state),
-};
-
-class Ranking {
-  constructor({ head, body }, { run }, state) {
-    this.run = run;
-    this.state = state;
-    this.head = head;
-    this.filter = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Show only policies whose name holds this", on: { input: () => this.fill() } });
-    this.controls = h("div", { class: "tools" }, this.filter);
-    head.append(this.controls);
-    this.place = h("div");
-    body.append(this.place);
-  }
-
-  destroy() {
-    this.controls.remove();
-  }
-
-  set(data) {
-    this.data = data;
-    this.state.population ??= 0;
-    if (data.length > 1 && !this.picker) {
-      this.picker = picker("Population", data.map(drawnBy), this.state.population, (k) => { this.state.population = k; this.build(); });
-      this.controls.append(this.picker);
-    }
-    if (this.table) this.fill();
-    else this.build();
-  }
-
-  get rows() {
-    const { rows } = this.data[this.state.population], wanted = this.filter.value.trim().toLowerCase();
-    this.filter.hidden = rows.length < 12;
-    this.scale = { mean: domain(rows, "mean", "half_width"), rating: domain(rows, "rating", "rating_half_width") };
-    return wanted ? rows.filter(({ policy }) => policy.toLowerCase().includes(wanted)) : rows;
-  }
-
-  build() {
-    const { population, rows } = this.data[this.state.population];
-    const links = new Map();  // the same nodes again, so that an update leaves the focus where it is
-    const link = (policy) => links.get(policy) ?? links.set(policy, policyLink(this.run, population, policy)).get(policy);
-    const some = (key) => (all) => all.some((row) => row[key] !== null && row[key] !== undefined), rated = some("rating")(rows);
-    const columns = [
-      { key: "rank", title: "#", sorts: false, format: (_, __, place) => String(place + 1) },
-      { key: "policy", title: "policy", text: true, format: (policy) => link(policy) },
-      { key: "mean", title: "mean return", only: some("mean"), format: (value, row) => measured(value, row.half_width, this.scale.mean) },
-      { key: "rating", title: "rating", only: some("rating"), format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
-      { key: "probability", title: "probability", format: probability },
-      { key: "games", title: "episodes", only: some("games"), format: (value) => (value ? whole(value) : "–") },
-      { key: "generation", title: "generation", format: whole },
-      { key: "cluster", title: "cluster", only: (all) => new Set(all.map(({ cluster }) => cluster)).size > 1, hint: "Policies of one cluster earn alike" },
-      { key: "start", title: "started from", text: true },
-    ];
-    this.table = table(this.place, { columns, rows: this.rows, sort: { key: rated ? "rating" : "mean", down: true }, limit: 20, label: "Ranking", id: ({ policy }) => policy });
-  }
-
-  fill() {
-    this.table.set(this.rows);
-  }
 }
 
 // ------------------------------------------------------------------------------------------------------------ the others
