@@ -141,8 +141,8 @@ def test_numbers_and_addresses(tmp_path: Path, look: Look) -> None:
     times = [0, 9.94, 59.4, 59.6, 245, 7380, 172_800, 277_200]
     told = ["0.0 s", "9.9 s", "59 s", "1 min 0 s", "4 min 5 s", "2 h 3 min", "2 d 0 h", "3 d 5 h"]
     assert [said("charts", f"span({seconds})") for seconds in times] == told
-    assert said("charts", "ticks(-0.02, 1.02, 5)") == [0, 0.5, 1]
-    assert said("charts", "ticks(0, 1, 5)") == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert said("axes", "ticks(-0.02, 1.02, 5)") == [0, 0.5, 1]
+    assert said("axes", "ticks(0, 1, 5)") == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert [said("members", f"called('{name}')") for name in ("@best", "@0/0-3", "constructor")] == [
         "the best policy",
         "0/0-3",

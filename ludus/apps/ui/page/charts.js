@@ -3,7 +3,10 @@
 // lines() draws one chart and keeps it: set(data) changes it in place, so that the eye, the pointer and the scroll stay where they are.
 
 import uPlot from "./uplot.js";
+import { axis, drawnPlaces, logTicks, nearest, smoothed } from "./axes.js";
 import { clear, h, write } from "./dom.js";
+import { saveCsv, savePng } from "./download.js";
+import { legendItems, View } from "./view.js";
 import { colour, css, faded, ontheme, ramp } from "./colours.js";
 
 export { colour, css, ontheme, ramp };
@@ -45,29 +48,37 @@ export function span(seconds) {
 
 const FEW = 3;  // values from which on a line needs no points
 const IN_LEGEND = 12;  // more have no legend: the pointer names them
-const IN_TIP = 9;
+const IN_TIP = 12;
+const DRAG = 6;  // pixels from which on a drag zooms
+const APART = 0.03;  // of the axis: a value that is farther from the cursor says where it stands
 
-// data: { x: [n], series: [{ name, values: [n], x?: [m] (its own, then values: [m]), low?, high?: [n], colour?: text or () => text, dashed?, width? }],
-//   xTitle, yTitle, log? (y), logX?, yRange?: [low, high], stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things), height? (pixels),
-//   format? (of y, a function), note? (added to what a screen reader is told) }.   null in values is a gap.
+// data: { x: [n], series: [{ name, values: [n], x?: [m] (its own, then values: [m]), low?, high?: [n], tail?: { x, values } (provisional points after them), colour?: text or () => text, dashed?, width? }],
+//   xTitle, yTitle, log? (y), logX?, yRange?: [low, high] (shown at least), share? (y is a probability), stacked? (shares from 0 to 1, one band for each series), whole? (x counts whole things),
+//   height? (pixels), format? (of y, a function), note? (added to what a screen reader is told), legend? (false: another place has it), bare? (no titles of axes), smooths? (false: smoothing leaves it as it is) }.
+//   null in values is a gap.
+// view: shared by charts that belong together (view.js). Dragging zooms, a double click shows all again.
 // Returns { set(data), destroy() }.
-export function lines(node, data) {
-  const chart = new Lines(node);
+export function lines(node, data, view = new View()) {
+  const chart = new Lines(node, view);
   chart.set(data);
   return { set: (next) => chart.set(next), destroy: () => chart.destroy() };
 }
 
 class Lines {
-  constructor(node) {
-    this.plot = h("div", { class: "plot", tabindex: "0", role: "img", on: { keydown: (event) => this.key(event), blur: () => this.point(null) } });
+  constructor(node, view) {
+    this.plot = h("div", { class: "plot", tabindex: "0", role: "img", on: { keydown: (event) => this.key(event), blur: () => this.point(null), dblclick: () => view.set({ zoom: null }) } });
     this.tip = h("div", { class: "tip", hidden: true });
     this.legend = h("ul", { class: "legend" });
-    this.told = h("div", { class: "unseen", "aria-live": "polite" });
+    this.note = h("p", { class: "hint", hidden: true });
+    this.spoken = h("div", { class: "unseen", "aria-live": "polite" });
+    this.tools = h("div", { class: "plot-tools" },
+      h("button", { type: "button", text: "PNG", on: { click: () => this.png() } }), h("button", { type: "button", text: "CSV", on: { click: () => this.csv() } }));
     this.node = node;
-    this.hidden = new Set();
+    this.view = view;
     this.uplot = null;
+    view.charts.add(this);
     clear(node).classList.add("chart");
-    node.append(this.legend, this.plot, this.tip, this.told);
+    node.append(this.legend, this.plot, this.tools, this.tip, this.note, this.spoken);
     this.sizes = new ResizeObserver(() => this.fit());
     this.sizes.observe(this.plot);
     this.untheme = ontheme(() => this.build());
@@ -76,18 +87,17 @@ class Lines {
   set(data) {
     const before = this.data;
     this.data = data;
-    this.table = tabled(data);
+    this.series = data.stacked && data.x.length === 1 ? widened(data) : data.series.map((one) => placed(one, data.x));
     this.plot.setAttribute("aria-label", summary(data));
-    if (before && this.uplot && shape(before) === shape(data)) {
-      this.uplot.setData(this.columns());
-      return;
-    }
-    this.build();
+    for (const button of this.tools.children) button.setAttribute("aria-label", `${button.textContent} of ${data.yTitle ?? "this chart"}`);
+    if (before && this.uplot && shape(before) === shape(data)) this.refill();
+    else this.build();
   }
 
   destroy() {
     this.sizes.disconnect();
     this.untheme();
+    this.view.charts.delete(this);
     this.uplot?.destroy();
     this.uplot = null;
   }
@@ -95,18 +105,74 @@ class Lines {
   fit() {
     const width = Math.floor(this.plot.clientWidth);
     if (!this.uplot) return this.build();
-    if (width && width !== this.uplot.width) this.uplot.setSize({ width, height: this.height() });
+    if (!width || width === this.uplot.width) return undefined;
+    this.uplot.setSize({ width, height: this.height() });
+    return this.refill();
+  }
+
+  // After a change of the view: anew where lines come or go, else in place.
+  redraw() {
+    if (!this.uplot) return;
+    if (this.kind !== this.kindNow()) this.build();
+    else this.refill();
+    this.paintLegend();
+  }
+
+  kindNow() { return JSON.stringify([this.log(), this.smoothing() > 0, [...this.view.hidden]]); }
+
+  refill() {
+    this.uplot.setData(this.columns());
   }
 
   height() { return this.data.height ?? (window.innerWidth < 640 ? 240 : 280); }
+  log() { return !this.data.stacked && !this.data.share && (this.view.log ?? this.data.log ?? false); }
+  smoothing() { return this.data.stacked || this.data.smooths === false ? 0 : this.view.smoothing; }
+  shows(one) { return !this.view.hidden.has(one.name); }
 
-  // What is drawn: x, then of each series its values and, where it has them, its edges.
+  // What is drawn of a series, in this order: the edges of its band, its values as they are (faint, below smoothed ones), its line, its tail.
+  strands(one) {
+    const weight = this.smoothing(), even = (values) => (weight ? smoothed(values, weight) : values);
+    return [
+      ...(one.low ? [{ role: "edge", values: even(one.low) }, { role: "edge", values: even(one.high) }] : []),
+      ...(weight ? [{ role: "raw", values: one.values }] : []),
+      { role: "line", values: even(one.values) },
+      ...(one.tail ? [{ role: "tail", x: one.tail.x, values: one.tail.values }] : []),
+    ];
+  }
+
+  // [x, ...strands] as uPlot draws them; of what is zoomed into, with no more points than there is room for. Sets the range of y.
   columns() {
-    const { x, series } = this.table;
-    const { log, stacked } = this.data;
-    if (stacked) return [x, ...stack(series.map((one) => one.values), series.map((_, k) => !this.hidden.has(series[k].name)))];
-    const drawn = (values) => (log ? values.map((v) => (v !== null && v > 0 ? v : null)) : values);
-    return [x, ...series.flatMap((one) => (one.low ? [drawn(one.low), drawn(one.high), drawn(one.values)] : [drawn(one.values)]))];
+    const { stacked } = this.data;
+    if (stacked) {
+      this.y = { low: 0, high: 1, floor: null };
+      return [this.series[0].x, ...stack(this.series.map((one) => one.values), this.series.map((one) => this.shows(one)))];
+    }
+    const range = this.xRange(), room = Math.max(100, this.plot.clientWidth || 0);
+    const tables = [], inside = this.data.yRange ? [...this.data.yRange] : [];
+    for (const one of this.series) {
+      const strands = this.strands(one), own = strands.filter(({ role }) => role !== "tail");
+      const places = drawnPlaces(one.x, own[own.length - 1].values, range, room), x = places.map((k) => one.x[k]);
+      const cut = own.map(({ values }) => places.map((k) => values[k] ?? null));
+      tables.push([x, ...cut]);
+      const tail = strands.find(({ role }) => role === "tail");
+      if (tail) tables.push([tail.x, tail.values]);
+      if (!this.shows(one)) continue;
+      for (const [at, ...columns] of tail ? [[x, ...cut], [tail.x, tail.values]] : [[x, ...cut]]) {
+        at.forEach((v, k) => { if (v >= range[0] && v <= range[1]) for (const column of columns) inside.push(column[k]); });
+      }
+    }
+    this.y = axis(inside, { log: this.log(), share: this.data.share });
+    this.remark();
+    const { floor } = this.y;
+    const drawn = floor === null ? tables : tables.map(([x, ...columns]) => [x, ...columns.map((values) => values.map((v) => (v === null ? null : Math.max(v, floor))))]);
+    return drawn.length ? uPlot.join(drawn) : [[]];
+  }
+
+  // Of values that a logarithmic axis has no place for.
+  remark() {
+    const names = this.y.floor === null ? [] : this.series.filter((one) => this.shows(one) && one.values.some((v) => v !== null && v <= 0)).map(({ name }) => name);
+    this.note.hidden = !names.length;
+    write(this.note, names.length ? `Values of 0 or below are drawn at the lower edge of the logarithmic axis: ${names.slice(0, 6).join(", ")}${names.length > 6 ? " and others" : ""}.` : "");
   }
 
   build() {
@@ -114,149 +180,220 @@ class Lines {
     const width = Math.floor(this.plot.clientWidth);
     if (!width) return;  // not laid out yet: the observer comes back
     this.uplot?.destroy();
+    this.kind = this.kindNow();
     this.paintLegend();
-    this.uplot = new uPlot(this.options(width), this.columns(), this.plot);
+    const columns = this.columns();
+    this.uplot = new uPlot(this.options(width), columns, this.plot);
   }
 
   options(width) {
-    const { xTitle, yTitle, log, logX, stacked, format } = this.data;
+    const { xTitle, yTitle, logX, stacked, bare, whole: counts } = this.data, log = this.log();
     const font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    const axis = { stroke: css("--soft"), font, labelFont: font, grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--line"), width: 1, size: 5 }, labelSize: 20, gap: 4 };
-    const few = this.table.x.length <= 6;
+    const plain = { stroke: css("--soft"), font, labelFont: font, grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--line"), width: 1, size: 5 }, labelSize: 20, gap: 4 };
+    const powers = (room) => ({ splits: (u, which, low, high) => logTicks(low, high, u.bbox[which ? "height" : "width"] / devicePixelRatio / room), filter: (_, places) => places });
+    const y = (_, places) => places.map((v) => (v === null ? "" : stacked ? percent(v) : this.data.share ? percent(v, places[1] < 0.01 ? 1 : 0) : this.data.format ? this.data.format(v) : short(v)));
     return {
       width, height: this.height(), padding: [10, 20, 0, 0],
       legend: { show: false },
-      cursor: { x: true, y: false, points: { show: !stacked, size: 6 }, drag: { x: false, y: false }, focus: { prox: 24 } },
+      cursor: { x: true, y: false, points: { ...(stacked ? { show: false } : {}), size: 7, fill: (u, which) => u.series[which].stroke(u, which) }, drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, dataIdx: (u, which, at) => known(u.data[which], at), bind: { dblclick: () => null } },
       focus: { alpha: 1 },
-      scales: { x: { time: false, distr: logX ? 3 : 1, range: () => this.xRange() }, y: this.yScale(log, stacked) },
+      scales: { x: { time: false, distr: logX ? 3 : 1, range: () => this.xRange() }, y: { distr: log ? 3 : 1, range: () => [this.y.low, this.y.high] } },
       axes: [
-        { ...axis, label: xTitle, size: 32, space: 60, values: (_, ticks) => ticks.map((v) => (v === null ? "" : short(v))), incrs: this.data.whole ? WHOLE : undefined, ...(logX ? sparse(axis, "x") : {}) },
-        { ...axis, label: yTitle, size: (_, values) => Math.max(40, 16 + Math.max(0, ...(values ?? []).map((text) => wide(text, font)))), space: stacked ? 50 : 34, values: (_, ticks) => ticks.map((v) => (v === null ? "" : stacked ? percent(v) : format ? format(v) : short(v))), ...(log ? sparse(axis, "y") : {}) },
+        { ...plain, label: bare ? undefined : xTitle, size: 32, space: 60, values: (_, places) => places.map((v) => (v === null ? "" : short(v))), incrs: counts ? WHOLE : undefined, ...(logX ? powers(60) : {}) },
+        { ...plain, label: bare ? undefined : yTitle, size: (_, texts) => Math.max(40, 16 + Math.max(0, ...(texts ?? []).map((text) => wide(text, font)))), space: stacked ? 50 : 34, values: y, ...(log ? powers(24) : {}) },
       ],
-      series: [{}, ...this.lines(few)],
+      series: [{}, ...this.drawn()],
       bands: this.bands(),
-      hooks: { setCursor: [(u) => this.cursor(u)] },
+      hooks: { setCursor: [() => this.cursor()], setSelect: [(u) => this.select(u)] },
     };
   }
 
-  // Of one place, something around it.
-  xRange() {
-    const { x } = this.table, low = x[0] ?? 0, high = x[x.length - 1] ?? 1;
+  // What there is along x, from all series; of one place, something around it.
+  extent() {
+    const ends = this.series.flatMap((one) => [one.x[0], one.x[one.x.length - 1], one.tail?.x[one.tail.x.length - 1]]).filter((v) => v !== undefined);
+    const [low, high] = ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
     if (low !== high) return [low, high];
-    return this.data.logX ? [low / 2, high * 2] : this.data.whole || low === 0 ? [low - 1, low + 1] : [low - Math.abs(low), low + Math.abs(low)];
+    if (this.data.logX) return [low / 2, high * 2];
+    if (this.data.whole) return [Math.max(0, low - 1), low + 1];
+    return low === 0 ? [-1, 1] : [low - Math.abs(low), low + Math.abs(low)];
   }
 
-  yScale(log, stacked) {
-    if (stacked) return { range: [0, 1] };
-    if (this.data.yRange) return { distr: log ? 3 : 1, range: () => this.data.yRange };
-    if (log) return { distr: 3 };
-    return { range: (_, low, high) => padded(low, high) };
+  xRange() {
+    const all = this.extent(), { zoom } = this.view;
+    return zoom && zoom[1] > all[0] && zoom[0] < all[1] ? zoom : all;
   }
 
-  lines(few) {
-    const { stacked } = this.data;
-    return this.table.series.flatMap((one, k) => {
-      const stroke = this.colourOf(k), show = !this.hidden.has(one.name) || Boolean(stacked);
-      if (stacked) return [{ label: one.name, stroke: css("--card"), width: this.table.x.length > 80 ? 0 : 0.7, fill: stroke, points: { show: false }, show }];
-      const known = one.values.reduce((n, v) => n + (v !== null), 0);
-      const main = {
-        label: one.name, stroke, width: one.width ?? (this.table.series.length > 8 ? 1.25 : 2), dash: one.dashed ? [5, 4] : undefined, spanGaps: Boolean(one.x),
-        points: { show: few || known < FEW, size: 6, fill: stroke, stroke }, show,
-      };
-      const edge = { label: "", stroke: "transparent", width: 0, points: { show: false }, spanGaps: Boolean(one.x), show };
-      return one.low ? [edge, { ...edge }, main] : [main];
+  drawn() {
+    const { stacked } = this.data, many = this.series.length > 8;
+    return this.series.flatMap((one, k) => {
+      const stroke = this.colourOf(k), show = this.shows(one);
+      if (stacked) return [{ label: one.name, stroke: css("--card"), width: one.x.length > 80 ? 0 : 0.7, fill: stroke, points: { show: false }, show: true }];
+      const dots = one.x.length <= 6 || one.values.reduce((n, v) => n + (v !== null), 0) < FEW;
+      const line = { label: one.name, stroke, width: one.width ?? (many ? 1.25 : 2), dash: one.dashed ? [5, 4] : undefined, points: { show: dots, size: 6, fill: stroke, stroke }, show };
+      const none = { show: false };
+      return this.strands(one).map(({ role }) => ({
+        edge: { label: "", stroke: "transparent", width: 0, points: none, show },
+        raw: { label: "", stroke: faded(stroke, 0.25), width: 1, points: none, show },
+        line,
+        tail: { ...line, dash: [3, 3], points: { show: one.tail?.x.length < FEW, size: 6, stroke } },
+      })[role]);
     });
   }
 
   bands() {
-    if (this.data.stacked) return this.table.series.slice(1).map((_, k) => ({ series: [k + 2, k + 1] }));
+    if (this.data.stacked) return this.series.slice(1).map((_, k) => ({ series: [k + 2, k + 1] }));
     let at = 1;
-    return this.table.series.flatMap((one, k) => {
+    return this.series.flatMap((one, k) => {
       const first = at;
-      at += one.low ? 3 : 1;
+      at += this.strands(one).length;
       return one.low ? [{ series: [first + 1, first], fill: faded(this.colourOf(k), 0.16) }] : [];
     });
   }
 
   colourOf(k) {
-    const { colour: own } = this.table.series[k];
-    return typeof own === "function" ? own() : own ?? colour(k, this.table.series.length);
+    const { colour: own } = this.series[k];
+    return typeof own === "function" ? own() : own ?? colour(k, this.series.length);
   }
 
   paintLegend() {
-    const { series } = this.table;
-    const none = series.length < 2 || series.length > IN_LEGEND;
+    const none = this.data.legend === false || this.series.length < 2 || this.series.length > IN_LEGEND;
     this.legend.hidden = none;
-    clear(this.legend).append(...(none ? [] : series.map((one, k) => {
-      const flip = (event) => {
-        if (!this.hidden.delete(one.name)) this.hidden.add(one.name);
-        event.currentTarget.setAttribute("aria-pressed", String(!this.hidden.has(one.name)));
-        this.rebuild();
-      };
-      const mark = h("span", { class: one.dashed ? "mark dashed" : "mark", style: { "--colour": this.colourOf(k) } });
-      return h("li", null, h("button", { type: "button", title: "Show or hide", "aria-pressed": String(!this.hidden.has(one.name)), on: { click: flip } }, mark, one.name));
-    })));
+    const key = JSON.stringify([none, [...this.view.hidden], this.series.map((one, k) => [one.name, this.colourOf(k)])]);
+    if (key === this.painted) return;
+    this.painted = key;
+    const focused = [...this.legend.querySelectorAll("button")].indexOf(document.activeElement);
+    clear(this.legend).append(...(none ? [] : legendItems(this.series.map(({ name, dashed }, k) => ({ name, dashed, colour: this.colourOf(k) })), this.view)));
+    this.legend.querySelectorAll("button")[focused]?.focus();
   }
 
-  rebuild() {
-    const width = Math.floor(this.plot.clientWidth);
-    this.uplot?.destroy();
-    this.uplot = new uPlot(this.options(width), this.columns(), this.plot);
-  }
-
-  // ---- pointing: by the pointer, or by the arrow keys
+  // ---- pointing: by the pointer, by the arrow keys, or by another chart of the view
 
   key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key], closer = { "+": 0.5, "-": 2 }[event.key];
     if (event.key === "Escape") return this.point(null);
-    if (step === undefined || !this.uplot) return undefined;
+    if (!this.uplot) return undefined;
+    if (closer) return this.scaled(closer);
+    if (event.key === "0") return this.view.set({ zoom: null });
+    if (step === undefined) return undefined;
     event.preventDefault();
-    const last = this.table.x.length - 1;
+    const [places] = this.uplot.data, last = places.length - 1;
     const at = this.uplot.cursor.idx ?? (step > 0 ? -1 : last + 1);
     return this.point(Math.min(last, Math.max(0, step === Infinity ? last : step === -Infinity ? 0 : at + step)), true);
+  }
+
+  // Keys zoom around the cursor, or the middle.
+  scaled(factor) {
+    const [low, high] = this.xRange(), { left } = this.uplot.cursor, middle = left >= 0 ? this.uplot.posToVal(left, "x") : (low + high) / 2;
+    const all = this.extent(), next = [Math.max(all[0], middle - (middle - low) * factor), Math.min(all[1], middle + (high - middle) * factor)];
+    this.view.set({ zoom: next[0] <= all[0] && next[1] >= all[1] ? null : next });
+  }
+
+  select(u) {
+    const { left, width } = u.select;
+    if (width < DRAG) return;
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.view.set({ zoom: [u.posToVal(left, "x"), u.posToVal(left + width, "x")] });
   }
 
   point(at, spoken = false) {
     if (!this.uplot) return;
     if (at === null) return void this.uplot.setCursor({ left: -10, top: -10 });
-    this.uplot.setCursor({ left: this.uplot.valToPos(this.table.x[at], "x"), top: 10 });
-    if (spoken) write(this.told, [`${this.data.xTitle ?? ""} ${short(this.table.told[at])}`, ...this.rows(at).map(({ name, text }) => `${name} ${text}`)].join(", "));
+    const x = this.uplot.data[0][at];
+    this.uplot.setCursor({ left: this.uplot.valToPos(x, "x"), top: 10 });
+    if (spoken) write(this.spoken, [`${this.data.xTitle ?? ""} ${short(this.stands(x))}`, ...this.rows(x).map(({ name, text }) => `${name} ${text}`)].join(", "));
   }
 
-  rows(at) {
-    const { series } = this.table;
-    const format = this.data.format ?? (this.data.stacked ? (v) => percent(v, 1) : number);
-    const rows = series.map((one, k) => ({ name: one.name, value: at === null ? null : one.values[at] ?? null, low: one.low?.[at] ?? null, high: one.high?.[at] ?? null, k }))
-      .filter((row) => row.value !== null && !this.hidden.has(row.name) && !(this.data.stacked && row.value < 5e-4));
-    if (series.length > IN_TIP) rows.sort((a, b) => b.value - a.value);
-    return rows.slice(0, IN_TIP).map((row) => ({ ...row, text: row.low === null ? format(row.value) : `${format(row.value)} (${format(row.low)} to ${format(row.high)})` }));
+  // The cursor of another chart is at x.
+  follow(x) {
+    if (!this.uplot) return;
+    this.follows = true;
+    this.uplot.setCursor(x === null ? { left: -10, top: -10 } : { left: this.uplot.valToPos(x, "x"), top: 10 });
+    this.follows = false;
   }
 
-  cursor(u) {
-    const at = u.cursor.left < 0 ? null : this.near(u.cursor.idx);
-    const rows = at === null || at === undefined ? [] : this.rows(at);
+  // Where the cursor is said to be: an area over one place was widened.
+  stands(x) { return this.data.stacked && this.data.x.length === 1 ? this.data.x[0] : x; }
+
+  // Of each series that is shown, the value nearest to x.
+  rows(x) {
+    const format = this.data.format ?? (this.data.stacked || this.data.share ? (v) => percent(v, 1) : number), [low, high] = this.xRange(), weight = this.smoothing();
+    const rows = this.series.flatMap((one, k) => {
+      if (!this.shows(one)) return [];
+      const provisional = one.tail && (!one.x.length || x > one.x[one.x.length - 1] && Math.abs(one.tail.x[nearest(one.tail.x, x)] - x) < x - one.x[one.x.length - 1]);
+      const own = provisional ? one.tail : one, at = nearest(own.x, x), value = own.values[at] ?? null;
+      if (value === null || (this.data.stacked && value < 5e-4)) return [];
+      const even = weight && !provisional ? smoothed(one.values.slice(0, at + 1), weight)[at] : value;
+      const between = provisional || !one.low || one.low[at] === null ? "" : ` (${format(one.low[at])} to ${format(one.high[at])})`;
+      const apart = Math.abs(own.x[at] - x) > APART * (high - low) ? `, at ${number(own.x[at])}` : "";
+      return [{ name: one.name, k, value: even, text: `${format(even)}${weight && !provisional ? `, as measured ${format(value)}` : between}${provisional ? ", provisional" : ""}${apart}` }];
+    });
+    return this.series.length > 9 ? rows.sort((a, b) => b.value - a.value) : rows;
+  }
+
+  cursor() {
+    const u = this.uplot;
+    if (!u) return;
+    const { left } = u.cursor, out = left === undefined || left < 0;
+    const at = out ? null : u.posToIdx(left), x = out || at === null || at === undefined ? null : u.data[0][at] ?? null;
+    if (!this.follows) this.view.point(x, this);
+    const rows = x === null || this.follows ? [] : this.rows(x);
     this.tip.hidden = !rows.length;
     if (!rows.length) return;
     clear(this.tip).append(
-      h("p", { text: `${this.data.xTitle ?? ""} ${short(this.table.told[at])}` }),
-      ...rows.map((row) => h("p", null, h("span", { class: "mark", style: { "--colour": this.colourOf(row.k) } }), h("b", { text: row.text }), ` ${row.name}`)),
+      h("p", { text: `${this.data.xTitle ?? ""} ${number(this.stands(x))}` }),
+      ...rows.slice(0, IN_TIP).map((row) => h("p", null, h("span", { class: "mark", style: { "--colour": this.colourOf(row.k) } }), h("b", { text: row.text }), ` ${row.name}`)),
+      ...(rows.length > IN_TIP ? [h("p", { class: "faint", text: `and ${rows.length - IN_TIP} more` })] : []),
     );
-    const left = this.plot.offsetLeft + u.over.offsetLeft + u.valToPos(this.table.x[at], "x");
-    const right = left + this.tip.offsetWidth + 14 > this.node.clientWidth;
-    this.tip.style.left = `${Math.max(0, right ? left - this.tip.offsetWidth - 12 : left + 12)}px`;
+    const place = this.plot.offsetLeft + u.over.offsetLeft + u.valToPos(x, "x");
+    const right = place + this.tip.offsetWidth + 14 > this.node.clientWidth;
+    this.tip.style.left = `${Math.max(0, right ? place - this.tip.offsetWidth - 12 : place + 12)}px`;
     this.tip.style.top = `${this.plot.offsetTop + 12}px`;
   }
 
-  // Where series have their own x, few of them have a value at one place: the nearest place that has one.
-  near(at) {
-    if (at === null || at === undefined) return null;
-    const has = (k) => k >= 0 && k < this.table.x.length && this.table.series.some((one) => (one.values[k] ?? null) !== null);
-    for (let away = 0; away < 50; away++) {
-      if (has(at - away)) return at - away;
-      if (has(at + away)) return at + away;
-    }
-    return null;
+  // ---- files
+
+  words() { return [this.data.yTitle ?? this.data.series[0]?.name ?? "", this.data.xTitle]; }
+
+  csv() {
+    saveCsv(this.words(), this.data.xTitle ?? "x", this.series.map((one) => ({ ...one, x: one.x.map((x) => this.stands(x)) })));
   }
+
+  png() {
+    if (!this.uplot) return;
+    const legend = this.series.map(({ name }, k) => ({ name, colour: this.colourOf(k) })).filter((one) => this.shows(one)).slice(0, IN_LEGEND);
+    savePng(this.words(), this.uplot.ctx.canvas, legend, { ink: css("--ink"), paper: css("--card"), font: `13px ${getComputedStyle(document.body).fontFamily}` });
+  }
+}
+
+// A series with its places in rising order. Where they are its own, a gap is no point.
+function placed(one, shared) {
+  const last = (x) => x[x.length - 1] ?? -Infinity;
+  const ended = (x) => {
+    const points = (one.tail?.x ?? []).map((v, k) => [v, one.tail.values[k]]).filter(([v, value]) => v > last(x) && value !== null && value !== undefined);
+    return points;
+  };
+  const series = one.x ? sorted(one) : { ...one, x: shared };
+  const points = ended(series.x);
+  if (!points.length) return { ...series, tail: null };
+  const at = series.values.findLastIndex((value) => value !== null && value !== undefined);
+  const joined = at < 0 ? points : [[series.x[at], series.values[at]], ...points];  // from the last stored point on
+  return { ...series, tail: { x: joined.map(([x]) => x), values: joined.map(([, value]) => value) } };
+}
+
+function sorted(one) {
+  const points = one.x.map((v, k) => [v, k]).filter(([v, k]) => v !== null && v !== undefined && one.values[k] !== null && one.values[k] !== undefined).sort((a, b) => a[0] - b[0]);
+  const apart = points.filter(([v], k) => k === points.length - 1 || v !== points[k + 1][0]);  // of two at one place the later
+  const take = (values) => apart.map(([, k]) => values[k] ?? null);
+  return { ...one, x: apart.map(([v]) => v), values: take(one.values), ...(one.low ? { low: take(one.low), high: take(one.high) } : {}) };
+}
+
+// The place of the known value that is nearest to one in a column.
+function known(column, at) {
+  for (let away = 0; away < column.length; away++) {
+    if ((column[at - away] ?? null) !== null) return at - away;
+    if ((column[at + away] ?? null) !== null) return at + away;
+  }
+  return at;
 }
 
 const WHOLE = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 25000, 50000, 100000, 200000, 250000, 500000, 1e6, 2e6, 5e6, 1e7];
@@ -271,31 +408,14 @@ function wide(text, font) {
 
 // Two with the same shape differ in their numbers only.
 const shape = (data) => JSON.stringify([
-  data.xTitle, data.yTitle, data.log, data.logX, data.stacked, data.height, data.whole, data.x?.length <= 6, data.x?.length === 1,
-  data.series.map((one) => [one.name, Boolean(one.low), Boolean(one.x), one.dashed, typeof one.colour === "function" ? "f" : one.colour, one.values.length < FEW]),
+  data.xTitle, data.yTitle, data.log, data.logX, data.share, data.stacked, data.height, data.whole, data.smooths, data.x?.length === 1,
+  data.series.map((one) => [one.name, Boolean(one.low), Boolean(one.x), Boolean(one.tail?.x.length), one.dashed, typeof one.colour === "function" ? "f" : one.colour, (one.x ?? data.x).length <= 6]),
 ]);
-
-// All series over one x: where some have their own, over all of their places together.
-function tabled(data) {
-  if (data.stacked && data.x.length === 1) return widened(data);
-  if (!data.series.some((one) => one.x)) return { x: data.x, told: data.x, series: data.series };
-  const parts = data.series.map((one) => {
-    const x = one.x ?? data.x, known = x.map((v, k) => [v, k]).filter(([v]) => v !== null && v !== undefined).sort((a, b) => a[0] - b[0]);
-    const apart = known.filter(([v], k) => k === known.length - 1 || v !== known[k + 1][0]);  // of two at one place the later
-    const take = (values) => apart.map(([, k]) => values[k] ?? null);
-    return [apart.map(([v]) => v), take(one.values), ...(one.low ? [take(one.low), take(one.high)] : [])];
-  });
-  const [x, ...columns] = uPlot.join(parts);
-  let at = 0;
-  const next = () => columns[at++].map((v) => v ?? null);
-  const series = data.series.map((one) => ({ ...one, x: true, values: next(), ...(one.low ? { low: next(), high: next() } : {}) }));
-  return { x, told: x, series };
-}
 
 // An area over one place has no width: it gets some.
 function widened({ x: [place], series }) {
   const side = 0.4 * (Math.abs(place) || 1);
-  return { x: [place - side, place + side], told: [place, place], series: series.map((one) => ({ ...one, values: [one.values[0], one.values[0]] })) };
+  return series.map((one) => ({ ...one, x: [place - side, place + side], values: [one.values[0], one.values[0]] }));
 }
 
 // Running sums, highest first as uPlot wants its bands: the top line of every layer.
@@ -308,37 +428,6 @@ function stack(layers, on) {
     below = sum;
   });
   return sums;
-}
-
-function padded(low, high) {
-  if (low === null || high === null) return [0, 1];
-  if (low === high) return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, high + Math.abs(high) / 2];
-  const room = 0.06 * (high - low);
-  const bottom = low >= 0 && low < 0.4 * high ? 0 : low - room;  // zero is worth showing where it is near
-  return [bottom, high <= 0 && high > 0.4 * low ? 0 : high + room];
-}
-
-// Of a logarithmic axis: the powers of ten that there is room for, and 2 and 5 times them where few powers are seen.
-function decades(scale, places, most) {
-  const seen = Math.log10(scale.max / scale.min), every = Math.max(1, Math.ceil(seen / most));
-  const good = seen > 4 ? [1] : seen > 2 ? [1, 3] : [1, 2, 5];
-  return places.map((v) => {
-    const power = Math.floor(Math.log10(v) + 1e-9);
-    return good.includes(Math.round(v / 10 ** power)) && power % every === 0 ? v : null;
-  });
-}
-
-function sparse(axis, scale) {
-  const filter = (u, places) => decades(u.scales[scale], places, scale === "x" ? u.bbox.width / devicePixelRatio / 60 : u.bbox.height / devicePixelRatio / 24);
-  return { filter, grid: { ...axis.grid, filter }, ticks: { ...axis.ticks, filter } };
-}
-
-// Round places of an axis, at most about `most` of them.
-export function ticks(low, high, most = 5) {
-  const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((size) => size >= rough);
-  const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
 }
 
 // As it stands beside an axis: no more digits than it needs.

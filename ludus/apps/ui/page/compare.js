@@ -1,7 +1,8 @@
 // Runs and experiments side by side: their figures with intervals, their curves, their profiles, and who is likely better.
 
 import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
-import { colour, lines, number, percent, short, table, ticks } from "./charts.js";
+import { ticks } from "./axes.js";
+import { colour, lines, number, percent, short, table } from "./charts.js";
 
 const AGAIN = 5000;  // milliseconds between two looks at runs that go on: intervals are a bootstrap
 

@@ -3,6 +3,8 @@
 import { card, clear, empty, h, picker, time, write } from "./dom.js";
 import { cards } from "./panels.js";
 import { colour, css, lines, number, percent, span, table, whole } from "./charts.js";
+import { metricsGrid } from "./metrics.js";
+import { View, viewTools } from "./view.js";
 
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 
@@ -24,18 +26,17 @@ export async function show(root, { source, params, query, go }) {
 // The cards of returns and, if wanted, of metrics. asked: of one policy, or of all. live: with a field to choose one.
 export function curves({ run, asked, go, live, metrics = true }) {
   const returns = card(asked.policy ? `Learning of ${asked.policy}` : "Returns while learning", { level: 2 });
-  const metric = card("Metrics");
-  const state = { over: 0, metric: null, data: null };
-  const over = picker("Over", OVER, 0, (k) => { state.over = k; draw(); });
-  const choice = h("select", { class: "field", "aria-label": "Metric", on: { change: (event) => { state.metric = event.target.value; draw(); } } });
+  const view = new View(OVER[0]), grid = metrics ? metricsGrid(view) : null;
+  const state = { data: null };
+  const over = picker("Over", OVER, 0, (k) => view.set({ over: OVER[k] })), tools = h("div", { class: "tools" }, viewTools(view), over);
   const name = h("input", { class: "field", type: "search", placeholder: "One policy, as 0/0-3", "aria-label": "One policy's own tasks: population/policy", value: asked.policy ? `${asked.population}/${asked.policy}` : "" });
   const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
-  returns.head.append(h("div", { class: "tools" }, live ? one : null, over));
-  metric.head.append(choice);
-  const places = [h("div"), h("div")], under_way = h("p", { class: "hint" });
+  returns.head.append(h("div", { class: "tools" }, live ? one : null), tools);
+  const place = h("div"), under_way = h("p", { class: "hint" });
   returns.hint.after(under_way);
-  let charts = [];
-  const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
+  let chart = null;
+  const drop = () => { chart?.destroy(); chart = null; };
+  view.followers.add(() => { if (state.data) draw(); });
 
   function choose(text) {
     const [population, ...rest] = text.split("/");
@@ -44,10 +45,10 @@ export function curves({ run, asked, go, live, metrics = true }) {
 
   function draw() {
     const { learners, learners_in_all: all } = state.data;
-    metric.node.hidden = over.hidden = !learners.length;
+    tools.hidden = !learners.length;
     returns.node.hidden = !metrics && !learners.length;  // where it only leads
     if (!learners.length) {
-      close();
+      drop();
       write(returns.hint, "");
       clear(returns.body).append(empty(asked.policy ? "Nothing is known of how this policy learned: it was computed, given, or is no policy of this run." : "No learner has reported yet: curves begin with the first task of training. Where best responses are computed there are none."));
       return;
@@ -56,32 +57,28 @@ export function curves({ run, asked, go, live, metrics = true }) {
     const spread = median(learners.flatMap((learner) => learner.spread));
     const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
     const banded = learners.length <= 2 && spread !== null && spread < Math.max(...means) - Math.min(...means);  // luck would hide what is learned
-    const how = banded ? ", with their standard deviation" : spread === null ? "" : `, whose standard deviation is about ${number(spread, 2)}`;
+    const how = banded ? " (return, with the standard deviation between episodes)" : spread === null ? "" : ` (return, ± ${number(spread, 2)} between episodes)`;
     const left = all > learners.length ? ` These are the ${learners.length} learners of ${whole(all)} that have decided most.` : "";
-    write(returns.hint, `The mean return of the episodes that learners were trained in${how}. A learner's tasks follow one another.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}`);
-    const names = [...new Set(learners.flatMap((learner) => Object.keys(learner.metrics)))];
-    if (!names.includes(state.metric)) [state.metric = null] = names;
-    if (choice.options.length !== names.length || [...choice.options].some((option, k) => option.value !== names[k])) clear(choice).append(...names.map((text) => h("option", { value: text, text })));
-    metric.node.hidden = !names.length || !metrics;
-    if (state.metric !== null) choice.value = state.metric;
-    const data = [chart("return", (learner) => learner.mean, banded), chart(state.metric ?? "", (learner) => learner.metrics[state.metric] ?? learner.mean.map(() => null), false)];
-    if (charts.length) return charts.forEach((drawn, k) => drawn.set(data[k]));
-    [returns, metric].forEach((place, k) => clear(place.body).append(places[k]));
-    charts = places.map((place, k) => lines(place, data[k]));
+    write(returns.hint, `Mean over the episodes of training${how}; tasks of a learner are joined.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}`);
+    const shown = returnsOf(banded);
+    if (chart) return chart.set(shown);
+    clear(returns.body).append(place);
+    chart = lines(place, shown, view);
     return undefined;
   }
 
-  function chart(yTitle, values, banded) {
-    const axis = OVER[state.over], { learners } = state.data;
-    const series = learners.map((learner, k) => ({
-      name: learner.in_flight ? `${learner.learner} (in training)` : learner.learner, x: learner.over[axis], values: values(learner), colour: () => colour(k, learners.length),
+  function returnsOf(banded) {
+    const { learners } = state.data;
+    const series = learners.filter((learner) => view.match(learner.learner)).map((learner) => ({
+      name: learner.learner, x: learner.over[view.over], values: learner.mean, colour: () => colour(learners.indexOf(learner), learners.length),
       ...(banded ? { low: edge(learner, -1), high: edge(learner, 1) } : {}),
     }));
-    return { xTitle: axis, yTitle, series, height: 300 };
+    return { xTitle: view.over, yTitle: "return", series, height: 300 };
   }
   return {
-    node: h("div", null, returns.node, metric.node), close,
-    set(data) { state.data = data; draw(); },
+    node: h("div", null, returns.node, grid?.node),
+    close() { drop(); grid?.close(); },
+    set(data) { state.data = data; draw(); grid?.set(data.learners); },
     // What is under way has its curve from its next checkpoint on; until then this tells of it. status: LiveStatus or null.
     now(status) {
       const share = status && status.fraction !== null ? `, ${percent(status.fraction)} done` : "";

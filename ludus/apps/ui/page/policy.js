@@ -323,7 +323,7 @@ class Over {
     this.none.hidden = probability.length > 0;
     this.place.hidden = !probability.length;
     if (!probability.length) return;
-    const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 240, format: (v) => percent(v, 1), series: [{ name: "probability", values: probability }] };
+    const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 240, share: true, series: [{ name: "probability", values: probability }] };
     if (this.chart) this.chart.set(data);
     else this.chart = lines(this.place, data);
   }
