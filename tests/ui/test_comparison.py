@@ -382,6 +382,16 @@ def test_the_page_holds_the_figures(tmp_path: Path) -> None:
     assert "<a>" not in page
 
 
+def test_one_run_of_each_is_told_apart_from_several(tmp_path: Path) -> None:
+    """With n = 1 the page leaves out what needs several runs; the measure's own ends keep a small difference small."""
+    run(tmp_path / "a" / "seed-0", [0.951])
+    run(tmp_path / "b" / "seed-0", [0.912])
+    folder = experiment(tmp_path / "c", [0.1, 0.3])
+    data = as_json(compare([read_group(str(each)) for each in (tmp_path / "a", tmp_path / "b", folder)]))
+    assert [group["single"] for group in data["groups"]] == [True, True, False]
+    assert data["range"] == [0.0, None]
+
+
 def test_returns_while_training_are_of_the_newest_episodes() -> None:
     """Points of 60, 0, 60 and 80 episodes: the third reaches back over the first, the last to the one before it."""
     rows = [[60.0, 1.0], [0.0, np.nan], [60.0, 3.0], [80.0, 5.0]]

@@ -202,13 +202,48 @@ def test_a_comparison_is_drawn_and_told(tmp_path: Path, look: Look) -> None:
     assert opened.text("h1") == "a and <b>"
     headings = opened.page.locator("h2:visible").all_inner_texts()
     assert headings[0] == "NashConv (lower is better)"
-    assert headings[1:] == ["Sample efficiency", "Performance profile", "Probability of improvement", "Runs"]
+    assert headings[1:] == [
+        "Difference of the scenarios",
+        "Sample efficiency",
+        "Performance profile",
+        "Probability of improvement",
+        "Runs",
+    ]
+    assert opened.page.locator("text=The scenarios are the same, up to names and seeds.").count() == 1
     assert opened.page.locator(".chart canvas").count() == 2
     rows = opened.page.locator(".intervals >> nth=0").locator("li")
-    assert [text.split("\n")[0] for text in rows.all_inner_texts()] == ["a", "<b>", "paper"]
+    assert [text.split("\n")[0] for text in rows.all_inner_texts()] == ["a (n = 2)", "<b> (n = 1)", "paper"]
     assert "1 (0.800 to 1.200)" in rows.last.inner_text()
     assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert opened.page.evaluate(_NAMELESS) == []
+
+
+@pytest.mark.slow
+def test_one_run_of_each_has_no_profile(tmp_path: Path, look: Look) -> None:
+    """Nor a probability of improvement; a sentence says why. 0.951 and 0.912 do not fill an axis."""
+    for name, text in (("a", "{gamma: 0.9, lr: 1}"), ("b", "{gamma: 1, lr: 1}")):
+        with Store.create(
+            tmp_path / name, synthetic.info(tmp_path / name, text=f"algorithm: {text}\nseed: 7\n")
+        ) as store:
+            for number in range(3):
+                value = {"a": 0.951, "b": 0.912}[name] + 2 - number
+                store.generation_done(synthetic.generation(number, (1, 1), nash_conv=value))
+            store.commit("last")
+    page = write_comparison(compare([read_group(str(tmp_path / name)) for name in "ab"]), tmp_path / "page.html")
+    opened = look(page.as_uri())
+    assert opened.page.locator("h2:visible").all_inner_texts()[1:] == [
+        "Difference of the scenarios",
+        "Sample efficiency",
+        "Runs",
+    ]
+    assert "one run of each (n = 1)" in opened.text("main")
+    lefts = opened.page.evaluate(
+        "[...document.querySelectorAll('.diamond')].map((mark) => parseFloat(mark.style.left))"
+    )
+    assert [80 < left < 96 for left in lefts] == [True, True], lefts  # percent of an axis from 0
+    difference = opened.page.locator("table.difference")
+    assert difference.locator("tbody tr").all_inner_texts() == ["algorithm", "gamma\t0.9\t1"]
+    assert opened.said == []
 
 
 @pytest.mark.slow

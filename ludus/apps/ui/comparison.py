@@ -185,6 +185,11 @@ class GroupResult:
     profile: tuple[Estimate, ...]
     curves: Mapping[str, EfficiencyCurve]
 
+    @property
+    def is_single(self) -> bool:
+        """Return whether it has one run only of some environment: then nothing says how much its figures vary from run to run."""
+        return _is_single(self.scores)
+
     def spent(self, axis: str) -> float:
         """By a run that counts, on the mean."""
         return float(np.mean([run.axes[axis][-1] for run in self.counted if run.axes is not None]))
@@ -233,6 +238,11 @@ class Comparison:
     @property
     def lower_is_better(self) -> bool:
         return self.measure.lower_is_better and not self.is_normalised
+
+    @property
+    def range(self) -> tuple[float | None, float | None]:
+        """Return (least, most) that a score can be, None where there is no end."""
+        return (0.0, 1.0) if self.is_normalised else (self.measure.least, self.measure.most)
 
     @property
     def title(self) -> str:
@@ -472,6 +482,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "lower_is_better": comparison.lower_is_better,
         "normalised": comparison.is_normalised,
         "environments": list(comparison.environments),
+        "range": list(comparison.range),
         "confidence": CONFIDENCE,
         "thresholds": all_finite(comparison.thresholds),
         "groups": [_group(group, comparison) for group in comparison.groups],
@@ -493,6 +504,7 @@ def _group(group: GroupResult, comparison: Comparison) -> dict[str, Any]:
         "runs": [_run(run, comparison, counted=True) for run in group.counted]
         + [_run(run, comparison, counted=False) for run in group.left_out],
         "unfinished": group.is_unfinished,
+        "single": group.is_single,
         "mean": _interval(group.mean),
         "iqm": _interval(group.iqm),
         "best": finite(group.best),

@@ -30,12 +30,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure by which runs are compared. of: its values after each generation, NaN where it is not known."""
+    """A measure by which runs are compared. of: its values after each generation, NaN where it is not known. least, most: the ends that it
+    has in every game; None where it has none."""
 
     name: str
     title: str
     lower_is_better: bool
     of: Callable[[Sequence[GenerationRecord], Reader], Array]
+    least: float | None = None
+    most: float | None = None
 
 
 def _nash_conv(records: Sequence[GenerationRecord], _: Reader) -> Array:
@@ -99,10 +102,10 @@ def _of_mixtures(
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure("nash_conv", "NashConv", True, _nash_conv),
+        Measure("nash_conv", "NashConv", True, _nash_conv, least=0.0),
         Measure("return", "return", False, _return),
         Measure("training_return", "return of the newest 100 episodes of training", False, _training_return),
-        Measure("win_rate", "win rate against random play", False, _win_rate),
+        Measure("win_rate", "win rate against random play", False, _win_rate, least=0.0, most=1.0),
         Measure("against_random", "payoff against random play", False, _against_random),
     )
 }

@@ -77,7 +77,7 @@ function heading(state, { live, asked, go }) {
 }
 
 function leftOut(state) {
-  const { node, body } = card("Left out", { hint: "The figures of these runs count nowhere on this page." });
+  const { node, body } = card("Left out", { hint: "These runs are excluded." });
   const list = h("ul", { class: "notes" });
   body.append(list);
   return {
@@ -90,42 +90,54 @@ function leftOut(state) {
   };
 }
 
+// Whether no group has two runs of an environment: then nothing says how much its figures vary from run to run.
+const lone = (data) => data.groups.every((group) => group.single);
+const runsOf = (group) => group.runs.filter((run) => run.counted);
+
 function figures(state) {
-  const { node, body } = card("Figures", { hint: "After the last generation: each run as a dot, the interquartile mean as a diamond with its 95% interval (a bootstrap over runs, stratified by environment)." });
+  const { node, hint, body } = card("Figures");
   const title = node.querySelector("h2");
   return {
     node,
     draw() {
-      const { data } = state;
+      const { data } = state, single = data.groups.filter((group) => group.single).map((group) => group.name);
       write(title, data.title);
-      const rows = data.groups.map((group, k) => ({
-        label: group.name, ...group.iqm, colour: `var(--p${k % 8})`, told: `mean ${number(group.mean.value)}, best ${number(group.best)}`,
-        dots: data.normalised ? [] : group.runs.filter((run) => run.counted).map((run) => ({ value: run.value, label: run.name })),
-      }));
-      const published = data.baselines.map((one) => ({ label: one.name, value: one.mean, low: one.mean - one.spread, high: one.mean + one.spread, colour: "var(--soft)", told: "published" }));
-      intervals(body, { rows: [...rows, ...published], title: data.lower_is_better ? "lower is better" : "higher is better" });
+      const several = "After the last generation: each run as a dot, the interquartile mean as a diamond with its 95% interval (a bootstrap over runs, stratified by environment).";
+      const some = single.length ? ` One run only of ${single.join(", ")} (n = 1): it has no interval.` : "";
+      write(hint, lone(data)
+        ? `After the last generation, one run of each (n = 1). A difference may be chance: with one run there is no interval, and no interquartile mean, performance profile or probability of improvement. Compare experiments of several seeds for those (ludus train … --seeds 5).`
+        : `${several}${some}`);
+      const rows = data.groups.map((group, k) => {
+        const runs = runsOf(group);
+        return {
+          label: `${group.name} (n = ${runs.length})`, ...group.iqm, colour: `var(--p${k % 8})`, hint: runs.length > 1 ? `mean ${number(group.mean.value)}, best ${number(group.best)}` : null,
+          dots: data.normalised || runs.length < 2 ? [] : runs.map((run) => ({ value: run.value, label: run.name })),
+        };
+      });
+      const published = data.baselines.map((one) => ({ label: one.name, value: one.mean, low: one.mean - one.spread, high: one.mean + one.spread, colour: "var(--soft)", hint: "published" }));
+      intervals(body, { rows: [...rows, ...published], title: data.lower_is_better ? "lower is better" : "higher is better", ends: data.range });
     },
   };
 }
 
+// The difference of the groups' scenarios: a line for each setting, under the part of the scenario that it belongs to.
 function settings(state) {
-  const { node, body } = card("Settings in which they differ", { hint: "Of the scenarios as they were run. A part of another kind is named alone; its options are its own." });
-  const told = (value) => (value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value));
-  let grid = null;
+  const { node, hint, body } = card("Difference of the scenarios");
+  const text = (value) => (value === null ? h("span", { class: "faint", text: "not set" }) : h("code", { text: typeof value === "string" ? value : JSON.stringify(value) }));
   return {
     node,
     draw() {
-      const { data } = state;
-      node.hidden = !data.settings.length;
-      if (node.hidden) return;
-      if (grid) {
-        grid.set(data.settings);
-        return;
-      }
-      grid = table(body, {
-        label: "Settings in which they differ", rows: data.settings, limit: 50, id: (row) => row.name,
-        columns: [{ key: "name", title: "setting", text: true }, ...data.groups.map((group) => ({ key: group.name, title: group.name, text: true, value: (row) => row.values[group.name].map(told).join(", ") }))],
-      });
+      const { data } = state, names = data.groups.map((group) => group.name), rows = data.settings;
+      node.hidden = data.groups.length < 2;
+      write(hint, rows.length ? `${rows.length} ${rows.length === 1 ? "setting differs" : "settings differ"}; names and seeds do not count. A part of another kind is named alone, as its options are its own.` : "The scenarios are the same, up to names and seeds.");
+      const parts = [...new Set(rows.map(({ name }) => name.split(".")[0]))];
+      const line = ({ name, values }) => h("tr", null, h("th", { scope: "row", text: name.includes(".") ? name.slice(name.indexOf(".") + 1) : name }),
+        names.map((group) => h("td", { class: "text" }, values[group].flatMap((value, k) => [k ? ", " : null, text(value)]))));
+      const head = h("thead", null, h("tr", null, h("th", { class: "text", scope: "col", text: "setting" }), names.map((group) => h("th", { class: "text", scope: "col", text: group }))));
+      const sections = parts.map((part) => h("tbody", null,
+        rows.some(({ name }) => name.startsWith(`${part}.`)) ? h("tr", { class: "part-of" }, h("th", { scope: "rowgroup", colspan: String(names.length + 1), text: part })) : null,
+        rows.filter(({ name }) => name.split(".")[0] === part).map(line)));
+      clear(body).append(...(rows.length ? [h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Difference of the scenarios" }, h("table", { class: "difference" }, head, sections))] : []));
     },
   };
 }
@@ -161,11 +173,11 @@ function efficiency(state) {
       );
     }
     const axis = known.find((one) => one.name === state.axis), title = axis.name === "generations" ? plain(data) : data.curve_title;
-    write(hint, `The interquartile mean over the runs of the ${title} with its 95% interval, after so many ${axis.title}. Each curve ends where its shortest run does.`);
+    write(hint, lone(data) ? `The ${title} of each run (n = 1) after so many ${axis.title}.` : `The interquartile mean over the runs of the ${title} with its 95% interval, after so many ${axis.title}. Each curve ends where its shortest run does.`);
     const curves = data.groups.flatMap((group, k) => (group.curves[axis.name] ? [band(group.name, group.curves[axis.name].x, group.curves[axis.name].iqm, () => colourOf(data, k))] : []));
     const [from, to] = [Math.min(...curves.map((one) => one.x[0])), Math.max(...curves.map((one) => last(one.x)))];
     const published = data.baselines.map((one) => ({ name: one.name, x: [from, to], values: [one.mean, one.mean], low: [one.mean - one.spread, one.mean - one.spread], high: [one.mean + one.spread, one.mean + one.spread], dashed: true, colour: () => colour(7) }));
-    const shown = { xTitle: axis.title, yTitle: title, log: state.log, whole: axis.name !== "seconds", height: 340, series: [...curves, ...published] };
+    const shown = { xTitle: axis.title, yTitle: title, log: state.log, whole: axis.name !== "seconds", yRange: state.log ? null : data.range.filter((end) => end !== null), height: 340, series: [...curves, ...published] };
     if (chart) chart.set(shown);
     else chart = lines(place_, shown);
   }
@@ -186,9 +198,9 @@ function profiles(state) {
     close: () => chart?.destroy(),
     draw() {
       const { data } = state;
-      node.hidden = data.thresholds.length < 2;
+      node.hidden = data.thresholds.length < 2 || lone(data);
       if (node.hidden) return;
-      write(hint, `The share of runs that are ${data.lower_is_better ? "below" : "above"} each value, with its 95% interval: higher is better everywhere.`);
+      write(hint, `The share of runs that are ${data.lower_is_better ? "below" : "above"} each value, with its 95% interval (a group with n = 1 has none): higher is better everywhere.`);
       const series = data.groups.map((group, k) => band(group.name, data.thresholds, group.profile, () => colourOf(data, k)));
       const shown = { xTitle: plain(data), yTitle: "share of runs", yRange: [0, 1.02], format: (v) => percent(v), logX: data.thresholds[0] > 0 && last(data.thresholds) > 100 * data.thresholds[0], x: data.thresholds, series: series.map(({ x, ...one }) => one) };
       if (chart) chart.set(shown);
@@ -198,12 +210,12 @@ function profiles(state) {
 }
 
 function improvement(state) {
-  const { node, body } = card("Probability of improvement", { hint: "How probable it is that a run of the first is better than a run of the second, with its 95% interval. At one half neither is." });
+  const { node, body } = card("Probability of improvement", { hint: "How probable it is that a run of the first is better than a run of the second, with its 95% interval (none where a group has n = 1). At one half neither is." });
   return {
     node,
     draw() {
       const { data } = state;
-      const pairs = data.improvement.filter((pair) => place(data, pair.better) < place(data, pair.than));
+      const pairs = lone(data) ? [] : data.improvement.filter((pair) => place(data, pair.better) < place(data, pair.than));
       node.hidden = !pairs.length;
       const rows = pairs.map((pair) => ({ ...pair, label: `${pair.better} over ${pair.than}`, colour: `var(--p${place(data, pair.better) % 8})` }));
       if (rows.length) intervals(body, { rows, title: "probability", range: [-0.02, 1.02], mark: 0.5, format: (v) => v.toFixed(2) });
@@ -240,16 +252,16 @@ function all(state) {
 // ------------------------------------------------------------------------------------------------------------ intervals
 
 // Figures with their intervals, one row each: dots, a diamond, whiskers, over one common axis.
-// rows: [{ label, value, low?, high?, dots?: [{ value, label }], colour (CSS), told? }]; range?: [low, high]; mark?: a place to draw a line at;
-// format?(value). Returns { set(rows) }.
-function intervals(node, { rows, title = "", range = null, mark = null, format = number }) {
+// rows: [{ label, value, low?, high?, dots?: [{ value, label }], colour (CSS), hint? }]; range?: [low, high]; ends?: [low, high] that values can have, null where
+// there is no end; mark?: a place to draw a line at; format?(value). Returns { set(rows) }.
+function intervals(node, { rows, title = "", range = null, ends = [null, null], mark = null, format = number }) {
   const list = h("ul", { class: "intervals", "aria-label": title });
   const axis = h("div", { class: "axis", "aria-hidden": "true" });
   clear(node).append(list, axis);
 
   function set(now) {
     const all = now.flatMap((row) => [row.value, row.low, row.high, ...(row.dots ?? []).map((dot) => dot.value)]).filter((v) => v !== null && v !== undefined);
-    const [low, high] = range ?? spread(all);
+    const [low, high] = range ?? spread(all, ends);
     const at = (value) => `${(100 * (value - low)) / (high - low)}%`;
     const places = ticks(low, high, 5);
     const grid = () => [...places.map((place) => h("i", { class: "line", style: { left: at(place) } })), mark === null ? null : h("i", { class: "line strong", style: { left: at(mark) } })];
@@ -259,7 +271,7 @@ function intervals(node, { rows, title = "", range = null, mark = null, format =
         (row.dots ?? []).filter((dot) => dot.value !== null).map((dot) => h("i", { class: "dot", title: `${dot.label}: ${format(dot.value)}`, style: { left: at(dot.value), "--colour": row.colour } })),
         row.low === null || row.low === undefined ? null : h("i", { class: "whisker", style: { left: at(row.low), width: `calc(${at(row.high)} - ${at(row.low)})`, "--colour": row.colour } }),
         row.value === null ? null : h("i", { class: "diamond", style: { left: at(row.value), "--colour": row.colour } }));
-      return h("li", { title: row.told }, h("span", { class: "of", text: row.label }), field, h("span", { class: "is", text: said }));
+      return h("li", { title: row.hint }, h("span", { class: "of", text: row.label }), field, h("span", { class: "is", text: said }));
     }));
     clear(axis).append(h("span", { class: "of" }), h("div", { class: "field-of" }, places.map((place) => h("span", { style: { left: at(place) }, text: short(place) }))), h("span", { class: "is", text: title }));
   }
@@ -267,8 +279,15 @@ function intervals(node, { rows, title = "", range = null, mark = null, format =
   return { set };
 }
 
-function spread(values) {
-  if (!values.length) return [0, 1];
-  const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.06;
-  return [low >= 0 && low < 0.5 * high ? 0 : low - room, high + room];
+const ROOM = 0.06;  // of the axis, beside what it shows
+const SPAN = 0.2;  // of the largest value: what an axis spans at least
+
+// The axis of some values: to the measure's own ends, where it has any, and never so short that a small difference fills it.
+export function spread(values, [least, most] = [null, null]) {
+  const all = [...values, least, most].filter((value) => value !== null);
+  if (!all.length) return [0, 1];
+  const first = Math.min(...all), final = Math.max(...all), size = Math.max(Math.abs(first), Math.abs(final)) || 1;
+  const lack = Math.max(0, SPAN * size - (final - first)) / 2, low = first - lack, high = final + lack, room = (high - low) * ROOM;
+  const near = low >= 0 && low < 0.5 * high;  // zero is worth showing where it is near
+  return [least ?? (near ? 0 : low - room), most ?? high + room];
 }
