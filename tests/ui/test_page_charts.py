@@ -91,6 +91,15 @@ def test_smoothing_is_tensorboard_s(page: Any) -> None:
     assert page.evaluate("axes.smoothed([4, 8], 0)") == [4, 8]
 
 
+def test_curves_of_seeds_make_a_mean_with_a_band(page: Any) -> None:
+    """As far as both have come: from 1 to 3, straight between points, holes left out."""
+    found = page.evaluate(
+        "axes.banded([{ x: [0, 1, 2, 4], values: [0, 1, null, 4] }, { x: [1, 2, 3], values: [3, 4, 5] }, { x: [], values: [] }])"
+    )
+    assert found == {"x": [1, 2, 3], "mean": [2, 3, 4], "low": [1, 2, 3], "high": [3, 4, 5]}
+    assert page.evaluate("axes.banded([{ x: [0], values: [1] }, { x: [2], values: [3] }]).x") == []
+
+
 def test_few_points_keep_the_peaks(page: Any) -> None:
     kept = page.evaluate(
         """() => {

@@ -60,6 +60,31 @@ export function smoothed(values, weight) {
   });
 }
 
+const POINTS = 300;  // of a mean of curves
+
+// The mean of several curves with the lowest and the highest of them, where all have values. curves: [{ x: rising, values }], straight between points.
+// Returns { x, mean, low, high }.
+export function banded(curves) {
+  const drawn = curves.map(({ x, values }) => x.map((v, k) => [v, values[k]]).filter(([v, value]) => v !== null && value !== null && value !== undefined)).filter((points) => points.length);
+  const from = Math.max(...drawn.map((points) => points[0][0])), to = Math.min(...drawn.map((points) => points[points.length - 1][0]));
+  if (!drawn.length || from > to) return { x: [], mean: [], low: [], high: [] };
+  const longest = drawn.reduce((a, b) => (b.length > a.length ? b : a)), count = from === to ? 1 : Math.min(POINTS, Math.max(2, longest.length));
+  const x = Array.from({ length: count }, (_, k) => (count === 1 ? from : from + ((to - from) * k) / (count - 1)));
+  const rows = drawn.map((points) => interpolated(points, x));
+  const over = (f) => x.map((_, k) => f(rows.map((row) => row[k])));
+  return { x, mean: over((column) => column.reduce((a, b) => a + b, 0) / column.length), low: over((column) => Math.min(...column)), high: over((column) => Math.max(...column)) };
+}
+
+// points: [[x, value]] by x; at: places within them, rising.
+function interpolated(points, at) {
+  let k = 0;
+  return at.map((place) => {
+    while (k < points.length - 2 && points[k + 1][0] < place) k++;
+    const [[x, value], [next, then]] = [points[k], points[Math.min(k + 1, points.length - 1)]];
+    return next > x ? value + ((then - value) * Math.min(1, Math.max(0, place - x) / (next - x))) : then;
+  });
+}
+
 // The place of the value in rising numbers that is nearest to one; −1 of none.
 export function nearest(numbers, value) {
   let low = 0, high = numbers.length - 1;

@@ -1,8 +1,10 @@
 // Runs and experiments side by side: their figures with intervals, their curves, their profiles, and who is likely better.
 
 import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
-import { ticks } from "./axes.js";
+import { banded, ticks } from "./axes.js";
 import { colour, lines, number, percent, short, table } from "./charts.js";
+import { metricsGrid } from "./metrics.js";
+import { View, viewTools } from "./view.js";
 
 const AGAIN = 5000;  // milliseconds between two looks at runs that go on: intervals are a bootstrap
 
@@ -22,7 +24,7 @@ export async function show(root, { source, query, go }) {
     root.append(head.node, empty(sentence(error.message), h("a", { href: "#/", text: "Choose other runs" })));  // another measure may do
     return undefined;
   }
-  const parts = [leftOut(state), figures(state), settings(state), efficiency(state), profiles(state), improvement(state), all(state)];
+  const parts = [leftOut(state), figures(state), settings(state), efficiency(state), profiles(state), improvement(state), learned(state, source, asked), all(state)];
   root.append(head.node, ...parts.map(({ node }) => node));
   const draw = () => [head, ...parts].forEach((part) => part.draw());
   draw();
@@ -188,6 +190,44 @@ function efficiency(state) {
 function decades(data) {
   const values = data.groups.flatMap((group) => Object.values(group.curves).flatMap((curve) => curve.iqm.map((e) => e.value))).filter((v) => v > 0);
   return values.length > 0 && Math.max(...values) > 10 * Math.min(...values);
+}
+
+const MOST = 24;  // runs whose learning is fetched
+const OVER = ["decisions", "episodes", "updates", "seconds"];
+
+// All metrics of learning, those of a group's runs as their mean with a band from the lowest to the highest.
+function learned(state, source, asked) {
+  const view = new View(OVER[0]), grid = metricsGrid(view, "Learning");
+  const about = h("p", { class: "hint", text: "The mean over the runs of a group, with a band from the lowest to the highest, as far as all of them have come." });
+  grid.tools.prepend(...viewTools(view), picker("Over", OVER, 0, (k) => view.set({ over: OVER[k] })));
+  grid.node.querySelector(".hint").after(about);
+  grid.node.hidden = true;
+  const ids = source.live && asked.runs.split(",").length <= MOST ? asked.runs.split(",") : [];
+  let known = [];
+  view.followers.add(() => grid.set(averaged()));
+
+  function averaged() {
+    return state.data.groups.flatMap((group) => {
+      const runs = known.filter(({ name }) => runsOf(group).some((run) => run.name === name)), names = [...new Set(runs.flatMap(({ learners }) => learners.map((one) => one.learner)))];
+      return names.map((learner) => average(names.length > 1 ? `${group.name}: ${learner}` : group.name, runs.flatMap((run) => run.learners.filter((one) => one.learner === learner)), view.over));
+    });
+  }
+
+  async function load() {
+    const { runs } = await source.get("runs"), wanted = runs.filter((run) => ids.includes(run.id));
+    const loaded = await Promise.allSettled(wanted.map(async ({ id, name }) => ({ name, learners: (await source.get(`runs/${id}/learning`)).learners })));
+    known = loaded.filter(({ status }) => status === "fulfilled").map(({ value }) => value);
+    if (known.some(({ learners }) => learners.length)) grid.set(averaged());
+  }
+  return { node: grid.node, close: () => grid.close(), draw: () => (ids.length ? load().catch(() => {}) : undefined) };
+}
+
+function average(name, learners, over) {
+  const all = learners.map((one) => ({ ...one.metrics, return: one.mean })), names = ["return", ...new Set(all.flatMap((metrics) => Object.keys(metrics)))];
+  const bands = Object.fromEntries(names.map((metric) => [metric, banded(learners.flatMap((one, k) => (all[k][metric] ? [{ x: one.over[over], values: all[k][metric] }] : [])))]));
+  const several = learners.length > 1;
+  const edges = ({ x, low, high }) => (several ? { x, low, high } : { x });
+  return { learner: name, over: {}, metrics: Object.fromEntries(names.map((metric) => [metric, bands[metric].mean])), bands: Object.fromEntries(names.map((metric) => [metric, edges(bands[metric])])) };
 }
 
 function profiles(state) {

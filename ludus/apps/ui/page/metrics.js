@@ -15,12 +15,13 @@ const MACHINE = "machine";  // a learner of this name is the machine
 const plain = (name) => name.replace(/^statistics\//, "").replaceAll("_", " ");
 
 // A card with a chart of each metric. view: shared with the charts of returns (view.js); its `over` is what x is, its `match(name)` which learners are shown.
-// set(learners, tails): of the panel "learning", and what is newer than it by learner: { [learner]: { decisions, …: [x], metrics: { name: [values] } } }.
-export function metricsGrid(view) {
-  const { node, head, hint, body } = card("Metrics");
+// set(learners, tails): of the panel "learning" (where several were averaged with bands: { metric: { x, low, high } }), and what is newer than it by learner: { [learner]: { decisions, …: [x], metrics: { name: [values] } } }.
+export function metricsGrid(view, title = "Metrics") {
+  const { node, head, hint, body } = card(title);
   const filter = h("input", { class: "field", type: "search", placeholder: "Filter metrics", "aria-label": "Show only metrics whose name holds this", on: { input: () => draw() } });
   const legend = h("ul", { class: "legend" }), sections = h("div");
-  head.append(h("div", { class: "tools" }, filter));
+  const tools = h("div", { class: "tools" }, filter);
+  head.append(tools);
   body.append(legend, sections);
   const cells = new Map();  // metric -> { node, place, chart, data, near }
   const observer = new IntersectionObserver((seen) => {
@@ -53,7 +54,7 @@ export function metricsGrid(view) {
     const machine = tails[MACHINE], of = known.filter((learner) => name in learner.metrics || name in (tails[learner.learner]?.metrics ?? {}));
     const newer = (tail) => (tail?.metrics?.[name] ? { x: tail[view.over] ?? [], values: tail.metrics[name] } : undefined);
     const series = of.map((learner) => ({
-      name: learner.learner, x: learner.over[view.over] ?? [], values: learner.metrics[name] ?? [], colour: () => colour(learners.indexOf(learner), learners.length), tail: newer(tails[learner.learner]),
+      name: learner.learner, x: learner.bands?.[name]?.x ?? learner.over[view.over] ?? [], values: learner.metrics[name] ?? [], low: learner.bands?.[name]?.low, high: learner.bands?.[name]?.high, colour: () => colour(learners.indexOf(learner), learners.length), tail: newer(tails[learner.learner]),
     }));
     if (machine?.metrics?.[name]) series.push({ name: MACHINE, x: [], values: [], colour: () => colour(0), tail: newer({ ...machine, [view.over]: machine.seconds }) });
     return { xTitle: series.length && series[0].name === MACHINE ? "seconds" : view.over, yTitle: plain(name), series, height: 170, legend: false, bare: true };
@@ -88,9 +89,11 @@ export function metricsGrid(view) {
     }
   }
 
+  const print = () => { for (const cell of cells.values()) { cell.near = true; paint(cell); } };  // all that will be on paper
+  window.addEventListener("beforeprint", print);
   view.followers.add(() => draw());
   return {
-    node,
+    node, tools,
     set(next, newer = {}) {
       learners = next;
       tails = newer;
@@ -98,6 +101,7 @@ export function metricsGrid(view) {
     },
     close() {
       observer.disconnect();
+      window.removeEventListener("beforeprint", print);
       for (const { chart } of cells.values()) chart?.destroy();
     },
   };
