@@ -2,7 +2,8 @@
 
 import { card, clear, empty, h, picker, sentence, write } from "./dom.js";
 import { banded, ticks } from "./axes.js";
-import { colour, lines, number, percent, short, table } from "./charts.js";
+import { lines, number, percent, short, table } from "./charts.js";
+import { colour } from "./colours.js";
 import { metricsGrid } from "./metrics.js";
 import { View, viewTools } from "./view.js";
 

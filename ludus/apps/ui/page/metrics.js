@@ -1,7 +1,8 @@
 // All that learners measure, in small charts: losses, entropy, speed, statistics of episodes, the machine. Each is drawn when it comes near the screen.
 
 import { card, clear, empty, h, write } from "./dom.js";
-import { colour, lines } from "./charts.js";
+import { lines } from "./charts.js";
+import { colour } from "./colours.js";
 import { legendItems } from "./view.js";
 
 const NEAR = "300px";  // of the screen, from which a chart is drawn
