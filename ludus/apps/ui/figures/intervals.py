@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,10 +17,12 @@ Kind = Literal["sequence", "student"]
 KINDS: Final[tuple[Kind, ...]] = ("sequence", "student")
 """sequence: 95% confidence sequences, valid at any time, also while matches are added. student: ordinary 95% intervals by Student's t,
 valid at one time that was chosen beforehand."""
+MAX_CELLS = 1 << 16
+"""Payoffs that are looked at together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class SampledPayoffs:
     """The sampled payoffs that the mean returns of a population's policies are a weighted sum of, one entry a payoff.
 
     Attributes:
@@ -59,7 +62,7 @@ def mean_return_intervals(game: MetaGame, population: int, mean: Floats, kind: K
         (low, high), float64[n] each; NaN where a payoff with weight is unknown, or nothing bounds it.
     """
     players = game.players_of(population)
-    parts = [evidence(game, player) for player in players]
+    parts = (part for player in players for part in sampled_payoffs(game, player))
     ranges = np.mean([game.returns(player) for player in players], axis=0)
     if kind == "student":
         below = above = _student(parts, len(mean))
@@ -70,7 +73,7 @@ def mean_return_intervals(game: MetaGame, population: int, mean: Floats, kind: K
     return (np.where(known & np.isfinite(low), low, np.nan), np.where(known & np.isfinite(high), high, np.nan))
 
 
-def _sequence(parts: list[Evidence], policies: int) -> tuple[Floats, Floats]:
+def _sequence(parts: Iterator[SampledPayoffs], policies: int) -> tuple[Floats, Floats]:
     squares = np.zeros((2, policies))
     for part in parts:
         low, high = mean_intervals(
@@ -82,7 +85,7 @@ def _sequence(parts: list[Evidence], policies: int) -> tuple[Floats, Floats]:
     return below, above
 
 
-def _student(parts: list[Evidence], policies: int) -> Floats:
+def _student(parts: Iterator[SampledPayoffs], policies: int) -> Floats:
     variance, spread = np.zeros(policies), np.zeros(policies)
     for part in parts:
         freedom = np.maximum(part.count - 1.0, 1.0)
@@ -95,16 +98,27 @@ def _student(parts: list[Evidence], policies: int) -> Floats:
     return half_width(variance, spread)
 
 
-def evidence(game: MetaGame, player: int) -> Evidence:
-    """Return what the mean returns of a player's policies are made of, as a part of the mean over the players of the population.
+def sampled_payoffs(game: MetaGame, player: int) -> Iterator[SampledPayoffs]:
+    """Yield what the mean returns of a player's policies are made of, some policies at a time.
 
-    Where one policy sits at several seats of a profile, its returns there are of the same episodes: their errors may add instead of their
-    squares, which their number bounds (Cauchy and Schwarz). In a game of constant sum of two, those of a policy against itself cancel.
+    Weights are those of a mean over the players of the population. Where one policy sits at several seats of a profile, its returns there
+    are of the same episodes: their errors may add instead of their squares, which their number bounds (Cauchy and Schwarz). In a game of
+    constant sum of two, those of a policy against itself cancel.
     """
+    probability = game.opponents(player) if game.players > 1 else np.ones(1)
+    support = np.nonzero(probability) if game.players > 1 else ()
+    share = probability[support] if support else probability
+    for policies in np.array_split(np.arange(game.sizes[player]), 1 + game.sizes[player] * len(share) // MAX_CELLS):
+        cell = [np.tile(axis, len(policies)) for axis in support]
+        cell.insert(player, np.repeat(policies, len(share)))
+        yield _sampled_payoffs(game, player, tuple(cell), np.tile(share, len(policies)))
+
+
+def _sampled_payoffs(game: MetaGame, player: int, cell: tuple[NDArray[np.int64], ...], share: Floats) -> SampledPayoffs:
+    """cell: int64[c] of each player, profiles; share: float64[c], how likely the others play so."""
     seats = game.players_of(game.info.population[player])
-    cell, share = _profiles(game, player)
     policy, log = cell[player], game.log
-    repeats = np.sum([cell[other] == policy for other in seats], axis=0).astype(np.float64)
+    repeats = np.sum([cell[seat] == policy for seat in seats], axis=0).astype(np.float64)
     weight = repeats * (share / len(seats)) ** 2
     earner = np.full(len(policy), player)
     if game.symmetric:
@@ -121,19 +135,7 @@ def evidence(game: MetaGame, player: int) -> Evidence:
     cell, policy, weight, earner = tuple(axis[used] for axis in cell), policy[used], weight[used], earner[used]
     ranges = np.array([game.returns(p) for p in range(game.players)])[earner]
     at = (earner, *cell)
-    return Evidence(policy, weight, log.count[cell], log.mean[at], log.m2[at], log.exact[cell], *ranges.T)
-
-
-def _profiles(game: MetaGame, player: int) -> tuple[tuple[NDArray[np.int64], ...], Floats]:
-    """Return every policy of a player with all that the others may play against it, int64[c] for each player, and its probability."""
-    size = game.sizes[player]
-    if game.players == 1:
-        return (np.arange(size),), np.ones(size)
-    probability = game.opponents(player)
-    support = np.nonzero(probability)
-    axes = [np.tile(axis, size) for axis in support]
-    axes.insert(player, np.repeat(np.arange(size), len(support[0])))
-    return tuple(axes), np.tile(probability[support], size)
+    return SampledPayoffs(policy, weight, log.count[cell], log.mean[at], log.m2[at], log.exact[cell], *ranges.T)
 
 
 def rank_intervals(low: Floats, high: Floats) -> NDArray[np.int64]:

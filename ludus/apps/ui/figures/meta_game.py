@@ -225,12 +225,12 @@ def mean_intervals(
     ends = np.where(exact, mean, np.nan), np.where(exact, mean, np.nan)
     sampled = ~exact & (count > 0)
     n, values, spread = count[sampled], mean[sampled], m2[sampled]
-    least, most = (np.broadcast_to(np.asarray(end, np.float64), mean.shape)[sampled] for end in utility_range)
-    if np.isfinite(least).all() and np.isfinite(most).all():
-        at, back = _different(n, values, spread, least, most)  # wins and losses of equally many games: few are
-        bounds = mean_bounds(
-            n[at], values[at], spread[at], least=least[at], most=most[at], alpha=alpha, min_units=MIN_UNITS
-        )
+    ranges = [end[sampled] if isinstance(end, np.ndarray) else end for end in utility_range]
+    if all(np.isfinite(end).all() for end in ranges):
+        # wins and losses of equally many games: few are
+        at, back = _different(n, values, spread, *(end for end in ranges if isinstance(end, np.ndarray)))
+        least, most = (end[at] if isinstance(end, np.ndarray) else end for end in ranges)
+        bounds = mean_bounds(n[at], values[at], spread[at], least=least, most=most, alpha=alpha, min_units=MIN_UNITS)
         for end, bound in zip(ends, bounds, strict=True):
             end[sampled] = bound[back]
     else:
