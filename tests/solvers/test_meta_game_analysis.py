@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.metagame.analysis import response_graph as graphs
-from ludus.metagame.analysis.clusters import cluster_rows, group_rows, row_distances, silhouette
+from ludus.metagame.analysis.clusters import cluster_rows, row_distances, silhouette
 from ludus.metagame.analysis.diversity import effective_diversity, effective_number, expected_cardinality
 from ludus.metagame.analysis.embedding import embed_antisymmetric, embed_rectangular, embed_rows, fill_missing, log_odds
 
@@ -141,12 +141,6 @@ def test_effective_number_of_policies() -> None:
     assert effective_number(np.array([1.0])) == 1.0
 
 
-def test_groups_are_of_the_nearest_rows() -> None:
-    rows = np.array([[0.0], [5.0], [0.1], [5.2], [9.0]])
-    assert [group.tolist() for group in group_rows(rows, 3)] == [[0, 2], [1, 3], [4]]
-    assert [group.tolist() for group in group_rows(rows, 5)] == [[0], [1], [2], [3], [4]]
-
-
 def test_missing_payoffs_are_what_rows_and_columns_say() -> None:
     additive = np.array([[0.0, 1.0], [2.0, 3.0]])
     np.testing.assert_allclose(fill_missing(additive), additive / 3.0)
@@ -159,8 +153,6 @@ def test_gains_of_one_population_are_over_both_seats() -> None:
     gain = graphs.single_population_gains(np.stack([first, -first]))
     # 1 earns -1 as the first against 0, and -3 as the second: -2 in the mean; 0 earns 2.
     np.testing.assert_array_equal(gain, [[np.nan, -4.0], [4.0, np.nan]])
-    mean = graphs.mean_between_groups(np.stack([first, -first]), [[np.array([0, 1])], [np.array([0]), np.array([1])]])
-    np.testing.assert_array_equal(mean, [[[-0.5, 3.0]], [[0.5, -3.0]]])
 
 
 def test_diversity_of_rock_paper_scissors() -> None:

@@ -138,7 +138,7 @@ def _said(page: Any, text: str) -> None:
     page.locator("#announcer", has_text=text).wait_for(state="attached")
 
 
-def test_payoffs_by_keyboard_and_the_circle_in_words(pages: Pages) -> None:
+def test_payoffs_by_keyboard_and_the_cycle_in_words(pages: Pages) -> None:
     page = pages.open("circle")
     payoffs = _part(page, "Payoffs")
     canvas = payoffs.locator("canvas")
@@ -160,12 +160,12 @@ def test_payoffs_by_keyboard_and_the_circle_in_words(pages: Pages) -> None:
     ]
 
     graph = _part(page, "Response graph")
-    told = graph.locator(".answers-circle").inner_text()
+    told = graph.locator(".answers-cycle").inner_text()
     turns = ("rock beats scissors", "scissors beats paper", "paper beats rock")
     assert all(turn in f"{told} {told.split(' ', 1)[1]}" for turn in turns)
-    assert graph.get_by_text("a circle of 3 policies", exact=True).is_visible()
-    graph.locator(".answers-circle").press("Enter")
-    assert graph.locator(".answers-circle").get_attribute("aria-pressed") == "true"
+    assert graph.get_by_text("component of 3 policies (of 3): no pure ranking", exact=True).is_visible()
+    graph.locator(".answers-cycle").press("Enter")
+    assert graph.locator(".answers-cycle").get_attribute("aria-pressed") == "true"
 
 
 def test_three_players_choose_whose_payoffs(pages: Pages) -> None:
@@ -308,12 +308,19 @@ def test_numbers_orders_and_words(pages: Pages) -> None:
         "reach": 0.1,
         "cut": True,
     }
-    nodes = [{"label": name} for name in "abcdefghij"]
-    long = {"cycle": list(range(10))}
-    assert _call(page, "responses.js", "inWords", long, nodes, "policies") == (
+    assert _call(page, "responses.js", "inWords", list("abcdefghij"), "policies") == (
         "a beats j beats i beats h beats g beats … 4 more … beats b beats a"
     )
-    assert _call(page, "responses.js", "inWords", {"cycle": [0, 2]}, nodes, "profiles") == "a → c → a"
+    assert _call(page, "responses.js", "inWords", ["a", "c"], "profiles") == "a → c → a"
+    # A cycle's nodes first, then from each to where its most profitable deviation leads.
+    edges = [[0, 1, 1.0], [1, 2, 1.0], [2, 0, 1.0], [2, 4, 2.0], [4, 3, 1.0]]
+    assert _call(page, "responses.js", "around", 5, edges, [{"nodes": [0, 1, 2]}]) == [0, 1, 2, 4, 3]
+    names = ["league_exploiter-0-12", "league_exploiter-0-13", "main-0-1", "row 2 column 3"]
+    assert _call(page, "names.js", "shortNames", names) == ["LE0-12", "LE0-13", "main-0-1", "r2 c3"]
+    alike = ["lazy_explorer-7", "league_exploiter-7", "conservative_one", "conservative_two"]
+    shortened = _call(page, "names.js", "shortNames", alike)
+    assert len(set(shortened)) == 4
+    assert shortened[0] != shortened[1]
 
 
 def _lanes(page: Any, members: Sequence[tuple[str, int, str | None]]) -> dict[str, int]:

@@ -101,21 +101,3 @@ def silhouette(apart: Floats, label: NDArray[np.int64]) -> float:
     widest = np.maximum(own, nearest)
     score = np.where((size[label] > 1) & (widest > 0), (nearest - own) / np.where(widest > 0, widest, 1.0), 0.0)
     return float(score.mean())
-
-
-def group_rows(rows: Floats, count: int) -> list[NDArray[np.int64]]:
-    """Group rows by average linkage of their distances.
-
-    Args:
-        rows: float64[n, m]; NaN: not known.
-        count: Most groups.
-
-    Returns:
-        int64 indices of each group's rows; the group with the first row first.
-    """
-    if len(rows) <= count:
-        return [np.array([k]) for k in range(len(rows))]
-    tree = linkage(squareform(row_distances(rows), checks=False), "average")
-    label = fcluster(tree, count, "maxclust")
-    groups = [np.flatnonzero(label == one) for one in np.unique(label)]
-    return sorted(groups, key=lambda group: int(group[0]))

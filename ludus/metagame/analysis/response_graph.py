@@ -8,7 +8,6 @@ selection comes to stay in are the sinks: strongly connected components that no 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,20 +111,17 @@ def _around(adjacent: NDArray[np.bool_], start: int) -> list[int]:
     return []
 
 
-def alpha_rank_masses(gain: Floats, tie: float) -> Floats | None:
-    """Return float64[n], the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take
-    over half the time), over the vertices between which gain float64[n, n] is known. None where it is too large, or floating point cannot
-    tell."""
+def alpha_rank_masses(source: Places, target: Places, gain: Floats, states: int, tie: float) -> Floats | None:
+    """Return float64[states], the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take
+    over half the time). source, target: int64[E], every change of one policy; gain: float64[E], what it pays. None where the chain is too
+    large, or floating point cannot tell."""
     from ludus.metagame.solvers.alpha_rank import SMALL, response, stationary  # compiles when it is imported
 
-    if len(gain) > MAX_STATES:
+    if states > MAX_STATES:
         return None
-    known = np.isfinite(gain)
-    np.fill_diagonal(known, False)
-    source, target = np.nonzero(known)
     for epsilon in (0.0, SMALL):  # several sinks: the limit of small noise decides between them
         try:
-            mass = stationary(source, target, response(gain[known], epsilon, tie=tie), len(gain))
+            mass = stationary(source, target, response(gain, epsilon, tie=tie), states)
         except SolverError:
             return None
         if mass is not None:
@@ -144,18 +140,6 @@ def single_population_gains(mean: Floats) -> Floats:
     gain = np.asarray(own.T - own)
     np.fill_diagonal(gain, np.nan)
     return gain
-
-
-def mean_between_groups(mean: Floats, groups: Sequence[Sequence[Places]]) -> Floats:
-    """Return float64[P, groups of player 0, …], payoff means over the members of groups, those that are known."""
-    total, known = np.nan_to_num(mean), np.isfinite(mean).astype(np.float64)
-    for axis, axis_groups in enumerate(groups, start=1):
-        total, known = (
-            np.stack([values.take(group, axis=axis).sum(axis=axis) for group in axis_groups], axis=axis)
-            for values in (total, known)
-        )
-    with np.errstate(invalid="ignore"):
-        return np.where(known > 0, total / known, np.nan)
 
 
 def tie_within(mean: Floats) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ludus.apps.ui.figures.base import Number, finite, require_known
-from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game, payoff_rows
+from ludus.apps.ui.figures.meta_game import MetaGame, meta_game, payoff_rows
 from ludus.apps.ui.figures.ranking import clusters
 from ludus.metagame.analysis.diversity import antisymmetric
 from ludus.metagame.analysis.embedding import (
@@ -54,11 +54,6 @@ def embedding(reader: Reader, **query: str) -> list[Embedding]:
     require_known(query, "embedding")
     game = meta_game(reader)
     return [_embedding(game, population) for population in range(len(game.members)) if game.members[population]]
-
-
-def population_points(game: MetaGame, population: int) -> Floats:
-    """Return float64[n, 2], the points of a population's newest policies."""
-    return _embedded(game, population)[0].points
 
 
 def _embedded(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:

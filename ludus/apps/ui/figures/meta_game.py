@@ -24,6 +24,8 @@ PARTS = ("policies", "matches", "payoffs", "generations")
 """Of a `Position`, what a meta-game is made of."""
 CONFIDENCE = 0.95
 """Of each interval by itself, at all times at once."""
+NEGLIGIBLE = 1e-4
+"""Share of the utility range: smaller differences are noise of an equilibrium, and shown as none."""
 ALIKE = 0.01
 """Distance, as a share of the payoffs' range, within which policies are alike, however clear the clusters are."""
 
@@ -91,6 +93,15 @@ class MetaGame:
     def returns(self, player: int) -> tuple[float, float]:
         """Return the least and the largest one of a player; infinite where the run does not say."""
         return self.info.utility_range[player] if self.info.utility_range else (-np.inf, np.inf)
+
+    def negligible(self, player: int) -> float:
+        """Return the difference of a player's returns that is not worth showing: `NEGLIGIBLE` of the utility range; of what was earned,
+        where that is infinite."""
+        low, high = self.returns(player)
+        if not (np.isfinite(low) and np.isfinite(high)):
+            known = self.mean[player][np.isfinite(self.mean[player])]
+            low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+        return NEGLIGIBLE * (high - low)
 
     def half_width(self, player: int) -> Floats:
         """Return float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is
@@ -270,4 +281,5 @@ def clusters_of(game: MetaGame, population: int) -> Clusters:
     """Of a population, by how far apart what they earn is."""
     rows = payoff_rows(game, population)
     known = rows[np.isfinite(rows)]
-    return cluster_rows(rows, alike=ALIKE * float(np.ptp(known)) if len(known) else 0.0)
+    noise = max(game.negligible(player) for player in game.players_of(population))
+    return cluster_rows(rows, alike=max(noise, ALIKE * float(np.ptp(known))) if len(known) else 0.0)

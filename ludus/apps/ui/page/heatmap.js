@@ -4,7 +4,7 @@ import { announce, h } from "./dom.js";
 import { number, whole } from "./charts.js";
 import { colour, colours, palette } from "./colours.js";
 import { interval, tidy } from "./measured.js";
-import { font, stage } from "./stage.js";
+import { fitted, font, stage } from "./stage.js";
 
 const EXACT = 4294967295;  // a count: computed, not played
 const CLOSEST = 84;  // pixels of a cell, as near as one may come
@@ -495,11 +495,4 @@ function nice(least) {
   if (least <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].find((k) => k * power >= least) * power;
-}
-
-function fitted(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  let end = text.length - 1;
-  while (end > 1 && context.measureText(`${text.slice(0, end)}…`).width > width) end--;
-  return `${text.slice(0, end)}…`;
 }

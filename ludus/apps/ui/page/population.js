@@ -422,9 +422,9 @@ const LINEAGE = {
 
 const RESPONSES = {
   title: "Response graph", panels: ["responses"],
-  hint: "Of α-rank: an arrow says that going over to where it points pays. Where no arrow leads out, play comes to rest.",
+  hint: "An arrow points to a profitable deviation; sinks have none that leads out. Larger nodes have more of α-Rank's mass.",
   load: ({ get, overview }) => Promise.all([get("responses"), overview()]),
-  none: ([{ nodes }]) => (nodes.length ? "" : "Nothing has been played yet. The graph appears with the first payoffs."),
+  none: ([{ nodes }]) => (nodes.length ? "" : "No payoffs yet. The graph appears with the first of them."),
   make: ({ body }, scene) => responses(body, scene),
 };
 

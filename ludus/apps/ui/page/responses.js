@@ -1,27 +1,28 @@
-// The response graph: which change of policy pays, where play comes to rest, and where it goes in circles.
+// The response graph: the profiles that matter, profitable deviations between them, sinks and cycles.
 
 import { announce, h, write } from "./dom.js";
 import { number, whole } from "./charts.js";
 import { colours } from "./colours.js";
 import { policyLink, refill } from "./links.js";
 import { share } from "./measured.js";
-import { font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
+import { shortNames } from "./names.js";
+import { fitted, font, nearest, neighbour, stage } from "./stage.js";
 
-const HEIGHT = 460;
-const MANY = 150;  // nodes, from which on they are small, without rings, and faint where they weigh little
-const HEADS = 400;  // more arrows are drawn without heads until a node is pointed at
-const LISTED = 12;  // of cycles, sinks and dominated policies, before the rest is only counted
+const HEIGHT = 470;
+const ROUND = 12;  // nodes up to which they lie on a circle; more lie in two columns, so that each has room for its name
+const FEW = 40;  // edges up to which all are drawn strongly; of more only the most profitable one of each node
+const LISTED = 6;  // of sinks and dominated policies, before the rest is only counted
 const SPOKEN = 7;  // names of a cycle
+const BESIDE = 6;  // pixels between a node and its name
 
 export function responses(body, scene) {
   return new ResponsesView(body, scene);
 }
 
-// A cycle in words. Edges go to what pays, so among policies whoever comes later beats the one before.
-export function inWords({ cycle }, nodes, kind) {
-  const names = cycle.map((k) => nodes[k].label);
-  if (kind === "profiles") return `${shortened([...names, names[0]]).join(" → ")}`;
-  return shortened([names[0], ...names.slice(1).toReversed(), names[0]]).join(" beats ");
+// A cycle in words. labels: of its nodes. Edges go to what pays, so among policies whoever comes later beats the one before.
+export function inWords(labels, kind) {
+  if (kind === "profiles") return shortened([...labels, labels[0]]).join(" → ");
+  return shortened([labels[0], ...labels.slice(1).toReversed(), labels[0]]).join(" beats ");
 }
 
 function shortened(names) {
@@ -29,23 +30,44 @@ function shortened(names) {
   return [...names.slice(0, SPOKEN - 2), `… ${names.length - SPOKEN} more …`, ...names.slice(-2)];
 }
 
+// The order of n nodes around the picture: those of cycles one after the other, then from each to where its most profitable deviation leads.
+export function around(n, edges, cycles) {
+  const placed = new Set(cycles.flatMap(({ nodes }) => nodes));
+  const best = mostProfitable(edges);
+  let at = [...placed].at(-1) ?? 0;
+  placed.add(at);
+  while (placed.size < n) {
+    const next = best.get(at)?.[1];
+    at = next !== undefined && !placed.has(next) ? next : Array.from({ length: n }, (_, k) => k).find((k) => !placed.has(k));
+    placed.add(at);
+  }
+  return n ? [...placed] : [];
+}
+
+// Of each node that has one, its most profitable deviation: Map of node -> edge.
+function mostProfitable(edges) {
+  const best = new Map();
+  for (const edge of edges) if (!best.has(edge[0]) || best.get(edge[0])[2] < edge[2]) best.set(edge[0], edge);
+  return best;
+}
+
 class ResponsesView {
   constructor(body, { run }) {
     this.run = run;
     this.places = [];
     this.pointed = this.chosen = null;  // labels
-    this.cycle = null;  // id of the component whose cycle is chosen
+    this.cycle = null;  // place of the cycle that is chosen
     this.told = h("p", { class: "unseen", id: "responses-told" });
-    this.cut = h("p", { class: "hint" });
+    this.about = h("p", { class: "hint" });
     this.list = h("div", { class: "answers-list" });
     const canvas = h("div", { class: "answers-graph" });
-    const mark = (name, text) => [h("i", { class: name, "aria-hidden": "true" }), h("span", { text })];
-    const legend = h("div", { class: "key" }, mark("answers-rest", "play comes to rest here"), mark("answers-round", "in a circle"), mark("answers-other", "on the way"));
-    body.append(this.told, this.cut, h("div", { class: "answers" }, canvas, this.list));
+    const mark = (name, text) => h("span", { class: "key-item" }, h("i", { class: name, "aria-hidden": "true" }), text);
+    const legend = h("div", { class: "key" }, mark("answers-sink", "in a sink"), mark("answers-other", "transient"), h("span", { text: "α: α-Rank mass" }));
+    body.append(this.told, this.about, h("div", { class: "answers" }, canvas, this.list));
     this.theme();
     this.stage = stage(canvas, {
       label: "Response graph. Arrow keys go from one node to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "responses-told", legend, centred: true,
-      height: (width) => Math.min(HEIGHT, Math.max(260, 0.8 * width)),
+      height: (width) => Math.min(HEIGHT, Math.max(300, 0.8 * width)),
       world: () => this.stage?.size ?? { width: 1, height: 1 },
       closest: () => 20,
       paint: (context, on) => this.paint(context, on),
@@ -67,68 +89,66 @@ class ResponsesView {
   set([data, { info }]) {
     this.data = data;
     this.info = info;
-    const { nodes, edges, kind } = data, heaviest = Math.max(1e-9, ...nodes.map(({ mass }) => mass ?? 0)), largest = Math.max(1, ...nodes.map(({ size }) => size));
-    const base = nodes.length > MANY ? 2 : 5;
-    this.places = nodes.map((node, k) => ({
-      ...node, k, name: node.label, at: [0, 0],
-      faint: nodes.length > MANY ? 0.3 + 0.7 * Math.sqrt((node.mass ?? heaviest) / heaviest) : 1,
-      radius: base + (node.mass !== null ? 10 * Math.sqrt(node.mass / heaviest) * (node.mass > 0) : kind === "clusters" ? 12 * Math.sqrt(node.size / largest) : 0),
-    }));
+    const { nodes, edges, cycles, kind, vertices, covered, cut } = data;
+    const full = [...new Set([...nodes, ...data.components].flatMap(({ members }) => members))], short = shortNames(full);
+    this.short = new Map(full.map((name, k) => [name, short[k]]));
+    const weight = (node) => node.mass ?? node.probability, heaviest = Math.max(1e-9, ...nodes.map(weight));
+    this.places = nodes.map((node, k) => ({ ...node, k, label: this.label(node), at: [0, 0], radius: 4 + 12 * Math.sqrt(weight(node) / heaviest) }));
+    around(nodes.length, edges, cycles).forEach((k, place) => { this.places[k].order = place; });
+    this.best = mostProfitable(edges);
     this.strongest = Math.max(1e-9, ...edges.map(([, , gain]) => gain));
     this.laid = null;
-    const many = { policies: "policies", profiles: "profiles", clusters: "groups of policies" }[kind];
-    write(this.cut, data.cut);
-    write(this.told, `${whole(nodes.length)} ${many} and ${whole(edges.length)} changes that pay. ${this.lists().map(({ title, texts }) => `${title}: ${texts.slice(0, 3).join("; ") || "none"}.`).join(" ")}`);
+    if (this.cycle >= cycles.length) this.cycle = null;
+    const few = vertices > nodes.length ? ` The ${nodes.length} shown have ${covered === null ? "the highest probabilities" : `${share(covered)} of α-Rank's mass`}.` : "";
+    write(this.about, `${whole(vertices)} ${kind}.${few} ${cut}`.trim());
+    write(this.told, `${whole(nodes.length)} ${kind} and ${whole(edges.length)} profitable deviations. ${this.lists().map(({ title, texts }) => `${title}: ${texts.slice(0, 3).join("; ") || "none"}.`).join(" ")}`);
     this.fill();
     this.stage.resize();
+  }
+
+  label({ members }) {
+    return members.map((name) => this.short.get(name)).join(" / ");
   }
 
   // ---------------------------------------------------------------------------------------------------------- in words
 
   lists() {
-    const { nodes, components, dominated, kind } = this.data;
-    const sinks = components.filter(({ sink }) => sink), within = (id) => nodes.filter(({ component }) => component === id).map(({ label }) => label);
+    const { nodes, components, cycles, dominated, kind, vertices } = this.data;
+    const sinks = components.filter(({ sink }) => sink);
     return [
-      { title: "Where play comes to rest", none: "nowhere that is shown", texts: sinks.map(({ id, size, cycle }) => (size === 1 || !cycle.length ? within(id).slice(0, 6).join(", ") : `a circle of ${whole(size)} ${kind}`)) },
-      { title: "Circles", none: "none: every change that pays leads upwards", texts: this.cycles.map((component) => inWords(component, nodes, kind)) },
-      { title: "Dominated", none: "none: no policy does at least as well as another one against everybody", texts: dominated.map(({ policy, by, strictly }) => `${policy} by ${by}${strictly ? ", strictly" : ""}`) },
+      { title: "Sinks", none: "none", texts: sinks.map((sink) => (sink.size === 1 ? this.label(sink) : `component of ${whole(sink.size)} ${kind} (of ${whole(vertices)}): no pure ranking`)) },
+      { title: "Cycles through what is played", none: "none", texts: cycles.map((cycle) => inWords(cycle.nodes.map((k) => this.label(nodes[k])), kind)) },
+      { title: "Dominated", none: "none", texts: dominated.map(({ policy, by, strictly }) => `${policy} by ${by}${strictly ? ", strictly" : ""}`) },
     ];
   }
 
-  get cycles() {
-    return this.data.components.filter(({ cycle }) => cycle.length).sort((a, b) => b.size - a.size);
-  }
-
   fill() {
-    const [sinks, circles, dominated] = this.lists();
+    const [sinks, cycles, dominated] = this.lists();
     const some = (list, item) => (list.texts.length ? h("ul", null, list.texts.slice(0, LISTED).map(item), list.texts.length > LISTED && h("li", { class: "faint", text: `and ${whole(list.texts.length - LISTED)} more` })) : h("p", { class: "faint", text: list.none }));
-    const circle = (text, k) => h("li", null, h("button", { type: "button", class: "answers-circle", "aria-pressed": String(this.cycle === this.cycles[k].id), text, on: { click: () => this.trace(this.cycles[k]) } }));
+    const cycle = (text, k) => h("li", null, h("button", { type: "button", class: "answers-cycle", "aria-pressed": String(this.cycle === k), text, on: { click: () => this.trace(k) } }), h("span", { class: "faint", text: ` each gains ≥ ${number(this.data.cycles[k].gain, 3)}` }));
     const under = (text, k) => {
       const { population, policy, by, strictly } = this.data.dominated[k];
       return h("li", null, policyLink(this.run, population, policy), " by ", policyLink(this.run, population, by), strictly ? ", strictly" : "");
     };
-    const told = [sinks, circles, dominated, this.cycle, this.chosen, this.data.kind];
-    refill(this.list, told, () => [
-      h("h3", { text: sinks.title }), some(sinks, (text) => h("li", { text })), h("h3", { text: circles.title }), some(circles, circle),
-      h("h3", { text: dominated.title }), some(dominated, under), this.about(),
+    refill(this.list, [sinks, cycles, dominated, this.cycle, this.chosen, this.data.kind], () => [
+      this.chosenNode(), h("h3", { text: sinks.title }), some(sinks, (text) => h("li", { text })), h("h3", { text: cycles.title }), some(cycles, cycle),
+      h("h3", { text: dominated.title }), some(dominated, under),
     ]);
   }
 
-  about() {
+  chosenNode() {
     const place = this.places.find(({ label }) => label === this.chosen);
     if (!place) return "";
-    const { kind, edges } = this.data;
-    const population = this.info.population[0];
-    const names = place.members.slice(0, 12).flatMap((policy, k) => [k ? ", " : "", policyLink(this.run, kind === "profiles" ? this.info.population[k] : population, policy)]);
-    const out = edges.filter(([from]) => from === place.k).sort((a, b) => b[2] - a[2]);
-    const next = out.length ? `From here it pays most to go over to ${this.data.nodes[out[0][1]].label} (${number(out[0][2], 3)} more).` : "From here no change that is drawn pays.";
-    return h("div", { class: "chosen" }, h("h3", { text: place.label }), h("p", null, names, place.size > place.members.length ? ` and ${place.size - place.members.length} more` : ""), h("p", { class: "faint", text: next }));
+    const { population } = this.info, best = this.best.get(place.k);
+    const names = place.members.flatMap((policy, player) => [player ? " / " : "", policyLink(this.run, population[player], policy)]);
+    const next = best ? `Most profitable deviation: to ${this.places[best[1]].label}, +${number(best[2], 3)}.` : "No profitable deviation to what is shown.";
+    return h("div", { class: "chosen" }, h("h3", null, names), h("p", { text: this.lines(place).slice(1).join(" · ") }), h("p", { class: "faint", text: next }));
   }
 
-  trace({ id }) {
-    this.cycle = this.cycle === id ? null : id;
+  trace(k) {
+    this.cycle = this.cycle === k ? null : k;
     this.fill();
-    this.list.querySelector(".answers-circle[aria-pressed='true']")?.focus();
+    this.list.querySelector(".answers-cycle[aria-pressed='true']")?.focus();
     this.stage.draw();
   }
 
@@ -143,9 +163,10 @@ class ResponsesView {
     this.stage.draw();
   }
 
-  lines({ label, size, mass, sink, k }) {
+  lines({ members, mass, probability, sink, k }) {
     const out = this.data.edges.filter(([from]) => from === k).length, into = this.data.edges.filter(([, to]) => to === k).length;
-    return [label, size > 1 ? `${whole(size)} policies` : null, mass === null ? null : `mass ${share(mass)}`, `${whole(into)} come here, ${whole(out)} lead on`, sink ? "play comes to rest here" : null].filter(Boolean);
+    const counts = this.data.kind === "policies" ? `beats ${whole(into)}, loses to ${whole(out)}` : `${whole(out)} profitable deviations, ${whole(into)} lead here`;
+    return [members.join(" / "), mass === null ? null : `α-Rank ${share(mass)}`, `played with ${share(probability)}`, counts, sink ? "in a sink" : "transient"].filter(Boolean);
   }
 
   choose(place) {
@@ -170,62 +191,89 @@ class ResponsesView {
 
   // ---------------------------------------------------------------------------------------------------------- painting
 
-  lay({ width, height }) {
+  lay({ width, height }, context) {
     if (this.laid === `${width} ${height}`) return;
     this.laid = `${width} ${height}`;
-    spread(this.places, width, height, 44).forEach((at, k) => { this.places[k].home = at; });
+    context.font = font(12);
+    const n = this.places.length, longest = Math.max(0, ...this.places.map((place) => context.measureText(this.caption(place)).width));
+    this.room = Math.min(longest + 16 + BESIDE, 0.36 * width);  // beside the nodes, for names
+    const across = Math.max(20, width / 2 - this.room - 8), up = height / 2 - 26, rows = Math.ceil(n / 2);
+    for (const place of this.places) {
+      const turn = 2 * Math.PI * ((place.order + 0.5) / n) - Math.PI / 2;
+      const level = (2 * Math.floor(place.order / 2) + 1) / rows - 1, side = place.order % 2 ? -1 : 1;  // one right, one left: edges of a cycle cross the middle
+      const [x, y] = n === 1 ? [0, 0] : n <= ROUND ? [Math.cos(turn), Math.sin(turn)] : [side * Math.sqrt(1 - 0.85 * level * level), level];
+      place.home = [width / 2 + across * x, height / 2 + up * y];
+    }
+  }
+
+  caption({ label, mass }) {
+    return mass === null || mass < 5e-4 ? label : `${label}  α ${share(mass)}`;
   }
 
   paint(context, on) {
     if (!this.places.length) return;
-    this.lay(on.size);
+    this.lay(on.size, context);
     for (const place of this.places) place.at = on.toScreen(...place.home);
     const focus = this.places.find(({ label }) => label === this.pointed) ?? this.places.find(({ label }) => label === this.chosen) ?? null;
     this.paintEdges(context, focus);
-    this.paintCycles(context);
+    this.paintCycle(context);
     this.paintNodes(context, focus);
-    context.font = font(12);
-    const worth = (place) => (place === focus ? 4 : 0) + (place.label === this.chosen ? 3 : 0) + (place.sink ? 1 : 0) + (place.mass ?? 0);
-    nameThem(context, [...this.places].sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.size.height, most: (this.places.length > MANY ? 4 : 20) + 10 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
+    this.paintNames(context, on, focus);
   }
 
   paintEdges(context, focus) {
-    const { edges } = this.data, heads = edges.length <= HEADS;
-    for (const [from, to, gain] of edges) {
-      const mine = focus && (from === focus.k || to === focus.k);
-      context.globalAlpha = mine ? 0.95 : (focus || this.cycle !== null ? 0.12 : 0.2 + 0.5 * (gain / this.strongest)) * (heads ? 1 : Math.min(0.35, 500 / edges.length));
-      context.strokeStyle = context.fillStyle = mine ? (from === focus.k ? this.colours.accent : this.colours.p1) : this.colours.faint;
-      context.lineWidth = mine ? 1.6 : 1;
-      arrow(context, this.places[from], this.places[to], { head: heads || mine });
+    const { edges } = this.data, few = edges.length <= FEW;
+    for (const edge of edges) {
+      const [from, to, gain] = edge, own = focus && (from === focus.k || to === focus.k), strong = few || this.best.get(from) === edge;
+      if (!own && !strong && focus) continue;
+      context.globalAlpha = own ? 0.95 : focus ? 0.15 : strong ? 0.35 + 0.4 * (gain / this.strongest) : 0.09;
+      context.strokeStyle = context.fillStyle = own ? (from === focus.k ? this.colours.accent : this.colours.p1) : this.colours.soft;
+      context.lineWidth = own ? 1.6 : 1;
+      arrow(context, this.places[from], this.places[to], { head: own || strong });
     }
     context.globalAlpha = 1;
   }
 
-  paintCycles(context) {
-    const few = this.cycles.length <= 3;
-    for (const { id, cycle } of this.cycles) {
-      if (this.cycle === null ? !few : this.cycle !== id) continue;
-      context.strokeStyle = context.fillStyle = this.colours.accent;
-      context.lineWidth = this.cycle === id ? 3 : 2;
-      cycle.forEach((from, k) => arrow(context, this.places[from], this.places[cycle[(k + 1) % cycle.length]], { head: true }));
-    }
+  // The chosen cycle, or the strongest.
+  paintCycle(context) {
+    const cycle = this.data.cycles[this.cycle ?? 0];
+    if (!cycle) return;
+    context.strokeStyle = context.fillStyle = this.colours.accent;
+    context.lineWidth = this.cycle === null ? 2 : 3;
+    cycle.nodes.forEach((from, k) => arrow(context, this.places[from], this.places[cycle.nodes[(k + 1) % cycle.nodes.length]], { head: true }));
   }
 
   paintNodes(context, focus) {
-    const circular = new Set(this.cycles.map(({ id }) => id));
     for (const place of this.places) {
-      const { at: [x, y], radius, sink, component, label, faint } = place;
+      const { at: [x, y], radius, sink, label } = place;
       context.beginPath();
       context.arc(x, y, radius, 0, 2 * Math.PI);
-      context.fillStyle = sink ? this.colours.good : circular.has(component) ? this.colours.accent : this.colours.faint;
-      context.globalAlpha = faint;
+      context.fillStyle = sink ? this.colours.good : this.colours.faint;
       context.fill();
-      context.globalAlpha = 1;
       context.lineWidth = 1;
       context.strokeStyle = this.colours.card;
       context.stroke();
-      if (sink && this.places.length <= MANY) ring(context, x, y, { radius: radius + 3, stroke: this.colours.good, width: 1.5 });
       if (label === this.chosen || place === focus) ring(context, x, y, { radius: radius + 5, stroke: label === this.chosen ? this.colours.accent : this.colours.ink, width: 2 });
+    }
+  }
+
+  // Outside of the nodes, so that no edge runs through a name.
+  paintNames(context, on, focus) {
+    const middle = on.toScreen(on.size.width / 2, 0)[0];
+    context.textBaseline = "middle";
+    context.lineJoin = "round";
+    for (const place of this.places) {
+      const { at: [x, y], radius } = place, right = x >= middle - 1;
+      context.font = font(12, place === focus ? 700 : 400);
+      context.textAlign = right ? "left" : "right";
+      context.fillStyle = this.colours.ink;
+      context.strokeStyle = this.colours.card;
+      context.lineWidth = 3;
+      const from = x + (right ? 1 : -1) * (radius + BESIDE), width = right ? on.size.width - from : from;
+      if (width < 12) continue;
+      const text = fitted(context, this.caption(place), width);
+      context.strokeText(text, from, y);
+      context.fillText(text, from, y);
     }
   }
 }
@@ -247,7 +295,7 @@ function arrow(context, from, to, { head }) {
     const away = Math.hypot(middle[0] - x, middle[1] - y);
     return [x + ((middle[0] - x) * radius) / away, y + ((middle[1] - y) * radius) / away];
   };
-  const start = rim([x0, y0], from.radius + 1), end = rim([x1, y1], to.radius + (to.sink ? 6 : 3));
+  const start = rim([x0, y0], from.radius + 1), end = rim([x1, y1], to.radius + 3);
   context.beginPath();
   context.moveTo(...start);
   context.quadraticCurveTo(...middle, ...end);

@@ -281,6 +281,15 @@ export function font(size, weight = 400) {
   return `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
 }
 
+// A text no wider than `width` pixels, cut in the middle: names differ at their ends.
+export function fitted(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let kept = text.length - 1;
+  const cut = () => `${text.slice(0, Math.ceil(kept / 2) - 1)}…${text.slice(text.length - Math.floor(kept / 2))}`;
+  while (kept > 2 && context.measureText(cut()).width > width) kept -= 1;
+  return cut();
+}
+
 // The nearest of places (each with at: [x, y] on the screen) within reach of a point; null if there is none.
 export function nearest(places, screenX, screenY, reach = 14) {
   let found = null, least = reach;
