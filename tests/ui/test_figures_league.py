@@ -56,7 +56,7 @@ def test_all_panels_tell_of_all_policies(league: tuple[Path, bool]) -> None:
         assert placed.explained[0] > 0.4
         strength, age = ([getattr(point, name) for point in placed.points] for name in ("y", "generation"))
         assert np.corrcoef(strength, age)[0, 1] > 0.8  # later ones are stronger, and that is up
-        assert "payoffs are not known" in placed.method
+        assert "payoffs are missing" in placed.method
     assert found["statistics"][0].names == ["goals"]
     assert found["policy"].opponents[0].probability > 0
     assert found["learning"].learners[-1].learner == f"population {populations - 1}"

@@ -53,7 +53,7 @@ def test_holes_are_filled_and_said(tmp_path: Path) -> None:
     first = np.array([[0.0, 1.0, 2.0], [-1.0, 0.0, 1.0], [-2.0, np.nan, 0.0]])
     run_dir = _run(tmp_path / "run", np.stack([first, -first]), ((1.0, 0, 0),) * 2)
     one, _ = _panel(run_dir, "embedding")
-    assert "1 of 9 payoffs are not known" in one.method
+    assert "1 of 9 payoffs are missing" in one.method
     assert one.points[0].y > one.points[1].y > one.points[2].y
 
 
@@ -72,7 +72,7 @@ def test_rock_paper_scissors_is_one_sink_with_one_cycle(tmp_path: Path) -> None:
     names = [panel.nodes[k].members[0] for k in cycle.nodes]
     assert "".join(names + names) in ("p0p1p2" * 2, "p1p2p0" * 2, "p2p0p1" * 2)
     assert [node.mass for node in panel.nodes] == pytest.approx([1 / 3] * 3, abs=1e-5)
-    assert panel.covered == pytest.approx(1.0, abs=1e-5)
+    assert panel.nodes_mass == pytest.approx(1.0, abs=1e-5)
 
 
 def _named_edges(panel: Any) -> set[tuple[str, str, float]]:

@@ -231,7 +231,7 @@ def test_new_results_change_what_is_seen_and_nothing_else(pages: Pages, running:
     payoffs.scroll_into_view_if_needed()
     payoffs.get_by_role("button", name="by age").click()
     canvas = payoffs.locator("canvas")
-    assert re.fullmatch(r"0-7 against 0-6: .* 32 episodes", _asked(page, canvas))
+    assert re.fullmatch(r"0-7 against 0-6: .* 32 episodes, won \d+ · drawn 0 · lost \d+", _asked(page, canvas))
     seen = _pointed(page, canvas)
 
     seats = (PolicyRef(0, "0-7", 0), PolicyRef(0, "0-6", 0))
@@ -246,7 +246,7 @@ def test_new_results_change_what_is_seen_and_nothing_else(pages: Pages, running:
         if "100,032 episodes" in after:
             break
         page.wait_for_timeout(100)
-    assert re.fullmatch(r"0-7 against 0-6: .* ± .*, 100,032 episodes", after)
+    assert re.fullmatch(r"0-7 against 0-6: .* ± .*, 100,032 episodes, won 100,\d+ · drawn 0 · lost \d+", after)
     assert _pointed(page, canvas) == seen
     assert payoffs.get_by_role("button", name="by age").get_attribute("aria-pressed") == "true"
     ranking.scroll_into_view_if_needed()
@@ -265,7 +265,7 @@ def test_a_policy_leads_to_its_family_and_opponents(pages: Pages) -> None:
     _said(page, "against scissors: 1")
     bars.press("Enter")
     page.locator("h2", has_text="scissors").wait_for()
-    assert page.locator(".family dd").first.inner_text() == "a copy of rock"
+    assert page.locator(".family dd").first.inner_text() == "rock"
     page.get_by_role("link", name="All policies").click()
     _part(page, "Payoffs")
 
@@ -301,13 +301,20 @@ def test_numbers_orders_and_words(pages: Pages) -> None:
     # A table in another order than by rating has strengths beside it; what never played comes last.
     assert _call(page, "heatmap.js", "arranged", "rating", [0, 1, 2], [0, 0, 1], [0.1, float("nan"), 0.5]) == [2, 0, 1]
     # Around zero where both signs can be, around the middle of the utility where they cannot; an outlier leaves the others their colours.
-    assert _call(page, "heatmap.js", "range", [-0.5, 0.25], [-1, 1]) == {"centre": 0, "reach": 0.5, "cut": False}
-    assert _call(page, "heatmap.js", "range", [0.25, 0.5], [0, 1]) == {"centre": 0.5, "reach": 0.25, "cut": False}
-    assert _call(page, "heatmap.js", "range", [0.1] * 999 + [50.0], [-100, 100]) == {
-        "centre": 0,
-        "reach": 0.1,
-        "cut": True,
-    }
+    assert _reach(page, [[-0.5, 0.25]], [-1, 1], "all") == {"centre": 0, "reach": 0.5, "cut": False}
+    assert _reach(page, [[0.25, 0.5]], [0, 1], "all") == {"centre": 0.5, "reach": 0.25, "cut": False}
+    assert _reach(page, [[0.1] * 999 + [50.0]], [-100, 100], "all") == {"centre": 0, "reach": 0.1, "cut": True}
+    # By what is played: the last row and column are not, and earn most. Of one policy that is played, by what it earns against all.
+    square = [[0.1] * 4 + [9.0] for _ in range(4)] + [[9.0] * 5]
+    assert _reach(page, square, [-10, 10], "played", [0.25] * 4 + [0.0]) == {"centre": 0, "reach": 0.1, "cut": True}
+    pure = [[0.0, 2.0, -1.0], [5.0, 5.0, 5.0], [-1.0, 5.0, 0.5]]
+    assert _reach(page, pure, [-10, 10], "played", [1.0, 0.0, 0.0])["reach"] == 5.0
+    # Nothing but noise: a scale that shows it as none.
+    assert _reach(page, [[1e-7, -1e-7]], [-1, 1], "played", [1.0], 1e-4)["reach"] == pytest.approx(1e-3)
+    assert _call(page, "lineage.js", "ranks", [3.0, 1.0, 1.00001, 7.0], 1e-3) == pytest.approx(
+        [2 / 3, 1 / 6, 1 / 6, 1.0]
+    )
+    assert _call(page, "lineage.js", "ranks", [1e-8, -3e-7, 2.9e-8, 0.0], 1e-4) == [0.5] * 4
     assert _call(page, "responses.js", "inWords", list("abcdefghij"), "policies") == (
         "a beats j beats i beats h beats g beats … 4 more … beats b beats a"
     )
@@ -321,6 +328,55 @@ def test_numbers_orders_and_words(pages: Pages) -> None:
     shortened = _call(page, "names.js", "shortNames", alike)
     assert len(set(shortened)) == 4
     assert shortened[0] != shortened[1]
+
+
+def _reach(
+    page: Any,
+    rows: list[list[float]],
+    utility: list[float],
+    scale: str,
+    probability: Sequence[float] = (1.0,),
+    negligible: float = 0.0,
+) -> Any:
+    """The colours' range of a table of payoffs whose rows and columns are played with these probabilities."""
+    across = [*probability, *[0.0] * (len(rows[0]) - len(probability))]
+    table = {
+        "mean": [value for row in rows for value in row],
+        "columns": [str(k) for k in range(len(rows[0]))],
+        "utility": utility,
+        "negligible": negligible,
+        "row_probability": list(probability),
+        "column_probability": across,
+    }
+    return _call(page, "heatmap.js", "range", table, scale)
+
+
+def test_the_tip_of_a_cell_ends_with_a_new_order(pages: Pages) -> None:
+    page = pages.open("league")
+    payoffs = _part(page, "Payoffs")
+    payoffs.get_by_role("button", name="by rating").click()
+    box = payoffs.locator("canvas").bounding_box()
+    for away in range(0, 200, 10):  # some cells of this row were played
+        page.mouse.move(box["x"] + 200 + away, box["y"] + 150)
+        if "won" in page.locator(".stage-tip:visible").inner_text():
+            break
+    assert re.search(r"won \d+ · drawn \d+ · lost \d+", page.locator(".stage-tip:visible").inner_text())
+    payoffs.get_by_role("button", name="by age").focus()
+    page.keyboard.press("Enter")  # the pointer stays where it is
+    page.wait_for_timeout(200)
+    assert not page.locator(".stage-tip:visible").count()
+
+
+def test_a_run_that_goes_on_is_shown_by_age(pages: Pages) -> None:
+    live, finished = pages.open("league"), pages.open("circle")
+    by_age = _part(live, "Payoffs").get_by_role("button", name="by age")
+    state = live.evaluate("async (url) => (await (await fetch(url)).json()).state", _api(live, "overview"))
+    assert by_age.get_attribute("aria-pressed") == str(state == "running").lower()
+    assert _part(finished, "Payoffs").get_by_role("button", name="by rating").get_attribute("aria-pressed") == "true"
+
+
+def _api(page: Any, panel: str) -> str:
+    return f"api/runs/{page.url.split('#/run/')[1].split('/')[0]}/{panel}"
 
 
 def _lanes(page: Any, members: Sequence[tuple[str, int, str | None]]) -> dict[str, int]:

@@ -19,10 +19,12 @@ LEAST_SILHOUETTE = 0.25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """Clusters of n rows. label: int64[n] from 0. order: int64[n] rows, so that those alike stand together; labels rise along it."""
+    """Clusters of n rows. label: int64[n] from 0. order: int64[n] rows, so that those alike stand together; labels rise along it.
+    alike: whether all rows are; one cluster of rows that are not means that no clusters are found."""
 
     label: NDArray[np.int64]
     order: NDArray[np.int64]
+    alike: bool
 
     @property
     def count(self) -> int:
@@ -38,9 +40,9 @@ def cluster_rows(rows: Floats, *, alike: float) -> Clusters:
         alike: Within this distance rows are one cluster.
     """
     n = len(rows)
-    if n < 3:
-        return Clusters(np.zeros(n, np.int64), np.arange(n))
     apart = row_distances(rows)
+    if n < 3:
+        return Clusters(np.zeros(n, np.int64), np.arange(n), bool((apart <= alike).all()))
     tree = linkage(squareform(apart, checks=False), "average", optimal_ordering=n <= 300)
     best, label = LEAST_SILHOUETTE, np.zeros(n, np.int64)
     for count in range(2, min(MOST, n - 1) + 1):
@@ -56,7 +58,7 @@ def cluster_rows(rows: Floats, *, alike: float) -> Clusters:
     _, first = np.unique(label[order], return_index=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first)] = np.arange(len(first))
-    return Clusters(place[label], order)
+    return Clusters(place[label], order, bool((apart <= alike).all()))
 
 
 def row_distances(rows: Floats) -> Floats:

@@ -39,12 +39,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Embedding of one population. method: how, and what to see, in a sentence. explained: shares of what payoffs differ by, in [0, 1],
-    that strength and the circle make up (two players of zero-sum games), or the two axes (others); None where nothing is known."""
+    """Embedding of one population. method: how, and what to see, in a sentence. axes: titles of the horizontal and the vertical axis.
+    explained: shares of the variance of the payoffs that the vertical and the horizontal axis explain, in [0, 1]; of "circle", that
+    strength and the plane do; None where nothing is known."""
 
     population: int
     players: list[int]
     method: str
+    axes: tuple[str, str]
     points: list[Point]
     explained: tuple[Number, Number]
 
@@ -78,7 +80,7 @@ def _embedding(game: MetaGame, population: int) -> Embedding:
         for k, stored in enumerate(members)
     ]
     explained = (finite(plane.explained[0]), finite(plane.explained[1]))
-    return Embedding(population, players, method, points, explained)
+    return Embedding(population, players, method, _AXES[plane.axes], points, explained)
 
 
 def _embed(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:
@@ -98,16 +100,22 @@ def _embed(game: MetaGame, population: int) -> tuple[PlaneEmbedding, str]:
     if not missing:
         return plane, _METHODS[plane.axes]
     return plane, (
-        f"{_METHODS[plane.axes]} {missing:,} of {payoff.size:,} payoffs are not known; they are taken for what strength alone would give."
+        f"{_METHODS[plane.axes]} {missing:,} of {payoff.size:,} payoffs are missing and filled with what strength alone predicts."
     )
 
 
 _METHODS = {
-    "strength": "Upward is stronger: by the mean over all opponents of the log odds of what is earned. Sideways is what strength leaves of "
-    "the payoffs, by its leading direction: policies of like strength that stand apart beat each other in circles.",
-    "circle": "Strength explains next to nothing here: shown is the leading plane of who beats whom. Each beats those that come next going "
-    "round the middle in one direction, the more the further out both are: rock-paper-scissors is a triangle.",
-    "components": "Principal components of what each policy earns against each opponent, turned so that upward is stronger: who earns "
-    "alike is near.",
+    "strength": "Vertical: the mean over all opponents of the log odds of the payoffs. Horizontal: the largest component that strength "
+    "does not explain; policies of like strength that are apart beat each other in cycles.",
+    "circle": "Strength explains next to nothing: shown is the plane of the largest cyclic component. Each policy beats those that come "
+    "next around the middle in one direction, the more the further out both are: rock-paper-scissors is a triangle.",
+    "components": "Principal components of the payoffs against each opponent, turned so that stronger policies are higher: near ones have "
+    "similar payoffs.",
 }
 """By `PlaneEmbedding.axes`."""
+_AXES = {
+    "strength": ("turns in cycles →", "stronger ↑"),
+    "circle": ("first cyclic axis →", "second cyclic axis ↑"),
+    "components": ("other differences →", "stronger ↑"),
+}
+"""Titles, by `PlaneEmbedding.axes`."""

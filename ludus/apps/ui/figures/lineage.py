@@ -59,7 +59,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PopulationLineage:
+    """negligible: difference of mean returns that is no difference of strength."""
+
     population: int
+    negligible: Number
     members: list[Member]
 
 
@@ -77,10 +80,14 @@ def lineage(reader: Reader, **query: str) -> LineageFigure:
         lookup = _OpponentLookup.read(reader, game)
     return LineageFigure(
         [
-            PopulationLineage(which, [_member(stored, ranked, lookup) for stored in members])
+            PopulationLineage(which, _negligible(game, which), [_member(stored, ranked, lookup) for stored in members])
             for which, members in enumerate(game.members)
         ]
     )
+
+
+def _negligible(game: MetaGame, population: int) -> Number:
+    return finite(max((game.negligible(player) for player in game.players_of(population)), default=0.0))
 
 
 def ranked_by_name(reader: Reader) -> Mapping[tuple[int, str], Ranked]:

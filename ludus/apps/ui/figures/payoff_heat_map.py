@@ -17,6 +17,8 @@ from ludus.storage.reader import Reader
 ORDERS = ("rating", "age", "cluster")
 MAX_CELLS = 1000
 """Policies of an axis that are given out at a time."""
+MAX_WINS = 10_000
+"""Cells of a table that comes with its wins, draws and losses; of larger ones a part is asked for."""
 EXACT = 4_294_967_295
 """The count of a cell that was computed, not played."""
 
@@ -25,9 +27,11 @@ EXACT = 4_294_967_295
 class PayoffTable:
     """Mean return of player `of`; rows and columns are the policies of two players, in `order`. row_index, column_index: their places in
     the population. Matrices have a line for each row: mean f4 (NaN: unknown); half_width f4 of its interval (0: exact, NaN: unknown);
-    count u4 of units (4294967295: exact). row_clusters, column_clusters: groups that earn alike. utility: least and largest return;
-    choices: other (of, row, column) that there are. others: what the other players do, empty if there are none. interval: what the
-    intervals promise. rows_in_all, columns_in_all: policies that there are, of which these are a part."""
+    count u4 of units (4294967295: exact). wins: u4 [3, rows, columns] episodes that `of` won, drew and lost; None where nobody counted, and
+    for more than 10,000 cells. row_clusters, column_clusters: groups that earn alike. row_probability, column_probability: of the last
+    meta-strategies. utility: least and largest return; negligible: difference of returns that is drawn as none; choices: other (of, row,
+    column) that there are. others: what the other players do, empty if there are none. interval: what the intervals promise. rows_in_all,
+    columns_in_all: policies that there are, of which these are a part."""
 
     of: int
     row_player: int
@@ -41,9 +45,13 @@ class PayoffTable:
     mean: Packed
     half_width: Packed
     count: Packed
+    wins: Packed | None
     row_clusters: list[int]
     column_clusters: list[int]
+    row_probability: list[float]
+    column_probability: list[float]
     utility: tuple[Number, Number]
+    negligible: Number
     choices: list[tuple[int, int, int]]
     others: str
     interval: str
@@ -81,9 +89,13 @@ def payoffs(reader: Reader, **query: str) -> PayoffTable:
         mean=packed(mean, "f4"),
         half_width=packed(half, "f4"),
         count=packed(count, "u4"),
+        wins=_wins(game, of, (row, column), (rows, columns)),
         row_clusters=_clusters(game, row, rows),
         column_clusters=_clusters(game, column, columns) if game.players > 1 else [0],
+        row_probability=_probability(game, row, rows),
+        column_probability=_probability(game, column, columns) if game.players > 1 else [1.0],
         utility=_utility(game, of),
+        negligible=finite(game.negligible(of)),
         choices=choices,
         others=_others(game, (row, column)),
         interval=_interval(game, of),
@@ -148,6 +160,28 @@ def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:
     return np.where(unknown == 0, EXACT, np.nan_to_num(units)).astype(np.int64)
 
 
+def _wins(
+    game: MetaGame, of: int, sides: tuple[int, int], places: tuple[NDArray[np.int64], NDArray[np.int64]]
+) -> Packed | None:
+    """Return episodes that `of` won, drew and lost, u4 [3, rows, columns], over all that the others may play; see `PayoffTable`."""
+    rows, columns = places
+    if game.players == 1 or not 0 < len(rows) * len(columns) <= MAX_WINS or not game.log.wins[of].any():
+        return None
+    keep = tuple(sorted(sides))
+    if game.symmetric:
+        counted = game.log.wins[of] + game.log.wins[1 - of].transpose(0, 2, 1)
+    else:
+        counted = np.stack([game.summed(ends.astype(np.float64), *keep) for ends in game.log.wins[of]])
+    if sides != keep:
+        counted = counted.transpose(0, 2, 1)
+    return packed(np.nan_to_num(counted[np.ix_(np.arange(3), rows, columns)]), "u4")
+
+
+def _probability(game: MetaGame, player: int, places: NDArray[np.int64]) -> list[float]:
+    values: list[float] = np.round(game.marginals[player][places], 6).tolist()
+    return values
+
+
 def _ordered(game: MetaGame, player: int, order: str) -> NDArray[np.int64]:
     population = game.info.population[player]
     if order == "age":
@@ -207,9 +241,9 @@ def _interval(game: MetaGame, of: int) -> str:
     low, high = game.returns(of)
     bounded = np.isfinite(low) and np.isfinite(high)
     sentences = [
-        f"Each interval holds the true mean with a probability of {percent}, at all times at once: it may be watched."
+        f"{percent} confidence sequence: valid at any time, also while matches are added."
         if bounded
-        else f"Each interval is normal and holds the true mean with a probability of about {percent}, at one time only."
+        else f"{percent} interval of a normal distribution: valid at one time only."
     ]
     if game.players > 2:
         sentences.append("They are averaged over what the others play.")

@@ -189,16 +189,18 @@ def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:
 @dataclass(frozen=True, slots=True)
 class PopulationDiversity:
     """policies: how many. effective: exp of the entropy of the last meta-strategy, support: policies that it plays. clusters: groups of
-    similar payoffs. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half of their range
-    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", definition 4): how much those that matter beat each other, 0
-    for one dominant policy; None but for two players of one population in a zero-sum game. expected_cardinality: how many policies with
-    payoffs of their own a determinantal point process draws (Perez-Nieves et al. 2021, "Modelling behavioural diversity", theorem 3.3)."""
+    similar payoffs; alike: all are. effective_diversity: p' max(A, 0) p, p the last meta-strategy and A the antisymmetric payoffs over half
+    of their range (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", definition 4): how much those that matter beat
+    each other, 0 for one dominant policy; None but for two players of one population in a zero-sum game. expected_cardinality: how many
+    policies with payoffs of their own a determinantal point process draws (Perez-Nieves et al. 2021, "Modelling behavioural diversity",
+    theorem 3.3)."""
 
     population: int
     policies: int
     effective: Number
     support: int
     clusters: int
+    alike: bool
     effective_diversity: Number
     expected_cardinality: Number
 
@@ -239,6 +241,7 @@ def _diversity(game: MetaGame, population: int) -> PopulationDiversity:
         effective=finite(effective_number(marginal)) if has_marginal else None,
         support=int(np.count_nonzero(marginal)),
         clusters=clusters(game, population).count,
+        alike=clusters(game, population).alike,
         effective_diversity=finite(effective_diversity(game.mean, marginal)) if has_marginal and defined else None,
         expected_cardinality=finite(expected_cardinality(rows)),
     )

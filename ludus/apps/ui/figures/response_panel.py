@@ -74,14 +74,14 @@ class Dominated:
 @dataclass(frozen=True, slots=True)
 class Responses:
     """kind: of the vertices: "policies" or "profiles". vertices: how many there are. nodes: those with the most α-Rank mass, of equals
-    those that are played most, then the newest. covered: mass of the nodes together. edges: (from, to, gain) between nodes where the
+    those that are played most, then the newest. nodes_mass: mass of the nodes together. edges: (from, to, gain) between nodes where the
     change pays more than `MetaGame.negligible`. components: sinks first, then the largest. cycles: through what is played, those first
     whose least probability times gain is largest. cut: what was left out, in a sentence; empty for nothing."""
 
     kind: str
     vertices: int
     nodes: list[Node]
-    covered: Number
+    nodes_mass: Number
     edges: list[tuple[int, int, float]]
     components: list[Component]
     cycles: list[Cycle]
@@ -107,10 +107,10 @@ def _responses(game: MetaGame) -> Responses:
     order = _by_weight(graph, played)
     least = max(graph.tie, *(game.negligible(player) for player in range(game.players)))
     cycles = _cycles(graph, _played(game, graph, weight), weight, least)
-    shown = _shown(order, cycles)
+    vertices = _select(order, cycles)
     number, components = _components(graph, names, order)
-    place = {vertex: k for k, vertex in enumerate(shown.tolist())}
-    gain = _gains(graph, shown)
+    place = {vertex: k for k, vertex in enumerate(vertices.tolist())}
+    gain = _gains(graph, vertices)
     source, target = np.nonzero(np.nan_to_num(gain) > least)
     label, mass = graph.components.label, graph.mass
     return Responses(
@@ -124,9 +124,9 @@ def _responses(game: MetaGame) -> Responses:
                 component=int(number[label[vertex]]),
                 sink=bool(graph.components.sink[label[vertex]]),
             )
-            for vertex in shown.tolist()
+            for vertex in vertices.tolist()
         ],
-        covered=None if mass is None else finite(float(mass[shown].sum())),
+        nodes_mass=None if mass is None else finite(float(mass[vertices].sum())),
         edges=[(a, b, _rounded(gain[a, b])) for a, b in zip(source.tolist(), target.tolist(), strict=True)],
         components=components,
         cycles=[
@@ -204,26 +204,22 @@ def _cycles(graph: ResponseGraph, vertices: Places, weight: Floats, least: float
     gain = _gains(graph, vertices)
     gain = np.where(gain > least, gain, np.nan)
     share = weight[vertices]
-    found = strongest_cycles(np.minimum.outer(share, share) * gain, MAX_CYCLES)
+    cycles = strongest_cycles(np.minimum.outer(share, share) * gain, MAX_CYCLES)
     return [
         (vertices[cycle].tolist(), float(gain[cycle, [*cycle[1:], cycle[0]]].min()))
-        for cycle in found
+        for cycle in cycles
         if len(cycle) <= LONGEST
     ]
 
 
-def _shown(order: Places, cycles: Sequence[tuple[list[int], float]]) -> Places:
-    """Return at most `MAX_NODES` vertices in their order, with those of the first cycles among them."""
-    kept: set[int] = set()
+def _select(order: Places, cycles: Sequence[tuple[list[int], float]]) -> Places:
+    """Return at most `MAX_NODES` vertices in their order, those of the first cycles among them."""
+    required: set[int] = set()
     for cycle, _ in cycles:
-        if len(kept | set(cycle)) <= MAX_NODES // 2:
-            kept |= set(cycle)
-    few = order[:MAX_NODES].tolist()
-    extra = [vertex for vertex in kept if vertex not in few]
-    chosen = [vertex for vertex in few if vertex in kept]
-    others = [vertex for vertex in few if vertex not in kept][: MAX_NODES - len(chosen) - len(extra)]
-    chosen_set = {*chosen, *others, *extra}
-    return np.array([vertex for vertex in order.tolist() if vertex in chosen_set], np.int64)
+        if len(required | {*cycle}) <= MAX_NODES // 2:
+            required |= {*cycle}
+    others = [vertex for vertex in order[:MAX_NODES].tolist() if vertex not in required]
+    return order[np.isin(order, [*required, *others[: MAX_NODES - len(required)]])]
 
 
 def _components(graph: ResponseGraph, names: _Names, order: Places) -> tuple[Places, list[Component]]:

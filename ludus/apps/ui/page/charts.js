@@ -24,7 +24,7 @@ export function number(value, digits = 4) {
   if (Number.isInteger(value) && size >= 1000) return whole(value);
   const places = size >= 1000 ? 0 : Math.max(0, digits - 1 - Math.max(0, Math.floor(Math.log10(size || 1))));
   const text = size >= 1000 ? whole(Math.round(value)) : Number.isInteger(value) ? String(value) : value.toFixed(places);
-  return text.replace("-", MINUS);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", MINUS);
 }
 
 export function whole(value) {

@@ -5,7 +5,8 @@ import { number, percent } from "./charts.js";
 import { colour, colours, ramp } from "./colours.js";
 import { drawnBy, policyLink } from "./links.js";
 import { share } from "./measured.js";
-import { font, nameThem, nearest, neighbour, spread, stage } from "./stage.js";
+import { shortNames } from "./names.js";
+import { font, nameThem, nearest, neighbour, scaleKey, spread, stage } from "./stage.js";
 
 const HEIGHT = 540;
 const BY = ["age", "strength", "cluster"];
@@ -25,12 +26,13 @@ class Embedding {
     this.controls = h("div", { class: "tools" }, picker("Colour", BY.map((name) => `by ${name}`), BY.indexOf(state.by), (k) => { state.by = BY[k]; this.layout(); this.stage.draw(); }));
     head.append(this.controls);
     this.told = h("p", { class: "unseen", id: "embedding-told" });
+    this.legend = h("div", { class: "key" });
     this.about = h("p", { class: "chosen" });
     body.append(this.told);
     this.places = [];
     this.theme();
     this.stage = stage(body, {
-      label: "Map of policies. Arrow keys go from one to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "embedding-told", centred: true,
+      label: "Map of policies. Arrow keys go from one to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "embedding-told", legend: this.legend, centred: true,
       height: (width) => Math.min(HEIGHT, Math.max(260, 0.8 * width)),
       world: () => this.stage?.size ?? { width: 1, height: 1 },
       closest: () => 30,
@@ -71,8 +73,8 @@ class Embedding {
   // In the order in which they are drawn: the likeliest last, above all others.
   layout() {
     const { points, method, explained, population } = this.data[this.state.population];
-    const told = explained.every((part) => part !== null) ? ` Of what payoffs differ by they tell ${explained.map((part) => percent(part)).join(" and ")}.` : "";
-    write(this.hint, `${method}${told} Bigger ones are likelier in the meta-strategy.`);
+    const told = explained.every((part) => part !== null) ? ` The two axes explain ${explained.map((part) => percent(part)).join(" and ")} of the variance of the payoffs.` : "";
+    write(this.hint, `${method}${told} Larger dots are likelier in the meta-strategy.`);
     const strongest = [...points].sort((a, b) => (b.strength ?? -Infinity) - (a.strength ?? -Infinity)).slice(0, 3).map(({ policy }) => policy);
     write(this.told, `A map of ${points.length} policies. The strongest are ${strongest.join(", ")}. ${method}`);
     const last = Math.max(1, ...points.map(({ generation }) => generation)), clusters = 1 + Math.max(0, ...points.map(({ cluster }) => cluster ?? 0));
@@ -81,9 +83,17 @@ class Embedding {
     const paint = {
       age: ({ generation }) => ramp(generation / last), cluster: ({ cluster }) => colour(cluster ?? 0, clusters), strength: ({ strength }) => ramp(((strength ?? 0) - least) / span),
     }[this.state.by];
+    this.explainColours(clusters);
     const base = points.length > 200 ? 2.6 : 3.6;
-    this.places = points.map((point) => ({ ...point, name: point.policy, radius: base + 15 * Math.sqrt(point.probability), at: [0, 0], colour: paint(point) })).sort((a, b) => a.probability - b.probability);
+    const short = shortNames(points.map(({ policy }) => policy));
+    this.places = points.map((point, k) => ({ ...point, name: short[k], radius: base + 15 * Math.sqrt(point.probability), at: [0, 0], colour: paint(point) })).sort((a, b) => a.probability - b.probability);
     this.laid = null;
+  }
+
+  explainColours(clusters) {
+    const scale = (from, to) => [scaleKey(from, "age-scale", to)];
+    const each = Array.from({ length: Math.min(clusters, 8) }, (_, k) => h("span", { class: "key-item" }, h("i", { style: { background: colour(k, clusters) } }), `cluster ${k}`));
+    this.legend.replaceChildren(...{ age: scale("oldest", "newest"), strength: scale("weakest", "strongest"), cluster: each }[this.state.by]);
   }
 
   lay({ width, height }) {
@@ -145,7 +155,7 @@ class Embedding {
     this.ring(context, this.pointed, this.colours.ink);
     context.font = font(12);
     const first = this.places.filter(({ policy }) => policy === this.pointed || policy === this.chosen);
-    nameThem(context, [...first, ...this.places.toReversed()], { width, height, most: 28 + 8 * on.view.scale, colour: this.colours.ink, halo: this.colours.card });
+    nameThem(context, [...first, ...this.places.toReversed()], { width, height, most: 28 + 8 * on.view.scale, colour: this.colours.ink, halo: this.colours.card, dots: this.places });
   }
 
   // Through the middle of the world: left and right, up and down of the average.
@@ -160,6 +170,14 @@ class Embedding {
     context.lineTo(x, height);
     context.stroke();
     context.setLineDash([]);
+    const [across, up] = this.data[this.state.population].axes;
+    context.font = font(12, 600);
+    context.fillStyle = this.colours.soft;
+    context.textBaseline = "alphabetic";
+    context.textAlign = "right";
+    context.fillText(across, width - 6, Math.min(Math.max(y - 6, 14), height - 6));
+    context.textAlign = "left";
+    context.fillText(up, Math.min(Math.max(x + 6, 6), width - 120), 14);
   }
 
   ring(context, policy, stroke) {

@@ -3,8 +3,9 @@
 import { announce, h } from "./dom.js";
 import { number, whole } from "./charts.js";
 import { colour, colours, palette } from "./colours.js";
-import { interval, tidy } from "./measured.js";
-import { fitted, font, stage } from "./stage.js";
+import { interval } from "./measured.js";
+import { shortNames } from "./names.js";
+import { fitted, font, scaleKey, stage } from "./stage.js";
 
 const EXACT = 4294967295;  // a count: computed, not played
 const CLOSEST = 84;  // pixels of a cell, as near as one may come
@@ -13,12 +14,14 @@ const LINES = 14;  // and from which cells have lines between them
 const TALLEST = 660;
 const STRIP = 5;  // pixels of the strip of clusters
 export const ORDERS = ["rating", "age", "cluster"];
+export const SCALES = ["played", "all"];  // cells that set the colours
+const ENOUGH = 16;  // cells between policies that are played, from which they alone set them
 let painted = false;
 
 // What a panel "payoffs" says, unpacked. mean, half_width, count: [n × m], row by row.
 export function unpacked(data, source) {
-  const open = (packed) => source.unpack(packed).data;
-  const table = { ...data, mean: open(data.mean), half_width: open(data.half_width), count: open(data.count) };
+  const open = (packed) => packed && source.unpack(packed).data;
+  const table = { ...data, mean: open(data.mean), half_width: open(data.half_width), count: open(data.count), wins: open(data.wins) };
   return table.order === ORDERS[0] ? table : { ...table, ...strengths(table) };
 }
 
@@ -48,9 +51,22 @@ export function cellOf(data, i, j) {
   const known = !Number.isNaN(data.mean[at]);
   return {
     row: data.rows[i], column: data.columns[j], i, j, known, exact: count === EXACT,
-    mean: known ? tidy(data.mean[at]) : null, half_width: Number.isNaN(data.half_width[at]) ? null : data.half_width[at], count,
+    mean: known ? shown(data.mean[at], data.negligible) : null, wins: winsOf(data, at), half_width: Number.isNaN(data.half_width[at]) ? null : data.half_width[at], count,
   };
 }
+
+// 0 for what differs from it by noise only.
+const shown = (value, negligible) => (Math.abs(value) < (negligible ?? 0) ? 0 : value);
+
+// [won, drawn, lost] episodes of a cell; null where nobody counted.
+function winsOf({ wins, mean }, at) {
+  if (!wins) return null;
+  const ends = [0, 1, 2].map((end) => wins[end * mean.length + at]);
+  return ends.some(Boolean) ? ends : null;
+}
+
+// "won 124 · drawn 0 · lost 76"
+export const ended = (wins) => `won ${whole(wins[0])} · drawn ${whole(wins[1])} · lost ${whole(wins[2])}`;
 
 // "0.12 ± 0.03", "0.12 exactly", "not played yet"
 export function worth(cell) {
@@ -79,19 +95,70 @@ export function arranged(order, index, clusters, strength = null) {
   return places;
 }
 
-// Centre and reach of the colours: around 0 where both signs are possible, else around the middle of what is. Few extreme values must
-// not make all others pale: past `reach` colours stay as they are.
-export function range(mean, utility) {
-  const step = Math.max(1, Math.floor(mean.length / 10000)), seen = [];
-  for (let k = 0; k < mean.length; k += step) if (!Number.isNaN(mean[k])) seen.push(mean[k]);
-  if (!seen.length) return { centre: 0, reach: 1, cut: false };
-  seen.sort((a, b) => a - b);
-  const [low, high] = utility && utility.every(Number.isFinite) ? utility : [seen[0], seen[seen.length - 1]];
-  const centre = low < 0 && high > 0 ? 0 : (low + high) / 2;
-  const away = seen.map((v) => Math.abs(v - centre)).sort((a, b) => a - b);
-  const all = away[away.length - 1], most = away[Math.ceil(0.995 * (away.length - 1))];
-  const cut = most > 0 && all > 1.25 * most;
-  return { centre, reach: (cut ? most : all) || 1, cut };
+// Centre and reach of the colours: around 0 where both signs are possible, else around the middle of what is. scale "played": the reach is
+// the 95th percentile of what is played, each cell as likely as its policies (of all that a policy which is played earns, where these cells
+// are few); "all": the largest, unless a few extreme values would make all others pale. Past the reach colours stay as they are (cut).
+export function range(data, scale) {
+  const { mean, utility, negligible } = data, step = Math.max(1, Math.floor(mean.length / 10000));
+  const every = [];  // at most some ten thousand of the known values
+  for (let k = 0; k < mean.length; k += step) if (!Number.isNaN(mean[k])) every.push([mean[k], 1]);
+  if (!every.length) return { centre: 0, reach: 1, cut: false };
+  const values = every.map(([value]) => value).sort((a, b) => a - b);
+  const [least, most] = utility && utility.every(Number.isFinite) ? utility : [values[0], values[values.length - 1]];
+  const centre = least < 0 && most > 0 ? 0 : (least + most) / 2;
+  const largest = Math.max(values[values.length - 1] - centre, centre - values[0]), few = scale === "played" ? playedCells(data) : [];
+  const away = (cells) => cells.map(([value, weight]) => [Math.abs(value - centre), weight]);
+  const reach = few.length ? percentile(away(few), 0.95) : percentile(away(every), 0.995), cut = reach > 0 && largest > (few.length ? 1 : 1.25) * reach;
+  return { centre, reach: Math.max(cut ? reach : largest, 10 * (negligible ?? 0)) || 1, cut };
+}
+
+// The least value that has at least a share of the weight at or below it. cells: [[value, weight]].
+function percentile(cells, share) {
+  const sorted = [...cells].sort((a, b) => a[0] - b[0]), total = sorted.reduce((sum, [, weight]) => sum + weight, 0);
+  let sum = 0;
+  return sorted.find(([, weight]) => (sum += weight) >= share * total - 1e-9)[0];
+}
+
+// [[value, weight]] of cells between policies that are played, as likely as both; where these are few, of all cells of such a policy.
+function playedCells({ mean, columns, row_probability: rows, column_probability: across }) {
+  const width = columns.length, places = (shares) => shares.flatMap((share, k) => (share > 0 ? [k] : []));
+  const cells = places(rows).flatMap((i) => places(across).map((j) => [mean[i * width + j], rows[i] * across[j]])).filter(([value]) => !Number.isNaN(value));
+  if (cells.length >= ENOUGH) return cells;
+  const either = (k) => rows[Math.floor(k / width)] + across[k % width];
+  return [...mean.keys()].filter((k) => either(k) > 0 && !Number.isNaN(mean[k])).map((k) => [mean[k], either(k)]);
+}
+
+// Cells worth a look, as [row, column] places: between the policies that are played most, and where the weaker one wins most. Strength is
+// the mean payoff of a row, and of a column. shared: rows and columns are the policies of one population, and a pair is told of once.
+export function notable(data, shared, most = 5) {
+  const { mean, columns, negligible, row_player: row, column_player: column, row_probability: rows, column_probability: across } = data;
+  if (row === column) return [];
+  const width = columns.length, cells = [...mean.keys()].filter((k) => !Number.isNaN(mean[k]) && !(shared && data.rows[Math.floor(k / width)] === columns[k % width]));
+  const place = (k) => [Math.floor(k / width), k % width], share = (k) => rows[Math.floor(k / width)] * across[k % width];
+  const sums = (n, at) => {
+    const sum = new Float64Array(n), count = new Float64Array(n);
+    for (const k of cells) { sum[at(k)] += mean[k]; count[at(k)] += 1; }
+    return sum.map((value, k) => value / Math.max(1, count[k]));
+  };
+  const byRow = sums(rows.length, (k) => Math.floor(k / width)), byColumn = sums(width, (k) => k % width), middle = byRow.reduce((a, b) => a + b, 0) / Math.max(1, byRow.length);
+  const expected = (k) => byRow[Math.floor(k / width)] + byColumn[k % width] - middle;
+  const upset = (k) => (Math.sign(mean[k]) === -Math.sign(expected(k)) && Math.abs(mean[k]) > (negligible ?? 0) ? Math.abs(mean[k] - expected(k)) : 0);
+  const once = shared ? cells.filter((k) => data.row_index[Math.floor(k / width)] > data.column_index[k % width]) : cells;
+  const first = (worth) => largest(once, worth, most).map(place);
+  return [{ heading: "Played most", cells: first(share) }, { heading: "Largest upsets", cells: first(upset) }];
+}
+
+// The k of most worth, of those that have any.
+function largest(keys, worth, most) {
+  const best = [];
+  for (const k of keys) {
+    const value = worth(k);
+    if (!(value > 0) || (best.length === most && value <= best[most - 1][1])) continue;
+    best.push([k, value]);
+    best.sort((a, b) => b[1] - a[1]);
+    if (best.length > most) best.pop();
+  }
+  return best.map(([k]) => k);
 }
 
 // pick(cell) is called when a cell is chosen; hover needs no listener. Returns { set(data), order(name), find(name), cursor, destroy() }.
@@ -104,6 +171,7 @@ class HeatMap {
     this.pick = pick;
     this.data = null;
     this.by = "rating";
+    this.scale = SCALES[0];
     this.picked = null;  // [row, column] names
     this.pointed = null;  // [row, column] places, as seen
     this.image = document.createElement("canvas");
@@ -136,6 +204,9 @@ class HeatMap {
   set(data) {
     const before = this.pointed && this.names(this.pointed);
     this.data = data;
+    const short = shortNames([...data.rows, ...data.columns]);
+    this.rowNames = short.slice(0, data.rows.length);
+    this.columnNames = short.slice(data.rows.length);
     this.longest = null;
     this.arrange();
     this.pointed = before && this.find(before);
@@ -148,6 +219,14 @@ class HeatMap {
     this.by = name;
     this.arrange();
     this.pointed = before && this.find(before);
+    this.stage.tip(null);  // another cell lies there now
+    this.stage.draw();
+  }
+
+  // name: of SCALES.
+  scaled(name) {
+    this.scale = name;
+    this.arrange();
     this.stage.draw();
   }
 
@@ -155,7 +234,7 @@ class HeatMap {
     const { data } = this;
     this.rowOrder = arranged(this.by, data.row_index, data.row_clusters, data.row_strength);
     this.columnOrder = arranged(this.by, data.column_index, data.column_clusters, data.column_strength);
-    this.range = range(data.mean, data.utility);
+    this.range = range(data, this.scale);
     this.fill();
   }
 
@@ -166,13 +245,13 @@ class HeatMap {
     this.image.width = m;
     this.image.height = n;
     const context = this.image.getContext("2d"), picture = context.createImageData(m, n), pixels = new Uint32Array(picture.data.buffer);
-    const { centre, reach } = this.range, { pixels: lookup, steps } = this.palette, by = steps / reach, { mean } = data;
+    const { centre, reach } = this.range, noise = data.negligible ?? 0, { pixels: lookup, steps } = this.palette, by = steps / reach, { mean } = data;
     for (let i = 0, at = 0; i < n; i++) {
       const from = rows[i] * m;
       for (let j = 0; j < m; j++, at++) {
         const value = mean[from + columns[j]];
         if (value !== value) continue;
-        const step = Math.round((value - centre) * by);
+        const step = value - centre < noise && centre - value < noise ? 0 : Math.round((value - centre) * by);
         pixels[at] = lookup[steps + (step > steps ? steps : step < -steps ? -steps : step)];
       }
     }
@@ -190,8 +269,8 @@ class HeatMap {
   paintLegend() {
     const { centre, reach, cut } = this.range, less = cut ? "≤ " : "", more = cut ? "≥ " : "";
     this.legend.replaceChildren(
-      h("span", { text: `${less}${number(centre - reach, 3)}` }), h("span", { class: "heat-scale", "aria-hidden": "true" }), h("span", { text: `${more}${number(centre + reach, 3)}` }),
-      h("i", { class: "heat-hole", "aria-hidden": "true" }), h("span", { text: "not played" }),
+      scaleKey(`${less}${number(centre - reach, 3)}`, "heat-scale", `${more}${number(centre + reach, 3)}`),
+      h("span", { class: "key-item" }, h("i", { class: "heat-hole", "aria-hidden": "true" }), "not played"),
     );
   }
 
@@ -203,8 +282,8 @@ class HeatMap {
       const context = this.stage.context;
       context.font = font(12, 700);
       const widest = (names) => Math.max(0, ...names.map((name) => context.measureText(name).width));
-      const left = Math.min(Math.ceil(widest(this.data.rows)) + 14, Math.round(Math.min(130, 0.28 * width)));
-      const columns = Math.ceil(widest(this.data.columns)) + 12;
+      const left = Math.min(Math.ceil(widest(this.rowNames)) + 14, Math.round(Math.min(130, 0.28 * width)));
+      const columns = Math.ceil(widest(this.columnNames)) + 12;
       const level = columns <= Math.min(CLOSEST, (width - left) / Math.max(1, this.columns.length));
       this.longest = { width, left, level, top: level ? 26 : Math.min(columns + 4, 110) };
     }
@@ -267,7 +346,7 @@ class HeatMap {
   tell(point) {
     if (!point || !this.pointed) return void this.stage.tip(null);
     const cell = this.cell(this.pointed);
-    this.stage.tip(point.screenX, point.screenY, [h("p", { text: title(cell, this.data) }), h("p", null, h("b", { text: worth(cell) })), h("p", { class: "faint", text: played(cell) })]);
+    this.stage.tip(point.screenX, point.screenY, [h("p", { text: title(cell, this.data) }), h("p", null, h("b", { text: worth(cell) })), h("p", { class: "faint", text: played(cell) }), cell.wins ? h("p", { text: ended(cell.wins) }) : ""]);
   }
 
   go(place) {
@@ -275,7 +354,7 @@ class HeatMap {
     this.stage.show(place[1] + 0.5, place[0] + 0.5, 0.5);
     const [screenX, screenY] = this.stage.toScreen(place[1] + 1, place[0] + 1), cell = this.cell(place);
     this.tell({ screenX, screenY });
-    announce(`${title(cell, this.data)}: ${worth(cell)}${cell.known && !cell.exact ? `, ${played(cell)}` : ""}`);
+    announce(`${title(cell, this.data)}: ${worth(cell)}${cell.known && !cell.exact ? `, ${played(cell)}` : ""}${cell.wins ? `, ${ended(cell.wins)}` : ""}`);
   }
 
   choose(place) {
@@ -283,6 +362,14 @@ class HeatMap {
     this.picked = this.names(place);
     this.stage.draw();
     this.pick(this.cell(place));
+  }
+
+  // Shows and chooses the cell of two names.
+  open(names) {
+    const place = this.find(names);
+    if (!place) return;
+    this.stage.show(place[1] + 0.5, place[0] + 0.5, 0.5);
+    this.choose(place);
   }
 
   key(event) {
@@ -433,14 +520,14 @@ class HeatMap {
       const y = on.toScreen(0, at + 0.5)[1];
       if (y < body.top || y > body.top + body.height) continue;
       this.style(context, strong);
-      context.fillText(fitted(context, this.data.rows[this.rows[at]], body.left - 14), body.left - 9, y);
+      context.fillText(fitted(context, this.rowNames[this.rows[at]], body.left - 14), body.left - 9, y);
     }
     for (const { at, strong } of columns) this.paintColumn(context, on, at, strong);
     if (this.by === "cluster") this.paintStrips(context, on, { top, bottom, left, right });
   }
 
   paintColumn(context, on, at, strong) {
-    const { body } = on, x = on.toScreen(at + 0.5, 0)[0], name = this.data.columns[this.columns[at]];
+    const { body } = on, x = on.toScreen(at + 0.5, 0)[0], name = this.columnNames[this.columns[at]];
     if (x < body.left || x > body.left + body.width) return;
     this.style(context, strong);
     if (this.longest.level) {

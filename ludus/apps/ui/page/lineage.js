@@ -5,10 +5,13 @@ import { number, whole } from "./charts.js";
 import { colours, css, ramp } from "./colours.js";
 import { policyLink, refill, shares } from "./links.js";
 import { share, SMALL } from "./measured.js";
-import { font, nameThem, nearest, neighbour, stage } from "./stage.js";
+import { shortNames } from "./names.js";
+import { font, nameThem, nearest, neighbour, scaleKey, stage } from "./stage.js";
 
 const TALLEST = 520, AXIS = 26, TITLE = 36;  // pixels
 const LANES = [[6, 44], [18, 26], [Infinity, 15]];  // up to so many lanes: pixels of one
+const NAMED = 400;  // names at most
+const ONE_POINT = 1;  // of Elo, below which ratings are equal
 const APART = 24;  // lanes of a population, up to which no connection runs through another's
 const FOLDED = 7;  // pixels of a generation, below which a line of copies is drawn without those in between
 
@@ -70,13 +73,25 @@ function pack(own, reserve) {
   return Math.max(1, ends.length);
 }
 
+// Of each value its rank in [0, 1]; those that are within `negligible` of the least of their group share one, and all together are in the middle.
+export function ranks(values, negligible) {
+  const order = [...values.keys()].sort((a, b) => values[a] - values[b]), out = values.map(() => 0.5);
+  for (let first = 0; first < order.length;) {
+    let end = first;
+    while (end < order.length && values[order[end]] - values[order[first]] <= negligible) end += 1;
+    for (const k of order.slice(first, Math.max(end, first + 1))) out[k] = order.length > 1 ? (first + Math.max(end, first + 1) - 1) / 2 / (order.length - 1) : 0.5;
+    first = Math.max(end, first + 1);
+  }
+  return out;
+}
+
 class LineageView {
   constructor(body, { run }) {
     this.run = run;
     this.pointed = this.chosen = null;  // keys
     this.told = h("p", { class: "unseen", id: "lineage-told" });
     this.about = h("div", { class: "chosen" });
-    const legend = h("div", { class: "key" }, h("span", { text: "weakest" }), h("span", { class: "age-scale", "aria-hidden": "true" }), h("span", { text: "strongest" }), h("i", { class: "lineage-root", "aria-hidden": "true" }), h("span", { text: "a copy of nobody" }));
+    const legend = h("div", { class: "key" }, scaleKey("weakest", "age-scale", "strongest"), h("span", { class: "key-item" }, h("i", { class: "lineage-root", "aria-hidden": "true" }), "no parent"));
     this.more = h("span", { text: "Drag to see the other lanes.", hidden: true });
     legend.append(this.more);
     body.append(this.told);
@@ -109,6 +124,9 @@ class LineageView {
     this.forest = forest(populations);
     const { members, bands, lanes, first, last } = this.forest;
     this.nodes = [...members.values()];
+    this.negligible = new Map(populations.map(({ population, negligible }) => [population, negligible ?? 0]));
+    const short = shortNames(this.nodes.map(({ member }) => member.policy));
+    this.nodes.forEach((node, k) => { node.name = short[k]; });
     this.span = last - first + 1;
     this.lane = LANES.find(([most]) => lanes <= most)[1];
     this.titled = bands.length > 1;
@@ -129,12 +147,14 @@ class LineageView {
     this.stage.resize();
   }
 
-  // Colours by rank of strength within a population.
+  // Colours by rank of strength within a population; what differs by noise only has one rank.
   dress() {
     for (const { population } of this.forest?.bands ?? []) {
-      const strength = ({ member }) => member.rating ?? member.mean ?? null;
-      const own = this.nodes.filter((node) => node.population === population && strength(node) !== null).sort((a, b) => strength(a) - strength(b));
-      own.forEach((node, k) => { node.colour = ramp(own.length > 1 ? k / (own.length - 1) : 1); });
+      const rated = this.nodes.some((node) => node.population === population && node.member.rating !== null);
+      const strength = ({ member }) => (rated ? member.rating : member.mean) ?? null;
+      const own = this.nodes.filter((node) => node.population === population && strength(node) !== null);
+      const places = ranks(own.map(strength), rated ? ONE_POINT : this.negligible.get(population));
+      own.forEach((node, k) => { node.colour = ramp(places[k]); });
     }
   }
 
@@ -152,7 +172,7 @@ class LineageView {
     const strength = member.rating === null ? (member.mean === null ? null : `mean return ${number(member.mean)}`) : `rating ${number(member.rating)}`;
     const met = [...member.opponents].sort((a, b) => b.probability - a.probability).slice(0, 3).map(({ policy, probability }) => `${policy} ${share(probability)}`);
     return [
-      member.policy, `generation ${member.generation}, ${parent ? `a copy of ${parent.name}` : `began as ${member.start}`}`, strength,
+      member.policy, `generation ${member.generation}, ${parent ? `parent ${parent.member.policy}` : `began as ${member.start}`}`, strength,
       member.probability >= SMALL ? `played with ${share(member.probability)}` : null, met.length ? `trained against ${met.join(", ")}${member.opponents.length > 3 ? " …" : ""}` : null,
     ].filter(Boolean);
   }
@@ -171,13 +191,13 @@ class LineageView {
 
   facts(node) {
     const { population } = this.info, { opponents, derived } = node.member;
-    const names = (nodes) => nodes.flatMap((one, k) => [k ? ", " : "", policyLink(this.run, one.population, one.name)]);
+    const names = (nodes) => nodes.flatMap((one, k) => [k ? ", " : "", policyLink(this.run, one.population, one.member.policy)]);
     const met = opponents.map(({ player, policy, probability }) => ({ population: population[player], policy, probability }));
-    const copied = node.children.length ? [". Copied for ", names(node.children.slice(0, 12)), node.children.length > 12 ? ` and ${node.children.length - 12} more` : ""] : "";
-    const against = !met.length ? "Whom it trained against is not known." : derived ? "Trained against, as the meta-strategies of the generation before it tell" : "Trained against";
+    const copied = node.children.length ? [". Children: ", names(node.children.slice(0, 12)), node.children.length > 12 ? ` and ${node.children.length - 12} more` : ""] : "";
+    const against = !met.length ? "No stored opponents." : derived ? "Trained against (by the meta-strategies of the generation before)" : "Trained against";
     return [
-      h("h3", null, policyLink(this.run, node.population, node.name)),
-      h("p", null, `Generation ${node.generation}, `, node.parent ? ["a copy of ", names([node.parent])] : `began as ${node.member.start}`, copied, "."),
+      h("h3", null, policyLink(this.run, node.population, node.member.policy)),
+      h("p", null, `Generation ${node.generation}, `, node.parent ? ["parent ", names([node.parent])] : `began as ${node.member.start}`, copied, "."),
       h("p", { class: "faint", text: against }), met.length ? shares(this.run, met) : "",
     ];
   }
@@ -332,7 +352,7 @@ class LineageView {
     const met = new Set((focus?.member.opponents ?? []).map(({ player, policy }) => `${this.info.population[player]}/${policy}`));
     const worth = (node) => (node === focus ? 3 : met.has(node.key) ? 2 : node.member.probability);
     const wanted = this.nodes.filter((node) => node === focus || met.has(node.key) || (!focus && (node.member.probability >= SMALL || on.view.scale > 46)));
-    nameThem(context, wanted.sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.body.height, most: 90, colour: this.colours.ink, halo: this.colours.card, above: true });
+    nameThem(context, wanted.sort((a, b) => worth(b) - worth(a)), { width: on.size.width, height: on.body.height, most: NAMED, colour: this.colours.ink, halo: this.colours.card, above: true, dots: this.nodes.map((node) => ({ at: node.at, radius: Math.max(node.radius, 3.5) })) });
   }
 
   paintAxis(context, on, scale) {

@@ -25,7 +25,7 @@ export async function show(root, { source, params: { run, population, policy }, 
     }
   };
   const data = await load();
-  const parts = [new Head(root, scene), new Family(root, scene), new Results(root, scene), new Over(root), new Learning(root), new Counted(root), new Kept(root)];
+  const parts = [new Head(root, scene), new Family(root, scene), new Results(root, scene), new Over(root), new Learning(root), new Counted(root), new Files(root)];
   parts.forEach((part) => part.set(data));
   return {
     async update(panels) {
@@ -64,8 +64,8 @@ function met(table, policy) {
   const i = table.rows.indexOf(policy);
   if (i < 0 || table.of !== table.row_player) return null;
   return table.columns.map((name, j) => {
-    const { mean, half_width, count, exact } = cellOf(table, i, j);
-    return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins: null };
+    const { mean, half_width, count, exact, wins } = cellOf(table, i, j);
+    return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins };
   });
 }
 
@@ -109,7 +109,7 @@ class Head {
 class Family {
   constructor(root, scene) {
     this.scene = scene;
-    const part = card("Family");
+    const part = card("Lineage");
     this.body = part.body;
     root.append(part.node);
   }
@@ -119,9 +119,9 @@ class Family {
     const links = children.slice(0, 40).flatMap((name, k) => [k ? ", " : "", policyLink(run, population, name)]);
     const group = (term, ...content) => h("div", null, h("dt", { text: term }), h("dd", null, content));
     refill(this.body, [parent, start, children, opponents], () => [h("dl", { class: "family" },
-      group("Began as", parent ? ["a copy of ", policyLink(run, parent.population, parent.policy)] : `${start}`),
-      group("Copied for", links.length ? [links, children.length > 40 ? ` and ${children.length - 40} more` : ""] : "nobody yet"),
-      group("Trained against", opponents.length ? shares(run, opponents.map((one) => ({ ...one, population: info.population[one.player] }))) : "nobody that is known"),
+      group("Parent", parent ? policyLink(run, parent.population, parent.policy) : `no parent (${start})`),
+      group("Children", links.length ? [links, children.length > 40 ? ` and ${children.length - 40} more` : ""] : "no children"),
+      group("Trained against", opponents.length ? shares(run, opponents.map((one) => ({ ...one, population: info.population[one.player] }))) : "no stored opponents"),
     )]);
   }
 }
@@ -137,7 +137,7 @@ class Results {
     this.pointed = null;
     const part = card("Results", { hint: "What it earned on average against each opponent, with the 95% interval.", controls: [picker("Order of the bars", SORTS.map((name) => `by ${name}`), 0, (k) => { this.by = SORTS[k]; this.arrange(); this.stage.draw(); })] });
     this.part = part;
-    this.none = empty("It has met nobody yet. Results appear with its first matches.");
+    this.none = empty("No matches yet. Results appear with the first of them.");
     this.told = h("p", { class: "unseen", id: "results-told" });
     this.some = h("div", null, this.told);
     this.list = h("div");
@@ -320,9 +320,11 @@ class Over {
 
   set({ probability, generations }) {
     this.part.node.hidden = probability.length === 1;  // a snapshot knows the last only, and the head says it
-    this.none.hidden = probability.length > 0;
-    this.place.hidden = !probability.length;
-    if (!probability.length) return;
+    const largest = Math.max(0, ...probability);
+    write(this.none.querySelector("p"), probability.length ? "Not played: below 0.1% in every generation." : "No meta-strategy has been computed since it joined.");
+    this.none.hidden = largest >= SMALL;
+    this.place.hidden = largest < SMALL;
+    if (largest < SMALL) return;
     const data = { x: generations ?? [...probability.keys()], xTitle: "generation", yTitle: "probability", whole: true, height: 240, share: true, series: [{ name: "probability", values: probability }] };
     if (this.chart) this.chart.set(data);
     else this.chart = lines(this.place, data);
@@ -399,9 +401,9 @@ class Counted {
   }
 }
 
-class Kept {
+class Files {
   constructor(root) {
-    this.part = card("Kept");
+    this.part = card("Files");
     root.append(this.part.node);
   }
 

@@ -1,14 +1,14 @@
 // A population: who earns what against whom, what is mixed now, who stems from whom, where it goes in circles.
 //
-// The payoff table is drawn first. Every other part asks for its data when it comes near the screen, and again when it is on the screen
-// and its data has changed.
+// The payoff table is drawn first, then every other part; a part whose data has changed asks for it again when it is on the screen.
 
 import { announce, card, empty, failure, h, picker, sentence, write } from "./dom.js";
 import { lines, number, percent, table, whole } from "./charts.js";
-import { colour, ramp } from "./colours.js";
+import { colour } from "./colours.js";
 import { embedding } from "./embedding.js";
-import { cellOf, heatMap, ORDERS, played, title, unpacked, worth } from "./heatmap.js";
+import { cellOf, ended, heatMap, notable, ORDERS, played, SCALES, title, unpacked, worth } from "./heatmap.js";
 import { lineage } from "./lineage.js";
+import { mixture, opponents } from "./mixture.js";
 import { drawnBy, games, policyLink, refill, seat, seats, shares } from "./links.js";
 import { RANKING } from "./ranking.js";
 import { responses } from "./responses.js";
@@ -32,7 +32,8 @@ export async function show(root, context) {
     for (const { target, isIntersecting } of seen) parts.find((part) => part.card.node === target).seen(isIntersecting);
   }, { rootMargin: NEAR });
   for (const part of parts) observer.observe(part.card.node);
-  if (!source.live) await whenIdle(parts);  // all of a snapshot is at hand, and it may be printed
+  const every = whenIdle(parts);
+  if (!source.live) await every;  // it may be printed
   return {
     update(panels) {
       if (panels.has("overview")) overview = null;
@@ -141,11 +142,16 @@ class Part {
 
 // ------------------------------------------------------------------------------------------------------------ payoffs
 
+const LARGE = 10_000;  // cells of a table, of which a larger one comes without wins
+const LIVE = new Set(["running", "paused", "stopping"]);
+
 const PAYOFFS = {
   title: "Payoffs", hint: "", panels: ["payoffs"],
-  async load({ get, query, source }, state) {
+  async load({ get, query, source, overview }, state) {
     state.choice ??= ["of", "row", "column"].every((key) => query.get(key)) ? ["of", "row", "column"].map((key) => Number(query.get(key))) : null;
     const [of, row, column] = state.choice ?? [];
+    // While a run goes on, what is new matters: by age the newest row and column are the last.
+    state.order ??= ORDERS.includes(query.get("order")) ? query.get("order") : LIVE.has((await overview()).state) ? "age" : ORDERS[0];
     return unpacked(await get("payoffs", state.choice ? { of, row, column } : {}), source);
   },
   none: (data) => (data.rows.length && data.columns.length ? "" : "There are no policies yet. The table appears with the first of them."),
@@ -157,14 +163,16 @@ class Payoffs {
     this.scene = scene;
     this.state = state;
     this.hint = hint;
-    this.state.order ??= ORDERS.includes(scene.query.get("order")) ? scene.query.get("order") : ORDERS[0];
+    this.state.scale ??= SCALES[0];
     const id = "payoffs-told";
     this.told = h("p", { class: "unseen", id });
     this.details = h("div", { class: "heat-details", "aria-live": "polite" });
     this.search = h("input", { class: "field", type: "search", placeholder: "Find a policy", "aria-label": "Find a policy in the table", list: "heat-names", on: { change: () => this.find(), keydown: (event) => { if (event.key === "Enter") this.find(); } } });
     this.options = h("datalist", { id: "heat-names" });
     this.choice = h("select", { class: "field", "aria-label": "Whose payoffs", on: { change: () => this.choose() } });
-    this.controls = h("div", { class: "tools" }, this.choice, this.search, this.options, picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
+    this.controls = h("div", { class: "tools" }, this.choice, this.search, this.options, 
+      picker("Colours by", SCALES.map((name) => (name === "all" ? "colours: all" : "colours: played")), SCALES.indexOf(this.state.scale), (k) => { this.state.scale = SCALES[k]; this.map.scaled(SCALES[k]); }),
+      picker("Order", ORDERS.map((name) => `by ${name}`), ORDERS.indexOf(this.state.order), (k) => this.order(ORDERS[k])));
     head.append(this.controls);
     const map = h("div", { class: "heat-map" });
     body.append(this.told, h("div", { class: "heat-layout" }, map, this.details));
@@ -180,6 +188,7 @@ class Payoffs {
     this.data = data;
     this.before = null;
     this.map.by = this.state.order;
+    this.map.scale = this.state.scale;
     this.map.set(data);
     write(this.hint, introduction(data));
     write(this.told, summary(data));
@@ -226,7 +235,7 @@ class Payoffs {
 
   // In the address too, so that it can be passed on.
   keep() {
-    const { choice, order } = this.state, query = new URLSearchParams(order === ORDERS[0] ? {} : { order });
+    const { choice, order } = this.state, query = new URLSearchParams({ order });
     ["of", "row", "column"].forEach((key, k) => choice && query.set(key, choice[k]));
     history.replaceState(null, "", `#/run/${this.scene.run}/population${query.size ? `?${query}` : ""}`);
   }
@@ -244,15 +253,35 @@ class Payoffs {
   }
 
   async explain() {
-    const { data, picked } = this, { source } = this.scene;
+    const { data, picked } = this, { source } = this.scene, { info: { population } } = await this.scene.overview();
+    if (data !== this.data || String(picked) !== String(this.picked)) return;
     const i = picked ? data.rows.indexOf(picked[0]) : -1, j = picked ? data.columns.indexOf(picked[1]) : -1;
     if (i < 0 || j < 0) {
-      const text = `Press a cell to see who met${source.may.play ? " and to have a game of it shown" : ""}. The wheel zooms after a click on the table (before it with Ctrl), dragging and the arrow keys move.`;
-      refill(this.details, text, () => [h("p", { class: "hint", text })]);
+      const text = `Click a cell for details${source.may.play ? " and a game" : ""}. Ctrl + wheel zooms.`, pairs = notable(data, population[data.row_player] === population[data.column_player]);
+      refill(this.details, [text, pairs], () => [h("p", { class: "hint", text }), ...pairs.flatMap((list) => this.pairs(list))]);
       return;
     }
-    const overview = await this.scene.overview(), cell = cellOf(data, i, j);
-    if (String(this.picked) === String(picked)) refill(this.details, [picked, data.of, worth(cell), played(cell), overview.can], () => this.facts(cell, overview));
+    const [overview, wins] = await Promise.all([this.scene.overview(), this.wins(i, j)]), cell = { ...cellOf(data, i, j), ...(wins ? { wins } : {}) };
+    if (String(this.picked) === String(picked)) refill(this.details, [picked, data.of, worth(cell), played(cell), cell.wins, overview.can], () => this.facts(cell, overview));
+  }
+
+  // [won, drawn, lost] of a cell of a table that is too large to come with them; null where nobody counted.
+  async wins(i, j) {
+    const { wins, count, columns, of, row_player: row, column_player: column, row_index: rows, column_index: across } = this.data, { get, source } = this.scene;
+    if (wins || !source.live || row === column || count.length <= LARGE || cellOf(this.data, i, j).exact || !count[i * columns.length + j]) return null;
+    const part = (place) => `${place}:${place + 1}`;
+    const table = unpacked(await get("payoffs", { of, row, column, order: "age", rows: part(rows[i]), columns: part(across[j]) }), source);
+    return cellOf(table, 0, 0).wins;
+  }
+
+  // A list of cells, which open by a click.
+  pairs({ heading, cells }) {
+    const open = ([i, j]) => this.map.open([this.data.rows[i], this.data.columns[j]]);
+    const line = (place) => {
+      const cell = cellOf(this.data, ...place);
+      return h("li", null, h("button", { type: "button", class: "heat-pair", text: title(cell, this.data), on: { click: () => open(place) } }), h("span", { text: number(cell.mean, 3) }));
+    };
+    return cells.length ? [h("h3", { text: heading }), h("ul", { class: "heat-pairs" }, cells.map(line))] : [];
   }
 
   facts(cell, { info: { population }, can }) {
@@ -263,6 +292,7 @@ class Payoffs {
       h("h3", null, policyLink(run, population[row], cell.row), alone ? "" : [" against ", policyLink(run, population[column], cell.column)]),
       h("p", { class: "heat-value", text: worth(cell) }),
       h("p", { class: "faint", text: [alone ? "" : `to player ${data.of}`, played(cell)].filter(Boolean).join(", ") }),
+      cell.wins ? h("p", { text: ended(cell.wins) }) : "",
       ...this.mirrored(cell, population),
       cell.known && !cell.exact && data.interval ? h("p", { class: "faint", text: data.interval }) : "",
       h("div", { class: "tools" }, games({ source, run, can, chosen, against, tree: true })),
@@ -302,8 +332,7 @@ function summary(data) {
 // ------------------------------------------------------------------------------------------------------------ meta-strategies
 
 const STRATEGIES = {
-  title: "Meta-strategy", panels: ["strategies", "diversity"],
-  hint: "Each band is a policy, as high as the probability with which it is played in that generation. Old policies are blue, new ones red.",
+  title: "Meta-strategy", panels: ["strategies", "diversity"], hint: "",
   load: ({ get, overview }) => Promise.all([get("strategies"), get("diversity"), overview()]),
   none: ([{ over }]) => (over.length ? "" : "No meta-strategy has been computed yet. It appears with the first generation."),
   make: (place, scene) => new Strategies(place, scene),
@@ -321,14 +350,16 @@ function together(over, population) {
 }
 
 class Strategies {
-  constructor({ body }, scene) {
+  constructor({ body, hint }, scene) {
     this.scene = scene;
-    this.players = [];
-    this.place = h("div");
+    this.hint = hint;
+    this.views = [];  // one for each player, or for each pair of populations
+    this.place = h("div", { class: "mixtures" });
     this.facts = h("p", { class: "hint" });
     this.effective = h("div");
     this.together = h("div");
-    body.append(this.place, this.together, h("h3", { text: "How many policies matter" }), this.facts, this.effective);
+    this.matter = h("div", null, h("h3", { text: "How many policies matter" }), this.facts, this.effective);
+    body.append(this.place, this.together, this.matter);
   }
 
   destroy() {
@@ -337,29 +368,31 @@ class Strategies {
   }
 
   restart() {
-    this.players.forEach(({ chart }) => chart.destroy());
-    this.players = [];
+    this.views.forEach(({ chart }) => chart.destroy());
+    this.views = [];
     this.place.replaceChildren();
   }
 
-  set([{ over: all, last, joint }, diversity, { info: { population } }]) {
-    const over = together(all, population);
-    if (this.players.length !== over.length) this.restart();
-    over.forEach(({ player, players, generation, layers }, k) => {
-      this.players[k] ??= this.player(players, over.length);
-      const data = {
-        x: generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
-        series: layers.map(({ label, place, values }) => ({ name: label, values, colour: () => ramp(place) })),
-      };
-      const { node, list } = this.players[k];
-      if (this.players[k].chart) this.players[k].chart.set(data);
-      else this.players[k].chart = lines(node, data);
-      const mix = last.find((one) => one.player === player);
-      const entries = (mix?.policies ?? []).map((policy, at) => ({ population: population[player], policy, probability: mix.probability[at] }));
-      refill(list, entries, () => [h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries)]);
+  set([{ over: all, last, joint, trained }, diversity, { info: { population } }]) {
+    const over = together(all, population), shape = trained.length ? trained.map(({ population: own, against }) => `${own} ${against}`) : over.map(({ players }) => String(players));
+    if (String(this.views.map(({ key }) => key)) !== String(shape)) {
+      this.restart();
+      this.views = shape.map((key, k) => ({ key, ...(trained.length ? this.pair(trained[k], population) : this.player(over[k].players, over.length)) }));
+    }
+    write(this.hint, trained.length
+      ? "The meta-strategy of each generation is one policy. Shown is who was trained against whom: rows are policies, columns their opponents, by age."
+      : `Each column is a generation, each band a policy, as high as its probability. ${over.some(({ layers }) => layers.some(({ label }) => label.includes(" … "))) ? "Policies of similar age share a band." : "Policies below 2% are \u201cothers\u201d."}`);
+    this.place.classList.toggle("pair", trained.length > 0);
+    if (trained.length) trained.forEach((table, k) => this.views[k].chart.set({ ...table, shares: this.scene.source.unpack(table.shares).data }));
+    else over.forEach((one, k) => this.views[k].chart.set(one));
+    over.forEach(({ player, players }) => {
+      const mix = last.find((one) => one.player === player), entries = (mix?.policies ?? []).map((policy, at) => ({ population: population[player], policy, probability: mix.probability[at] }));
+      const list = this.views.find(({ plays }) => plays.includes(players[0]))?.list, now = () => (trained.length ? ["Plays now: ", ...entries.map((one) => policyLink(this.scene.run, one.population, one.policy))] : [h("p", { class: "faint", text: "Plays now" }), shares(this.scene.run, entries)]);
+      if (list) refill(list, entries, now);
     });
     refill(this.together, joint, () => (joint ? this.correlated(joint, population) : []));
-    this.diversity(diversity);
+    this.matter.hidden = trained.length > 0;  // one
+    if (!this.matter.hidden) this.diversity(diversity);
   }
 
   // Who is played together with whom, where the solver correlates the players.
@@ -378,21 +411,28 @@ class Strategies {
   player(players, charts) {
     const node = h("div"), list = h("div", { class: "mixture-now" });
     this.place.append(h("div", { class: "mixture" }, charts > 1 && h("h3", { text: `Player ${players.join(", ")}` }), h("div", { class: "mixture-both" }, node, list)));
-    return { node, list };
+    return { list, plays: players, chart: mixture(node) };
+  }
+
+  pair({ population: own, against, rows, in_all: all }, population) {
+    const node = h("div"), list = h("div", { class: "mixture-now" }), playersOf = (which) => population.flatMap((one, player) => (one === which ? [player] : []));
+    const heading = own === against ? "" : `Player ${playersOf(own).join(", ")} against player ${playersOf(against).join(", ")}`, cut = all > rows.length ? `${whole(rows.length)} of ${whole(all)} policies are shown, evenly by age.` : "";
+    this.place.append(h("div", { class: "mixture" }, heading && h("h3", { text: heading }), list, cut && h("p", { class: "hint", text: cut }), node));
+    return { list, plays: playersOf(own), chart: opponents(node) };
   }
 
   diversity({ generation, effective, support, last }) {
     const also = (name, value) => (value === null ? "" : `, ${name} ${number(value, 3)}`);
-    const told = last.map(({ population, policies, effective_diversity: diversity, expected_cardinality: cardinality, clusters }) =>
-      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"} of ${whole(clusters)} ${clusters === 1 ? "cluster" : "clusters"} by what they earn${also("effective diversity", diversity)}${also("expected cardinality", cardinality)}.`);
-    write(this.facts, `The effective number is how many equally likely policies would be as uncertain as the meta-strategy. ${told.join(" ")}`);
+    const told = last.map(({ population, policies, effective_diversity: diversity, expected_cardinality: cardinality, clusters, alike }) =>
+      `${last.length > 1 ? `Population ${population}: ` : ""}${whole(policies)} ${policies === 1 ? "policy" : "policies"}, ${clusters > 1 ? `${whole(clusters)} clusters of similar payoffs` : alike ? "all of similar payoffs" : "no clusters of similar payoffs"}${also("effective diversity", diversity)}${also("expected cardinality", cardinality)}.`);
+    write(this.facts, `Effective number = exp(entropy) of the meta-strategy. ${told.join(" ")}`);
     const players = effective.map((_, player) => player).filter((player) => !effective.slice(0, player).some((values, other) => String(values) === String(effective[player]) && String(support[other]) === String(support[player])));
     const name = (what, player) => (players.length > 1 ? `${what}, player ${player}` : what);
     const data = {
       x: generation, xTitle: "generation", yTitle: "policies", whole: true, height: 240,
       series: players.flatMap((player) => {
         const own = () => colour(player, effective.length);
-        return [{ name: name("effective number", player), values: effective[player], colour: own }, { name: name("with any probability", player), values: support[player], dashed: true, colour: own }];
+        return [{ name: name("effective number", player), values: effective[player], colour: own }, { name: name("support", player), values: support[player], dashed: true, colour: own }];
       }),
     };
     if (this.chart) this.chart.set(data);
@@ -414,9 +454,9 @@ function paired(rows, columns, pairs) {
 
 const LINEAGE = {
   title: "Lineage", panels: ["lineage"],
-  hint: "Who began as a copy of whom, from left to right by generation. Bigger ones are likelier in the meta-strategy, red ones stronger. Point at one to see its line, and whom it trained against.",
+  hint: "Parent → child, by generation. Larger dots are likelier in the meta-strategy, red ones stronger. Point at a dot for its line and its opponents.",
   load: ({ get, overview }) => Promise.all([get("lineage"), overview()]),
-  none: ([{ populations }]) => (populations.some(({ members }) => members.length) ? "" : "Nobody is there yet. The first policies appear when they have been made."),
+  none: ([{ populations }]) => (populations.some(({ members }) => members.length) ? "" : "No policies yet. They appear when they have been made."),
   make: ({ body }, scene) => lineage(body, scene),
 };
 
@@ -431,6 +471,6 @@ const RESPONSES = {
 const EMBEDDING = {
   title: "Map of policies", panels: ["embedding"], hint: "",
   load: ({ get }) => get("embedding"),
-  none: (data) => (data.some(({ points }) => points.length) ? "" : "The map appears when there are policies that have met."),
+  none: (data) => (data.some(({ points }) => points.length) ? "" : "No payoffs yet. The map appears with the first of them."),
   make: (place, scene, state) => embedding(place, scene, state),
 };

@@ -9,9 +9,11 @@ import { shortNames } from "./names.js";
 import { fitted, font, nearest, neighbour, stage } from "./stage.js";
 
 const HEIGHT = 470;
+const NARROW = 480, TALL = 560;  // of less width, names have two lines and the picture is higher
 const ROUND = 12;  // nodes up to which they lie on a circle; more lie in two columns, so that each has room for its name
 const FEW = 40;  // edges up to which all are drawn strongly; of more only the most profitable one of each node
 const LISTED = 6;  // of sinks and dominated policies, before the rest is only counted
+const LONGEST = 12, SHORTEST = 4;  // characters of a name that stays as it is: where there is room, and on a phone
 const SPOKEN = 7;  // names of a cycle
 const BESIDE = 6;  // pixels between a node and its name
 
@@ -67,7 +69,7 @@ class ResponsesView {
     this.theme();
     this.stage = stage(canvas, {
       label: "Response graph. Arrow keys go from one node to the next, Enter chooses; plus, minus and 0 zoom.", describedby: "responses-told", legend, centred: true,
-      height: (width) => Math.min(HEIGHT, Math.max(300, 0.8 * width)),
+      height: (width) => (width < NARROW ? TALL : HEIGHT),
       world: () => this.stage?.size ?? { width: 1, height: 1 },
       closest: () => 20,
       paint: (context, on) => this.paint(context, on),
@@ -89,9 +91,8 @@ class ResponsesView {
   set([data, { info }]) {
     this.data = data;
     this.info = info;
-    const { nodes, edges, cycles, kind, vertices, covered, cut } = data;
-    const full = [...new Set([...nodes, ...data.components].flatMap(({ members }) => members))], short = shortNames(full);
-    this.short = new Map(full.map((name, k) => [name, short[k]]));
+    const { nodes, edges, cycles, kind, vertices, nodes_mass: mass, cut } = data;
+    this.shorten(LONGEST);
     const weight = (node) => node.mass ?? node.probability, heaviest = Math.max(1e-9, ...nodes.map(weight));
     this.places = nodes.map((node, k) => ({ ...node, k, label: this.label(node), at: [0, 0], radius: 4 + 12 * Math.sqrt(weight(node) / heaviest) }));
     around(nodes.length, edges, cycles).forEach((k, place) => { this.places[k].order = place; });
@@ -99,11 +100,17 @@ class ResponsesView {
     this.strongest = Math.max(1e-9, ...edges.map(([, , gain]) => gain));
     this.laid = null;
     if (this.cycle >= cycles.length) this.cycle = null;
-    const few = vertices > nodes.length ? ` The ${nodes.length} shown have ${covered === null ? "the highest probabilities" : `${share(covered)} of α-Rank's mass`}.` : "";
+    const few = vertices > nodes.length ? ` The ${nodes.length} shown have ${mass === null ? "the highest probabilities" : `${share(mass)} of α-Rank's mass`}.` : "";
     write(this.about, `${whole(vertices)} ${kind}.${few} ${cut}`.trim());
     write(this.told, `${whole(nodes.length)} ${kind} and ${whole(edges.length)} profitable deviations. ${this.lists().map(({ title, texts }) => `${title}: ${texts.slice(0, 3).join("; ") || "none"}.`).join(" ")}`);
     this.fill();
     this.stage.resize();
+  }
+
+  // longest: characters of a name that stays as it is.
+  shorten(longest) {
+    const full = [...new Set([...this.data.nodes, ...this.data.components].flatMap(({ members }) => members))], short = shortNames(full, longest);
+    this.short = new Map(full.map((name, k) => [name, short[k]]));
   }
 
   label({ members }) {
@@ -125,7 +132,7 @@ class ResponsesView {
   fill() {
     const [sinks, cycles, dominated] = this.lists();
     const some = (list, item) => (list.texts.length ? h("ul", null, list.texts.slice(0, LISTED).map(item), list.texts.length > LISTED && h("li", { class: "faint", text: `and ${whole(list.texts.length - LISTED)} more` })) : h("p", { class: "faint", text: list.none }));
-    const cycle = (text, k) => h("li", null, h("button", { type: "button", class: "answers-cycle", "aria-pressed": String(this.cycle === k), text, on: { click: () => this.trace(k) } }), h("span", { class: "faint", text: ` each gains ≥ ${number(this.data.cycles[k].gain, 3)}` }));
+    const cycle = (text, k) => h("li", null, h("button", { type: "button", class: "answers-cycle", "aria-pressed": String(this.cycle === k), text, on: { click: () => this.trace(k) } }), h("span", { class: "faint", text: ` each step gains ≥ ${number(this.data.cycles[k].gain, 3)}` }));
     const under = (text, k) => {
       const { population, policy, by, strictly } = this.data.dominated[k];
       return h("li", null, policyLink(this.run, population, policy), " by ", policyLink(this.run, population, by), strictly ? ", strictly" : "");
@@ -195,9 +202,12 @@ class ResponsesView {
     if (this.laid === `${width} ${height}`) return;
     this.laid = `${width} ${height}`;
     context.font = font(12);
-    const n = this.places.length, longest = Math.max(0, ...this.places.map((place) => context.measureText(this.caption(place)).width));
-    this.room = Math.min(longest + 16 + BESIDE, 0.36 * width);  // beside the nodes, for names
-    const across = Math.max(20, width / 2 - this.room - 8), up = height / 2 - 26, rows = Math.ceil(n / 2);
+    const n = this.places.length, widest = () => Math.max(0, ...this.places.flatMap((place) => this.caption(place)).map((text) => context.measureText(text).width)), most = 0.4 * width;
+    this.narrow = width < NARROW;
+    this.shorten(LONGEST);
+    if (widest() > most) this.shorten(SHORTEST);
+    const room = Math.min(widest() + 16 + BESIDE, most);  // beside the nodes, for names
+    const across = Math.max(20, width / 2 - room - 8), up = height / 2 - 26, rows = Math.ceil(n / 2);
     for (const place of this.places) {
       const turn = 2 * Math.PI * ((place.order + 0.5) / n) - Math.PI / 2;
       const level = (2 * Math.floor(place.order / 2) + 1) / rows - 1, side = place.order % 2 ? -1 : 1;  // one right, one left: edges of a cycle cross the middle
@@ -206,8 +216,10 @@ class ResponsesView {
     }
   }
 
-  caption({ label, mass }) {
-    return mass === null || mass < 5e-4 ? label : `${label}  α ${share(mass)}`;
+  // The lines of a node's name.
+  caption({ members, mass }) {
+    const label = this.label({ members }), told = mass === null || mass < 5e-4 ? [] : [`α ${share(mass)}`];
+    return this.narrow ? [label, ...told] : [[label, ...told].join("  ")];
   }
 
   paint(context, on) {
@@ -271,9 +283,12 @@ class ResponsesView {
       context.lineWidth = 3;
       const from = x + (right ? 1 : -1) * (radius + BESIDE), width = right ? on.size.width - from : from;
       if (width < 12) continue;
-      const text = fitted(context, this.caption(place), width);
-      context.strokeText(text, from, y);
-      context.fillText(text, from, y);
+      const lines = this.caption(place);
+      lines.forEach((line, k) => {
+        const text = fitted(context, line, width), at = y + 13 * (k - (lines.length - 1) / 2);
+        context.strokeText(text, from, at);
+        context.fillText(text, from, at);
+      });
     }
   }
 }

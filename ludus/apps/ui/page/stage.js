@@ -281,6 +281,11 @@ export function font(size, weight = 400) {
   return `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
 }
 
+// A scale of colours between the texts (or nodes) of its ends, which stay together where a line is short. name: its class.
+export function scaleKey(from, name, to) {
+  return h("span", { class: "key-item" }, h("span", null, from), h("span", { class: name, "aria-hidden": "true" }), h("span", null, to));
+}
+
 // A text no wider than `width` pixels, cut in the middle: names differ at their ends.
 export function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;
@@ -314,9 +319,9 @@ export function neighbour(places, from, key) {
 }
 
 // Writes names beside (or above) their places where there is room, the first ones first. places: [{ at, radius, name }].
-// halo: of what is behind, so that lines below a name do not blur it.
-export function nameThem(context, places, { width, height, most = 60, colour, halo, above = false }) {
-  const taken = [];
+// halo: of what is behind, so that lines below a name do not blur it. dots: places that no name may cover (its own is never covered).
+export function nameThem(context, places, { width, height, most = 60, colour, halo, above = false, dots = [] }) {
+  const taken = dots.map(({ at: [x, y], radius }) => ({ x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius }));
   const free = (box) => box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= height
     && !taken.some((other) => box.x < other.x + other.width && other.x < box.x + box.width && box.y < other.y + other.height && other.y < box.y + box.height);
   context.textBaseline = "middle";
