@@ -523,6 +523,7 @@ export function table(node, { columns, rows, sort = null, limit = 25, label = ""
       made.cells[k].hidden = head.children[k].hidden;
       const value = valueOf(column, row);
       const shown = column.format ? column.format(value, row, place) : column.text ? String(value ?? "–") : number(value);
+      made.cells[k].classList.toggle("none", shown === "–");
       if (shown instanceof Node) put(made.cells[k], shown);
       else write(made.cells[k], String(shown));
     });

@@ -73,7 +73,7 @@ export const COLUMNS = [
   measure("return", "return", "Of the newest policy of a single player", (run) => run.return_of),
   { key: "health", title: "health", text: true, value: (row) => runsOf(row).reduce((sum, run) => sum + 1000 * run.errors + run.warnings, 0), format: (_, row) => health(row) },
   { key: "began", title: "age", hint: "Since it began", value: (row) => (known(begin(row)) ? -begin(row) : null), format: (_, row) => (known(begin(row)) ? time(begin(row), age(begin(row))) : NONE) },
-  { key: "notes", title: "notes", text: true, only: (rows) => rows.some((row) => runsOf(row).some((run) => run.notes || run.notes_problem)), value: (row) => (row.members ? "" : row.notes_problem || row.notes), format: (text) => h("span", { class: "run-notes", title: text, text }) },
+  { key: "notes", title: "notes", text: true, only: (rows) => rows.some((row) => runsOf(row).some((run) => run.notes || run.notes_problem)), value: (row) => (row.members ? "" : row.notes_problem || row.notes), format: (text) => (text ? h("span", { class: "run-notes", title: text, text }) : "") },
   { key: "returns", title: "returns in training", text: true, hint: "Of each learner in its newest rollouts, against its opponents there", value: (row) => (row.members ? "" : learners(row)), format: (text, row) => h("span", { title: row.returns?.length ? `generation ${row.returns[0].generation}` : "", text: text || NONE }) },
   label("scenario", "scenario", "Preset or kind", (run) => run.scenario),
   label("algorithm", "algorithm", "", (run) => run.algorithm),
@@ -136,7 +136,8 @@ function states(_, row) {
 
 function game(name, row) {
   const runs = runsOf(row), algorithm = common(runs.map((run) => run.algorithm)) ?? "several algorithms";
-  return h("span", null, name || "several games", h("span", { class: "under", text: row.members ? `${algorithm} · ${runs.length} ${runs.length === 1 ? "run" : "runs"}` : `${algorithm} · seed ${row.seed}` }));
+  const [family, ...rest] = name.split("/");
+  return h("span", null, name ? family : "several games", rest.length ? ["/", h("wbr"), rest.join("/")] : null, h("span", { class: "under", text: row.members ? `${algorithm} · ${runs.length} ${runs.length === 1 ? "run" : "runs"}` : `${algorithm} · seed ${row.seed}` }));
 }
 
 const begin = (row) => (row.members ? row.members.map((run) => run.began).filter(known).sort((a, b) => a - b)[0] ?? null : row.began);
