@@ -197,8 +197,7 @@ def test_tags_and_notes_are_edited_by_those_who_steer(browser: Any, server: Serv
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/enter?token={token}")
-        ready(page)
-        assert page.get_by_role("button", name="final", exact=True).is_visible()
+        page.get_by_role("button", name="final", exact=True).wait_for()
         assert page.get_by_role("button", name="Edit tags and notes of run-05").count() == 0
 
 

@@ -83,6 +83,13 @@ def test_notes_have_bounds(asker: Asker, tags: list[Any], notes: Any, status: in
         assert [*reply.json()] == ["error"]
 
 
+def test_the_list_has_new_notes_at_once(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "LIST", 1e9)
+    assert line(asker)["tags"] == []
+    assert keep(asker, ["new"]).status_code == 200
+    assert line(asker)["tags"] == ["new"]
+
+
 def test_notes_of_no_run_and_with_more_in_them_are_refused(asker: Asker) -> None:
     assert asker.order("/api/runs/none/notes", {"tags": [], "notes": ""}).status_code == 404
     extra = {"tags": [], "notes": "", "path": "/etc/passwd"}

@@ -58,7 +58,9 @@ def router(state: State) -> APIRouter:
     @routes.post("/runs/{run}/notes")
     async def notes(run: str, notes: NewNotes) -> dict[str, Any]:
         """Keep tags and notes of a run in its `notes.json`. Who writes last is kept."""
-        return await asyncio.to_thread(keep_notes, state.runs.run(run), notes)
+        stored = await asyncio.to_thread(keep_notes, state.runs.run(run), notes)
+        state.watcher.expire_list()
+        return stored
 
     return routes
 

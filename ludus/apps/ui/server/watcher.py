@@ -379,6 +379,10 @@ class Watcher:
         experiments = figures.experiment_lines(runs)
         return to_json({"version": version, "runs": runs, "experiments": experiments, "unreadable": unreadable})
 
+    def expire_list(self) -> None:
+        """Have the list looked at again when it is asked for next: something was written beside a run."""
+        self._listed = -1e9
+
     async def settings(self) -> Body:
         """The settings of each run of the list. They are read again where a scenario is another one, not where a run has got on."""
         await self.lines()
