@@ -37,7 +37,7 @@ class Ranked:
 
     Attributes:
         policy, generation: Its name, and when it came.
-        start: The policy that it began as a copy of, or where else its first weights came from.
+        start: Its parent, or where else its first weights came from.
         mean: Return against the last meta-strategy of the other players, averaged over the players that draw from the population.
         intervals: Of `mean`, by kind: "sequence" or "student" (`ludus.apps.ui.figures.intervals`).
         half_width: The wider side of the confidence sequence.
@@ -144,7 +144,7 @@ def units(game: MetaGame, population: int) -> NDArray[np.int64]:
 
 
 def start_of(lineage: Lineage) -> str:
-    """Return the policy that it began as a copy of, or where else its first weights came from."""
+    """Return the parent's name, or where else the first weights came from."""
     return lineage.start if lineage.parent is None else lineage.parent.policy
 
 

@@ -23,7 +23,7 @@ export function counted() {
     if (pick.options.length !== choices.length || [...pick.options].some((option, k) => option.value !== choices[k])) clear(pick).append(...choices.map((value) => h("option", { value, text: state.by === 0 ? plain(value) : value })));
     pick.value = chosen;
     write(hint, state.by === 0
-      ? "What the environment counts in an episode: the mean over all matches of a policy, and over those against the opponents that it met last."
+      ? "What the environment counts in an episode: the mean over all matches of a policy, and over those against its latest opponents."
       : "What the environment counts in an episode of this policy: the means over its matches, beside those of the whole population.");
     const key = `${state.at} ${state.by}`;
     const next = state.by === 0 ? one(rows, names.indexOf(state.name)) : all(rows, names, state.policy);

@@ -68,7 +68,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     largest = 0;
     const found = data.exploitability === null || data.exploitability === undefined ? "" : `Exploitability of this profile: ${number(data.exploitability)}. `;
     const values = isDuel(data.value) ? `the value for ${seats ? playerName(seats, 0) : "player 0"}` : "the players’ values";
-    write(made.exploitability, `${found}Beside each node: how likely it comes next, and ${values}. What is regretted is red.`);
+    write(made.exploitability, `${found}Beside each node: how likely it comes next, and ${values}. Regret is red.`);
     const entry = item({ node: "", label: "The start", kind: data.kind, player: data.player, probability: null, value: data.value, regret: null }, 1);
     made.tree.append(entry.item);
     entry.data = data;
@@ -225,7 +225,7 @@ function treePage(root, { first, seats, profile, fetchNode }) {
     const all = data.reach.reduce((product, value) => product * value, 1);
     const row = (label, value, shape) => h("tr", null, h("th", { scope: "row", class: "text", text: label }), h("td", { text: share(value) }), h("td", { text: shape }));
     return h("table", { class: "thought-table" }, h("thead", null, h("tr", null, h("td"), h("th", { scope: "col", text: "Reach" }), h("th", { scope: "col", text: "Value" }))),
-      h("tbody", null, labels.map((label, k) => row(label, data.reach[k], k < data.value.length ? signed(data.value[k]) : "")), row("together", all, "")));
+      h("tbody", null, labels.map((label, k) => row(label, data.reach[k], k < data.value.length ? signed(data.value[k]) : "")), row("joint reach", all, "")));
   }
 
   function actions(data, players) {
