@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import synthetic_run as synthetic
 from page_tools import Server
+
+from ludus.runs.control import Status, write_live_file
+from ludus.storage.run_dirs import RunLock
 
 pytestmark = pytest.mark.slow
 
@@ -34,3 +38,27 @@ def test_a_password_typed_wrong_and_right(browser: Any, tmp_path: Path) -> None:
         assert all("401" in message for message in messages), messages
         assert len(messages) == 1
         assert page.evaluate("document.cookie") == ""
+
+
+def test_the_password_for_watching_opens_a_page_that_only_watches(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "runs"
+    folder = synthetic.write(root / "try1", generations=1, finished=False)
+    write_live_file(folder, Status("s", socket.gethostname(), 1, "0.1.0", began=0.0, written=0.0))
+    monkeypatch.setenv("LUDUS_UI_PASSWORD", "correct horse")
+    monkeypatch.setenv("LUDUS_UI_WATCH_PASSWORD", "battery staple")
+    with RunLock(folder), Server(root) as server:
+        for password, steers in (("battery staple", False), ("correct horse", True)):
+            with browser.new_context() as context:
+                page = context.new_page()
+                page.goto(f"http://127.0.0.1:{server.port}/")
+                page.keyboard.type(password)
+                page.keyboard.press("Enter")
+                page.get_by_role("link", name="try1").click()
+                page.get_by_role("heading", name="try1", level=1).wait_for()
+                assert page.get_by_role("group", name="Steering").is_visible() == steers
+                assert page.get_by_role("link", name="People").is_visible() == steers
+                sent = "fetch('api/runs/x/order', {method: 'POST', headers: {'X-Ludus': '1', 'Content-Type': 'application/json'}, "
+                status = page.evaluate(f'{sent} body: \'{{"do": "stop"}}\'}}).then(r => r.status)')
+                assert status == (404 if steers else 403)  # there is no run x

@@ -21,7 +21,7 @@ export async function show(root, { source, query, go }) {
   root.append(h("h1", { text: "Runs" }), page.tools, page.card, page.bar);
   await page.load();
   const timer = setInterval(() => page.draw(), AGAIN);
-  return { update: () => page.load(), close: () => { clearInterval(timer); document.querySelector("dialog.run-notes-dialog")?.close(); } };
+  return { update: () => page.load(), close: () => { clearInterval(timer); page.destroy(); } };
 }
 
 class Runs {
@@ -46,11 +46,16 @@ class Runs {
   async load() {
     const { runs, experiments = [], unreadable = [] } = await this.source.get("runs");
     const known = new Set(runs.map((run) => run.id));
-    const grew = [...known].some((id) => !this.runs.some((run) => run.id === id));
+    const before = new Set(this.runs.map((run) => run.id)), grew = runs.some((run) => !before.has(run.id));
     Object.assign(this, { runs, unreadable, experiments: new Map(experiments.map((one) => [one.name, one])) });
     for (const id of this.chosen) if (!known.has(id)) this.chosen.delete(id);
     if (this.settings === null ? this.needsSettings() : grew) await this.loadSettings();
     this.draw();
+  }
+
+  destroy() {
+    this.columnChoice.destroy();
+    document.querySelector("dialog.run-notes-dialog")?.close();
   }
 
   needsSettings() { return this.filter.settings || this.columns.some((key) => key.startsWith(SETTING)) || this.columnChoice.isOpen; }
@@ -215,8 +220,11 @@ class ColumnChoice {
     const usual = h("button", { type: "button", class: "more", text: "Usual columns", on: { click: () => { page.showColumns([...DEFAULT]); this.fill(); } } });
     this.node = h("details", { class: "columns-choice", on: { toggle: () => this.opened(), keydown: (event) => event.key === "Escape" && this.close() } },
       h("summary", { class: "more", text: "Columns" }), h("div", { class: "columns-panel card" }, this.results, h("h2", { text: "Settings" }), this.search, this.settings, usual));
-    document.addEventListener("pointerdown", (event) => { if (!this.node.contains(event.target)) this.node.open = false; });
+    this.pointed = (event) => { if (!this.node.contains(event.target)) this.node.open = false; };
+    document.addEventListener("pointerdown", this.pointed);
   }
+
+  destroy() { document.removeEventListener("pointerdown", this.pointed); }
 
   get isOpen() { return this.node.open; }
 
