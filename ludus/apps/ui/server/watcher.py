@@ -380,7 +380,7 @@ class Watcher:
         return to_json({"version": version, "runs": runs, "experiments": experiments, "unreadable": unreadable})
 
     def expire_list(self) -> None:
-        """Have the list looked at again when it is asked for next: something was written beside a run."""
+        """Have the list looked at again when it is asked for next: a file of a run is another one."""
         self._listed = -1e9
 
     async def settings(self) -> Body:
