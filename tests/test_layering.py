@@ -195,6 +195,7 @@ HANDED_DOWN = {
     ("training/collecting", "runs/assembly"): "a policy, by its name",
     ("training/training", "runs/task_runner"): "what makes a task, and what goes on between two iterations",
     ("training/training", "runs/control"): "the clock, which stands still in a pause",
+    ("reporting/rates", "runs/control"): "the same clock",
     ("evaluation/matches", "runs/assembly"): "a policy, by its name",
     ("rollout/host", "runs/task_runner"): "who hears how far a match is",
 }

@@ -287,6 +287,11 @@ class Timings:
         self._seconds[part] += seconds
         self._stretch[f"seconds/{part}"] = self._stretch.get(f"seconds/{part}", 0.0) + seconds
 
+    @property
+    def stretch(self) -> Mapping[str, float]:
+        """What `seconds_since_last` would return."""
+        return self._stretch
+
     def seconds_since_last(self) -> dict[str, float]:
         """`seconds/<part>` and `<counter>` since the last call, or since the session began. No part of the state."""
         out, self._stretch = self._stretch, {}

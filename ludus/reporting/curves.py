@@ -14,6 +14,7 @@ from ludus.core.types import Curve, TrainingTask
 
 _EPISODES = 100  # that the newest return is a mean of, if a training has so many
 _OVER = 2.0  # seconds that its speed is a mean over
+_PACE = 10.0  # seconds that the time left is judged by
 _TOLD = 4  # statistics that a line has room for
 _DOTS = np.array([[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]])  # of a Braille letter, by column, from below
 
@@ -48,6 +49,15 @@ def newest(curve: Curve) -> dict[str, float]:
         values |= dict(zip(curve.columns[len(FIXED) :], curve.values[learned[-1], len(FIXED) :], strict=True))
     values |= {name: recent[name][0] for name in curve.columns if name.startswith(STATISTICS)}
     return {name: float(value) for name, value in values.items() if math.isfinite(value)}
+
+
+def seconds_left(curve: Curve, fraction: float | None) -> float | None:
+    """Return the seconds that a training still takes at its newest pace: the first iteration may have compiled kernels. None if that cannot
+    be said. fraction: share that is done."""
+    if fraction is None or not 0 < fraction < 1 or len(curve) < 2:
+        return None
+    left = curve["env_steps"][-1] * (1 - fraction) / fraction / per_second(curve, over=_PACE)
+    return float(left) if math.isfinite(left) else None
 
 
 def is_shown_metric(metric: str) -> bool:

@@ -18,9 +18,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -28,9 +28,10 @@ from typing import Any, TypeVar
 from ludus import __version__
 from ludus.core.errors import RunError
 from ludus.core.machine import signals_handled
-from ludus.core.types import Metrics, Task
+from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
+from ludus.runs.live_numbers import LiveNumbers, LiveRecorder, parse_live_numbers
 from ludus.runtime.base import PartState
-from ludus.storage.base import ActiveTasks, NullObserver, Observer, RunInfo
+from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, Observer, RunInfo
 
 # --------------------------------------------------------------------------------------------------------------------
 # Two small files in a run's directory, between the driver and the commands that steer it from another terminal: control.json, what a
@@ -67,7 +68,7 @@ class Status:
     """What a driver does. host, pid, version: of its process. began, written: Unix times. seconds: how long it has been paused, or at this
     speed. generations: the limit, None without one. fraction: of the task, in [0, 1], None if it cannot be said. checkpoints: how many of
     those that were asked for are there. barrier: number of the last checkpoint that is committed. parts: what it
-    runs, as it last heard of each."""
+    runs, as it last heard of each. live: numbers of the tasks in progress."""
 
     session: str
     host: str
@@ -86,6 +87,7 @@ class Status:
     checkpoints: int = 0
     barrier: int = 0
     parts: tuple[PartState, ...] = ()
+    live: LiveNumbers = field(default_factory=LiveNumbers)
 
 
 def read_order(folder: Path) -> LiveOrder | None:
@@ -115,7 +117,9 @@ def read_status(folder: Path) -> Status | None:
 
 def write_live_file(folder: Path, value: LiveOrder | Status) -> bytes:
     """Put it in the place of the one before, and return the file's content. Raises OSError."""
-    content = (json.dumps({"format": FORMAT, **asdict(value)}) + "\n").encode()
+    content = _encode(value)
+    if len(content) >= _LONGEST and isinstance(value, Status):  # parts with very long names, say
+        content = _encode(replace(value, live=LiveNumbers()))
     path = folder / (CONTROL_FILE if isinstance(value, LiveOrder) else STATUS_FILE)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")  # several commands may write at once
     try:
@@ -126,6 +130,10 @@ def write_live_file(folder: Path, value: LiveOrder | Status) -> bytes:
             aside.unlink()
         raise
     return content
+
+
+def _encode(value: LiveOrder | Status) -> bytes:
+    return (json.dumps({"format": FORMAT, **asdict(value)}) + "\n").encode()
 
 
 def remove_live_files(folder: Path) -> None:
@@ -198,6 +206,8 @@ def _record(kind: type[T], data: dict[str, Any]) -> T:
 
 def _value(name: str, kind: str, data: dict[str, Any]) -> Any:
     value = data[name]
+    if kind == "LiveNumbers":
+        return parse_live_numbers(value)
     if kind == "tuple[PartState, ...]":
         if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
             raise ValueError(f"{name} is {value!r}")
@@ -402,10 +412,13 @@ class Control(NullObserver):
         """What the driver computes itself, in a few words."""
         stop.doing = lambda: self.doing or self._status.doing
         self._parts: Callable[[], Sequence[PartState]] = tuple
+        self._usage: Callable[[], Mapping[str, float]] = dict
+        self._live = LiveRecorder(self.clock)
         self._since = self._changed = clock()  # the end of the last check; the last order
         self._played = 0.0  # at the last check
         self._look_at = -math.inf
         self._tell_at = self._tasks_at = self._since
+        self._measured: tuple[float, Mapping[str, float]] = (-math.inf, {})  # when, and what was in use
         remove_live_files(folder)
         with suppress(OSError):  # a run goes on where nobody can steer it
             self._seen = write_live_file(folder, self._order)
@@ -447,9 +460,13 @@ class Control(NullObserver):
         """parts: says what is known of the run's parts, at no cost; asked when the status is written."""
         self._parts = parts
 
+    def measure(self, usage: Callable[[], Mapping[str, float]]) -> None:
+        """usage: returns where the run's time went since the last barrier, and what it uses; asked when the status is written."""
+        self._usage = usage
+
     def close(self) -> None:
         """End the session without a message."""
-        self._parts, self._stop.doing = tuple, _closing  # which lead back to here
+        self._parts, self._usage, self._stop.doing = tuple, dict, _closing  # which lead back to here
         remove_live_files(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders
@@ -501,10 +518,12 @@ class Control(NullObserver):
     # ------------------------------------------------------------------------------------------ what it does
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
+        self._live.run_started(info, generation)
         self._status = replace(self._status, generation=generation, generations=info.generations)
 
     def task_started(self, task: Task) -> None:
         self._tasks.started(task)
+        self._live.task_started(task)
         self._status = replace(self._status, generation=task.generation, doing=str(self._tasks), fraction=None)
         now = self._clock()
         if now >= self._tasks_at - _TASKS * TELL:
@@ -513,7 +532,18 @@ class Control(NullObserver):
 
     def task_progress(self, fraction: float | None, metrics: Metrics) -> None:
         self._tasks.progressed()
+        self._live.task_progress(fraction)
         self._status = replace(self._status, fraction=fraction)
+
+    def learned(self, task: TrainingTask, curve: Callable[[], Curve]) -> None:
+        if self._live.learned(task, curve):
+            self._look_at = self._tell_at = -math.inf  # at once: the next iteration may be long
+
+    def task_done(self, result: TaskResult) -> None:
+        self._live.task_done(result)
+
+    def generation_done(self, record: GenerationRecord) -> None:
+        self._live.generation_done(record)
 
     def _write(self, now: float) -> None:
         self._tell_at = now + TELL
@@ -526,9 +556,18 @@ class Control(NullObserver):
             seconds=now - self._changed,
             written=time.time(),
             parts=self._known_parts(),
+            live=self._live.numbers(self._used(now)),
         )
         with suppress(OSError):  # a full disk will be told by who needs it
             write_live_file(self._folder, self._status)
+
+    def _used(self, now: float) -> Mapping[str, float]:
+        """Return what is in use, measured no more often than a status is written by itself."""
+        when, usage = self._measured
+        if now >= when + TELL / 2:
+            usage = self._usage()
+            self._measured = now, usage
+        return usage
 
     def _known_parts(self) -> tuple[PartState, ...]:
         """Return the driver first, then as many as a reader takes, those before the others that say nothing."""

@@ -248,6 +248,7 @@ class Driver:
     @reserve_stack
     def run(self) -> str:
         """Run until the schedule is complete, a stopper fires or a stop is requested, and return the reason."""
+        self.control.measure(self._usage)
         try:
             while True:
                 if reason := self._over():
@@ -581,18 +582,35 @@ class Driver:
 
     def _record_throughput(self, trainings: Sequence[Curve]) -> None:
         """Record where the time since the last barrier went. trainings: of the tasks in progress."""
-        before, self._last_barrier_seconds = self._last_barrier_seconds, self.seconds
-        wall = self._last_barrier_seconds - (self.history.seconds if before is None else before)
         lags = [float(curve["lag_mean"][-1]) for curve in trainings if "lag_mean" in curve.columns]
-        since_last = self.parts.profile.seconds_since_last()
-        steps = {"env_steps": since_last.pop("env_steps", 0.0)}
-        seconds = {name: value for name, value in since_last.items() if name.startswith("seconds/")}
         lag = {"lag": float(np.mean(lags))} if lags else {}
-        usage = resources_in_use()
-        spent, self._processor_seconds = self._processor_seconds, usage.pop("processor_seconds")
-        usage = {"processor": max(0.0, self._processor_seconds - spent) / wall if wall > 0 else 0.0, **usage}
-        values = {"seconds": self._last_barrier_seconds, "wall": wall, **steps, **seconds, **lag, **usage}
-        self.store.metrics_recorded("barriers", self.history.checkpoints, values)
+        values = self._throughput()
+        self._last_barrier_seconds = values["seconds"]
+        self._processor_seconds = values.pop("processor_seconds")
+        self.parts.profile.seconds_since_last()
+        self.store.metrics_recorded("barriers", self.history.checkpoints, {**values, **lag})
+
+    def _throughput(self) -> dict[str, float]:
+        """Return where the time since the last barrier went, and what the run uses. processor_seconds: since the session began."""
+        before, seconds = self._last_barrier_seconds, self.seconds
+        wall = seconds - (self.history.seconds if before is None else before)
+        stretch, usage = self.parts.profile.stretch, resources_in_use()
+        spent = max(0.0, usage["processor_seconds"] - self._processor_seconds)
+        parts = {name: value for name, value in stretch.items() if name.startswith("seconds/")}
+        return {
+            "seconds": seconds,
+            "wall": wall,
+            "env_steps": stretch.get("env_steps", 0.0),
+            **parts,
+            **usage,
+            "processor": spent / wall if wall > 0 else 0.0,
+        }
+
+    def _usage(self) -> dict[str, float]:
+        """Return `_throughput` and the episodes of the trainings that are done, for the live status."""
+        usage = self._throughput()
+        del usage["processor_seconds"]
+        return {**usage, "episodes": float(self.history.counters["episodes"])}
 
     def finish(self) -> None:
         """Write a last checkpoint, unless nothing happened since the one before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.types import Curve, Metrics, Task, TaskResult, TrainingTask
+from ludus.core.types import Curve, Metrics, Mixture, Task, TaskResult, TrainingTask
 
 if TYPE_CHECKING:  # a command that steers a run needs none of what makes a game
     from ludus.envs.game_facts import GameFacts
@@ -260,10 +261,39 @@ class ActiveTasks:
         return isinstance(task, TrainingTask) and isinstance(last, TrainingTask) and task.generation == last.generation
 
     def __str__(self) -> str:
-        training = [str(task.population) for task in self._tasks if isinstance(task, TrainingTask)]
-        if training:
-            *others, last = dict.fromkeys(training)  # each once: a league trains several of a population
-            many = f"{len(training)} " if len(training) > len(others) + 1 else ""
-            what = f"{many}best response{'s' if len(training) > 1 else ''} of population"
-            return f"{what}s {', '.join(others)} and {last}" if others else f"{what} {last}"
-        return "payoffs" if self._tasks else "starting"
+        training = [task for task in self._tasks if isinstance(task, TrainingTask)]
+        if not training:
+            return "payoffs" if self._tasks else "starting"
+        counts = Counter(map(learner_kind, training))
+        *others, last = dict.fromkeys(
+            str(task.population) for task in training
+        )  # each once: a league has several of each
+        several = len(counts) > 1 or len(training) > len(others) + 1
+        kinds = ", ".join(
+            f"{f'{count} ' if several and len(training) > 1 else ''}{kind}{'s' if count > 1 else ''}"
+            for kind, count in counts.items()
+        )
+        if others:
+            return f"{kinds} of populations {', '.join(others)} and {last}"
+        return kinds if last == "0" and counts.keys() <= _ALONE else f"{kinds} of population {last}"
+
+
+_KINDS_OF_ROLES = {
+    "main": "main agent",
+    "main_exploiter": "main exploiter",
+    "league_exploiter": "league exploiter",
+    "meta": "restricted-game learner",
+}
+_ALONE = {"self-play learner", "learner"}  # whose population, where it is the first, is the only one in most runs
+
+
+def learner_kind(task: TrainingTask) -> str:
+    """Return what a training task trains, in the words of its schedule: "main agent", "self-play learner", "best response"."""
+    if task.role in _KINDS_OF_ROLES:
+        return _KINDS_OF_ROLES[task.role]
+    mixture = task.opponents if isinstance(task.opponents, Mixture) else task.opponents.start
+    refs = [ref for factor in mixture.factors for entry in factor.entries for ref in entry if ref.version is None]
+    if task.together or any((ref.population, ref.policy) == (task.population, task.policy) for ref in refs):
+        return "self-play learner"
+    alone = [len(factor.seats) for factor in mixture.factors] == [1]  # the only seat is its own
+    return "learner" if refs or alone else "best response"

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from ludus.apps.common.progress import (
     PlainProgress,
-    Rates,
     RichProgress,
     duration,
     number,
@@ -23,6 +22,7 @@ from ludus.apps.common.progress import (
 )
 from ludus.core.types import EvaluationTask, Mixture, PolicyRef, PolicySpec, TrainingResult, TrainingTask
 from ludus.reporting.curves import compact
+from ludus.reporting.rates import Rates
 from ludus.storage.base import GenerationRecord, NullObserver, Observer, Observers, RunInfo, RunSummary
 
 INFO = synthetic.info(Path("runs/demo"), generations=10)

@@ -561,5 +561,9 @@ def test_page_shows_the_status_of_drivers(root: Path) -> None:
         "seconds": 0.0,
         "checkpoints": 2,
         "parts": [],
+        "points": [],
+        "usage": {},
+        "seconds_left": None,
+        "tasks_left": None,
     }
     assert os.listdir(root / "try1")

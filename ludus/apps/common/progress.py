@@ -16,58 +16,14 @@ from rich.live import Live
 from rich.text import Text
 
 from ludus.core.errors import escape_controls
-from ludus.core.recorders import per_second
 from ludus.core.types import Curve, EvaluationTask, Metrics, Task, TaskResult, TrainingResult, TrainingTask
-from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture
+from ludus.reporting.curves import compact, format_newest, learner_key, newest, picture, seconds_left
+from ludus.reporting.rates import Rates
 from ludus.storage.base import ActiveTasks, GenerationRecord, NullObserver, RunInfo, RunSummary
 
 Clock = Callable[[], float]
 _MOMENT = 0.2  # seconds
 _SOON = 2.0  # seconds; no less is told of the time left
-_PACE = 10.0  # seconds, that the time left goes by
-
-
-class Rates:
-    """What is shown between the driver's calls: episodes per second and the time left, from stored counts only."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._first: GenerationRecord | None = None
-        self._last: GenerationRecord | None = None
-        self._info: RunInfo | None = None
-
-    def started(self, info: RunInfo) -> None:
-        self._info, self._start, self._first, self._last = info, self._clock(), None, None
-
-    def generation(self, record: GenerationRecord) -> None:
-        self._last, self._first = record, self._first or record
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds of this session."""
-        return self._clock() - self._start
-
-    def episodes_per_second(self) -> float | None:
-        """Return the training episodes per second over this session; None before there are any."""
-        first, last = self._first, self._last
-        if first is None or last is None or last.episodes <= first.episodes or last.seconds <= first.seconds:
-            return None
-        return (last.episodes - first.episodes) / (last.seconds - first.seconds)
-
-    def seconds_left(self) -> float | None:
-        """Until the first limit, were the generations to go on at the session's mean pace; None if nothing limits the run, or the
-        limit is reached."""
-        info, last, first = self._info, self._last, self._first
-        if info is None or last is None or first is None:
-            return None
-        left = []
-        if info.seconds is not None:
-            left.append(info.seconds - last.seconds)
-        if info.generations is not None and last.number > first.number:
-            pace = (last.seconds - first.seconds) / (last.number - first.number)
-            left.append(pace * (info.generations - last.number))
-        return min(left) if left and min(left) > 0 else None
 
 
 class _NullStream(io.StringIO):
@@ -101,7 +57,7 @@ class PlainProgress(NullObserver):
         ] = {}  # of each population's newest learner, in its last rollout, in this generation
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        self._rates.started(info)
+        self._rates.started(info, generation)
         where = f" from generation {generation}" if generation else ""
         self._write(f"run {info.name}: {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}{where}")
 
@@ -212,7 +168,7 @@ class RichProgress(NullObserver):
         self._over = False
 
     def run_started(self, info: RunInfo, *, generation: int = 0) -> None:
-        self._rates.started(info)
+        self._rates.started(info, generation)
         self._limit, self._done, self._population = info.generations, generation, info.population
         title = Text(info.name, style="bold")
         title.append(f"  {info.scenario} on {info.env}, {info.algorithm}, seed {info.seed}", style="not bold")
@@ -291,7 +247,9 @@ class RichProgress(NullObserver):
             self._drawn = trainings, size, "".join(f"{line}\n" for line in self._learning([*trainings.values()]))
         text.append(self._drawn[2])
         self._draw_bar(text)
-        left = None if self._over else self._rates.seconds_left()
+        curve = self._learning_now()
+        tasks = None if curve is None else seconds_left(curve, self._fraction)
+        left = None if self._over else self._rates.seconds_left(tasks=tasks)
         about = "" if left is None else f", {remaining(left)}"
         text.append(f"{duration(self._rates.elapsed)} elapsed{about}", style="dim")
         if self._warning and not self._over:
@@ -308,12 +266,15 @@ class RichProgress(NullObserver):
             lines += picture(trainings[0][1], width=width, height=height)
         return lines
 
+    def _learning_now(self) -> Curve | None:
+        """Return the curve of the first training that is not done."""
+        return next((curve for name, (_, curve) in self._trainings.items() if name not in self._ended), None)
+
     def _draw_bar(self, text: Text) -> None:
         if self._limit:
             full = round(self.BAR * min(1.0, self._done / self._limit))
             text.append("━" * full, style="cyan").append("━" * (self.BAR - full), style="bright_black").append("  ")
-        curve = next((curve for name, (_, curve) in self._trainings.items() if name not in self._ended), None)
-        text.append(self._doing).append(_done(self._fraction, curve), style="dim")
+        text.append(self._doing).append(_done(self._fraction, self._learning_now()), style="dim")
         if self._pace and not self._over:
             text.append(f"  {self._pace}", style="bold")
         text.append("\n")
@@ -408,9 +369,7 @@ def _done(fraction: float | None, curve: Curve | None) -> str:
     """Return the share of a task that is done, with the time left at its newest pace: the first iteration may have compiled kernels."""
     if fraction is None:
         return ""
-    left = 0.0
-    if curve is not None and len(curve) > 1 and 0 < fraction < 1:
-        left = curve["env_steps"][-1] * (1 - fraction) / fraction / per_second(curve, over=_PACE)
+    left = (None if curve is None else seconds_left(curve, fraction)) or 0.0
     return f"  {100 * fraction:.0f}%" + (f", {remaining(left)}" if left > _SOON else "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ FRESH = 15.0
 @dataclass(frozen=True, slots=True)
 class LiveStatus:
     """state: "running", "running at 50%", "paused" or "stopping". pace: the share of full speed. seconds: how long it has been so.
-    checkpoints: how many that were asked for have been taken."""
+    checkpoints: how many that were asked for have been taken. points, usage, seconds_left, tasks_left: as `LiveNumbers`."""
 
     state: str
     doing: str
@@ -31,6 +31,10 @@ class LiveStatus:
     seconds: float
     checkpoints: int
     parts: list[dict[str, Any]]
+    points: list[dict[str, Any]] = field(default_factory=list)
+    usage: dict[str, float] = field(default_factory=dict)
+    seconds_left: float | None = None
+    tasks_left: float | None = None
 
 
 def read_live(folder: Path) -> LiveStatus | None:
@@ -62,4 +66,8 @@ def live_status(status: Status) -> LiveStatus:
         seconds=status.seconds,
         checkpoints=status.checkpoints,
         parts=[asdict(part) for part in status.parts],
+        points=[asdict(point) for point in status.live.points],
+        usage=dict(status.live.usage),
+        seconds_left=status.live.seconds_left,
+        tasks_left=status.live.tasks_left,
     )
