@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,10 @@ import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.ui.figures.panels import PANELS
+from ludus.apps.ui.server.known_runs import known_run
+from ludus.apps.ui.server.watcher import WatchedRun, look
+from ludus.core.jsonable import to_json
 from ludus.core.types import (
     EvaluationResult,
     EvaluationTask,
@@ -25,7 +30,10 @@ from ludus.reporting.curves import newest
 from ludus.reporting.rates import Rates
 from ludus.runs.control import STATUS_FILE, Control, Status, StopRequest, read_status, write_live_file
 from ludus.runs.live_numbers import MOST_POINTS, MOST_VALUES, LiveNumbers, LivePoint, LiveRecorder, parse_live_numbers
-from ludus.storage.base import ActiveTasks, NullObserver
+from ludus.storage.base import ActiveTasks, NullObserver, RunSummary
+from ludus.storage.reader import KILLED, Reader
+from ludus.storage.run_dirs import EXPERIMENT, RunLock
+from ludus.storage.store import Store
 
 TASK = synthetic.training(0, 1)
 
@@ -276,3 +284,133 @@ def test_self_play_and_leagues_are_called_by_their_names() -> None:
     assert told(*league) == "1 main agent, 1 main exploiter, 2 league exploiters of population 0"
     both = [replace(task, population=k) for k in (0, 1) for task in league[:1]]
     assert told(*both) == "main agents of populations 0 and 1"
+
+
+# ---------------------------------------------------------------------------------------------- what a page is told
+
+
+def test_a_new_point_reaches_the_stream_and_a_killed_driver_takes_it_back(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=False)
+    watched = WatchedRun(known_run(run_dir))
+    local = {"host": socket.gethostname(), "generation": 1}
+    with RunLock(run_dir):
+        write_live_file(run_dir, status(**local))
+        look(watched)
+        point = LivePoint("t", "population 0", 0, "0-1", 1, values={"return": 0.5, "steps_per_second": 900.0})
+        write_live_file(run_dir, status(**local, live=LiveNumbers((point,), {"memory": 1e9}, 60.0, 6.0)))
+        update = look(watched)
+        assert update.status
+        assert update.panels.isdisjoint({"overview", "learning"})  # no checkpoint: nothing that is stored has changed
+        assert watched.live is not None
+        assert (watched.live.seconds_left, watched.live.tasks_left, watched.live.usage) == (60.0, 6.0, {"memory": 1e9})
+        assert watched.live.points[0]["values"] == {"return": 0.5, "steps_per_second": 900.0}
+        assert not look(watched).status
+    update = look(watched)  # status.json is still there
+    assert (update.status, watched.live) == (True, None)
+    assert {"overview", "events"} <= update.panels
+
+
+def test_live_points_are_neither_stored_nor_reported(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=False)
+    point = LivePoint("t", "population 0", 0, "0-1", 1, values={"return": 0.123456})
+    with RunLock(run_dir):
+        before = stored_panels(run_dir)
+        write_live_file(run_dir, status(live=LiveNumbers((point,), {"memory": 1e9})))
+        assert stored_panels(run_dir) == before
+
+
+def stored_panels(run_dir: Path) -> dict[str, bytes]:
+    with Reader(run_dir) as reader:
+        return {name: to_json(PANELS[name](reader)) for name in ("learning", "throughput", "convergence", "events")}
+
+
+# ---------------------------------------------------------------------------------------------- what ended a run
+
+
+def overview(run_dir: Path) -> Any:
+    with Reader(run_dir) as reader:
+        return PANELS["overview"](reader)
+
+
+def events(run_dir: Path) -> Any:
+    with Reader(run_dir) as reader:
+        return PANELS["events"](reader)
+
+
+def test_a_failed_run_says_what_where_and_what_to_do(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=False)
+    with Store.open(run_dir) as store:
+        store.begin_session("0.2.0")
+        store.task_started(synthetic.training(0, 2))
+        store.end_session(
+            "failed", "RuntimeError: no reading", error="RuntimeError", place="Bad.step (/home/me/envs/bad.py, line 8)"
+        )
+    panel = overview(run_dir)
+    cause = panel.cause
+    assert (panel.state, cause.state, cause.text, cause.error) == (
+        "failed",
+        "failed",
+        "RuntimeError: no reading",
+        "RuntimeError",
+    )
+    assert (cause.place, cause.task) == ("Bad.step (bad.py, line 8)", "response-0-2")
+    assert "ludus resume run" in cause.advice
+    end = events(run_dir).end
+    assert (end.level, end.kind) == ("error", "failed")
+    assert "no reading" in end.text
+
+
+def test_a_killed_run_says_what_it_was_doing(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=False)
+    with Store.open(run_dir) as store:
+        store.begin_session("0.2.0")
+    write_live_file(run_dir, status(doing="best response of population 1", written=5.0))
+    cause = overview(run_dir).cause
+    assert (cause.state, cause.text, cause.task, cause.time) == (
+        "interrupted",
+        KILLED,
+        "best response of population 1",
+        5.0,
+    )
+    assert events(run_dir).end.kind == "interrupted"
+
+
+def test_a_run_of_an_experiment_is_resumed_by_both_names(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "cart" / "seed-0", generations=1, finished=False)
+    (tmp_path / "cart" / EXPERIMENT).write_text("{}")
+    assert "`ludus resume cart/seed-0`" in overview(run_dir).cause.advice
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_that_ended_by_itself_or_goes_on_has_no_cause(tmp_path: Path, finished: bool) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=finished)
+    with RunLock(run_dir):
+        assert overview(run_dir).cause is None
+        assert events(run_dir).end is None
+
+
+def test_a_run_whose_trainings_all_failed_is_no_finished_one(tmp_path: Path) -> None:
+    run_dir = synthetic.write(tmp_path / "run", generations=1, finished=False)
+    summary = RunSummary(run_dir, 1, 1.0, 10, None, "the schedule is complete", trained=2, failures=2, failure="NaN")
+    with Store.open(run_dir) as store:
+        store.run_finished(replace(summary, complete=True))
+    panel = overview(run_dir)
+    assert (panel.state, panel.cause.text) == ("failed", "every response failed; the first: NaN")
+
+
+# ---------------------------------------------------------------------------------------------- curves
+
+
+def test_a_curve_says_where_its_last_task_began(tmp_path: Path) -> None:
+    """So that live points, which count from the beginning of their task, continue it."""
+    run_dir = synthetic.write(tmp_path / "run", generations=2)
+    with Reader(run_dir) as reader:
+        first, _ = PANELS["learning"](reader).learners
+    assert first.task == "response-0-2"
+    assert first.before == {"decisions": 300.0, "episodes": 12.0, "updates": 6.0, "seconds": 6.0}
+    with Store.open(run_dir) as store:
+        store.task_started(synthetic.training(0, 3))
+        store.commit("g3")
+    with Reader(run_dir) as reader:
+        first, _ = PANELS["learning"](reader).learners
+    assert (first.task, first.before["decisions"], first.over["decisions"][-1]) == ("response-0-3", 600.0, 600.0)

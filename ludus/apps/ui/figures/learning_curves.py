@@ -23,13 +23,15 @@ MAX_LEARNERS = 12
 """That have a curve."""
 MAX_LEARNED = 300
 """Points of a curve."""
+_OVER = ("decisions", "episodes", "updates", "seconds")
 _READ = 20 * MAX_LEARNED  # points of a learner that are read; of one with more, evenly spread ones
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
     """One learner's training over all of its tasks, point by point. in_flight: one of them is not done. over: what it can be drawn over, by
-    name. mean, spread: of the returns. metrics: others, by name, those that say most first."""
+    name. mean, spread: of the returns. metrics: others, by name, those that say most first. task: id of its last task. before: what was
+    counted before that task began, by name, so that live points of it continue the curve."""
 
     learner: str
     population: int
@@ -38,6 +40,8 @@ class Learner:
     mean: list[Number]
     spread: list[Number]
     metrics: dict[str, list[Number]]
+    task: str
+    before: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,11 @@ def joined_curves(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
     learners = {}
     for name in _most_decided(by_learner):
         points = max(1, _READ // len(by_learner[name]))
-        parts = [reader.curve(task.id, points=points) for task in by_learner[name]]
-        if joined := [part for part in parts if part is not None]:
-            learners[name] = _learner(name, by_learner[name], recorders.joined(joined))
+        *earlier, last = [reader.curve(task.id, points=points) for task in by_learner[name]]
+        before = recorders.joined(part for part in earlier if part is not None)
+        curve = before if last is None else recorders.joined([before, last])
+        if len(curve):
+            learners[name] = _learner(name, by_learner[name], curve, before)
     with_curve = len(learners) if len(by_learner) <= MAX_LEARNERS else len(by_learner)
     return Learning([learners[name] for name in sorted(learners)], with_curve)
 
@@ -92,7 +98,7 @@ def _in_flight(tasks: Sequence[StoredTask]) -> bool:
     return any(task.state == "started" for task in tasks)
 
 
-def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
+def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve, before: Curve) -> Learner:
     curve = recorders.thinned(curve, MAX_LEARNED)
     steps, seconds = np.diff(curve["env_steps"], prepend=0), np.diff(curve.seconds, prepend=0)
     with np.errstate(all="ignore"):
@@ -105,10 +111,12 @@ def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve) -> Learner:
         learner=name,
         population=tasks[0].population or 0,
         in_flight=_in_flight(tasks),
-        over={name: all_finite(curve[name]) for name in ("decisions", "episodes", "updates", "seconds")},
+        over={name: all_finite(curve[name]) for name in _OVER},
         mean=all_finite(curve["mean"]),
         spread=all_finite(recorders.spread(curve)),
         metrics={name.replace("_", " "): all_finite(values) for name, values in series.items()},
+        task=tasks[-1].id,
+        before={name: float(before[name][-1]) if len(before) else 0.0 for name in _OVER},
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin, whole
+from ludus.apps.ui.figures.cause import Cause, run_cause
 from ludus.core.errors import RunError
 from ludus.reporting.curves import short
 from ludus.runs.control import Status, percent, read_status
@@ -127,6 +128,7 @@ class OverviewPanel:
     notes: list[EventNote]
     figures: Figures
     can: Capabilities
+    cause: Cause | None
 
 
 def overview(reader: Reader, **query: str) -> OverviewPanel:
@@ -160,6 +162,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         notes=[_note(event) for event in notes],
         figures=figures,
         can=Capabilities(steer=status is not None, play=has_policies, tree=has_policies and _enumerated(last)),
+        cause=run_cause(reader, state),
     )
 
 
@@ -233,6 +236,8 @@ def run_progress(
         left.append(info.seconds - seconds)
     if info.generations in (0, 1) and status is not None and status.fraction is not None:
         shares.append(status.fraction)  # all of it is one training, or the payoffs of those who are there
+    if status is not None and status.live.seconds_left is not None:
+        left = [status.live.seconds_left]
     return Progress(
         generation=number,
         generations=info.generations,
@@ -303,10 +308,11 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Oldest first. last: the largest number among them, or what was asked after."""
+    """Oldest first. last: the largest number among them, or what was asked after. end: the error or kill that ended the last session."""
 
     events: list[EventLine]
     last: int
+    end: EventLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +338,12 @@ def events(reader: Reader, **query: str) -> Events:
     after = whole(query, "after", 0, least=0, most=2**53)
     stored = reader.events_after(after, limit=limit) if query.get("after") else reader.last_events(limit=limit)
     lines = [EventLine(event.seq, event.time, event.level, event.kind, event.text) for event in stored]
-    return Events(lines, lines[-1].seq if lines else after)
+    cause, end = run_cause(reader, reader.state()), None
+    if cause is not None:
+        where = f", in {cause.place}" if cause.place else ""
+        doing = f" It was doing: {cause.task}." if cause.task else ""
+        end = EventLine(0, cause.time, "error", cause.state, f"{cause.text}{where}.{doing}")
+    return Events(lines, lines[-1].seq if lines else after, end)
 
 
 def parts(reader: Reader, **query: str) -> Parts:

@@ -2,10 +2,12 @@
 
 import { card, clear, empty, h, picker, time, write } from "./dom.js";
 import { cards } from "./panels.js";
-import { colour, css, lines, number, percent, span, table, whole } from "./charts.js";
+import { colour, css, lines, number, span, table, whole } from "./charts.js";
+import { describe, doing, shares, speed, tails, withNewcomers } from "./live.js";
 import { metricsGrid } from "./metrics.js";
 import { View, viewTools } from "./view.js";
 
+const DESCRIBED = 4;  // learners in training that have a line of their own
 const OVER = ["decisions", "episodes", "updates", "seconds"];
 
 export async function show(root, { source, params, query, go }) {
@@ -17,7 +19,7 @@ export async function show(root, { source, params, query, go }) {
     { panel: "parts", ...signs(source.live) },
   ];
   const page = await cards(root, { source, run: params.run, parts });
-  const stop = source.onstatus(params.run, (status) => parts[0].now(status));
+  const stop = source.onstatus(params.run, (status) => { for (const { now } of parts) now?.(status); });
   return { update: page.update, close() { stop(); page.close(); } };
 }
 
@@ -27,13 +29,13 @@ export async function show(root, { source, params, query, go }) {
 export function curves({ run, asked, go, live, metrics = true }) {
   const returns = card(asked.policy ? `Learning of ${asked.policy}` : "Returns while learning", { level: 2 });
   const view = new View(OVER[0]), grid = metrics ? metricsGrid(view) : null;
-  const state = { data: null };
+  const state = { data: null, status: null };
   const over = picker("Over", OVER, 0, (k) => view.set({ over: OVER[k] })), tools = h("div", { class: "tools" }, viewTools(view), over);
   const name = h("input", { class: "field", type: "search", placeholder: "One policy, as 0/0-3", "aria-label": "One policy's own tasks: population/policy", value: asked.policy ? `${asked.population}/${asked.policy}` : "" });
   const one = h("form", { class: "tools", on: { submit: (event) => { event.preventDefault(); choose(name.value.trim()); } } }, name, h("button", { class: "more", text: "Show" }));
   returns.head.append(h("div", { class: "tools" }, live ? one : null), tools);
-  const place = h("div"), under_way = h("p", { class: "hint" });
-  returns.hint.after(under_way);
+  const place = h("div"), under_way = h("p", { class: "hint" }), points = h("ul", { class: "now", "aria-label": "Newest numbers" });
+  returns.hint.after(under_way, points);
   let chart = null;
   const drop = () => { chart?.destroy(); chart = null; };
   view.followers.add(() => { if (state.data) draw(); });
@@ -43,34 +45,46 @@ export function curves({ run, asked, go, live, metrics = true }) {
     go(text ? `/run/${run}/learning?population=${encodeURIComponent(population)}&policy=${encodeURIComponent(rest.join("/"))}` : `/run/${run}/learning`);
   }
 
+  // The learners, those without a stored point included, and the provisional ends of their curves.
+  function joined() {
+    const ends = state.status ? tails(run, state.data.learners, asked.policy ? asked : null) : {};
+    return { learners: withNewcomers(state.data.learners, ends), ends };
+  }
+
   function draw() {
-    const { learners, learners_in_all: all } = state.data;
+    const { learners, ends } = joined(), all = Math.max(state.data.learners_in_all, learners.length);
     tools.hidden = !learners.length;
     returns.node.hidden = !metrics && !learners.length;  // where it only leads
     if (!learners.length) {
       drop();
       write(returns.hint, "");
-      clear(returns.body).append(empty(asked.policy ? "Nothing is known of how this policy learned: it was computed, given, or is no policy of this run." : "No learner has reported yet: curves begin with the first task of training. Where best responses are computed there are none."));
+      clear(returns.body).append(empty(asked.policy ? "Nothing is known of how this policy learned: it was computed, given, or is no policy of this run." : "No learner has reported yet: curves begin with the first task of training. Computed best responses have none."));
       return;
     }
     const busy = learners.filter((learner) => learner.in_flight).map((learner) => learner.learner);
     const spread = median(learners.flatMap((learner) => learner.spread));
     const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
-    const banded = learners.length <= 2 && spread !== null && spread < Math.max(...means) - Math.min(...means);  // luck would hide what is learned
+    const banded = learners.length <= 2 && spread !== null && spread < Math.max(...means) - Math.min(...means);  // a wider band would hide the curve
     const how = banded ? " (return, with the standard deviation between episodes)" : spread === null ? "" : ` (return, ± ${number(spread, 2)} between episodes)`;
     const left = all > learners.length ? ` These are the ${learners.length} learners of ${whole(all)} that have decided most.` : "";
-    write(returns.hint, `Mean over the episodes of training${how}; tasks of a learner are joined.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}`);
-    const shown = returnsOf(banded);
+    write(returns.hint, `Mean over the episodes of training${how}; tasks of a learner are joined.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}${learners.some(({ learner }) => ends[learner]) ? " Dashed: provisional points since the last checkpoint, over the newest 100 episodes." : ""}`);
+    const shown = returnsOf(learners, ends, banded);
     if (chart) return chart.set(shown);
     clear(returns.body).append(place);
     chart = lines(place, shown, view);
     return undefined;
   }
 
-  function returnsOf(banded) {
-    const { learners } = state.data;
+  function update() {
+    draw();
+    const { learners, ends } = joined();
+    grid?.set(learners, ends);
+  }
+
+  function returnsOf(learners, ends, banded) {
     const series = learners.filter((learner) => view.match(learner.learner)).map((learner) => ({
       name: learner.learner, x: learner.over[view.over], values: learner.mean, colour: () => colour(learners.indexOf(learner), learners.length),
+      tail: ends[learner.learner] ? { x: ends[learner.learner][view.over], values: ends[learner.learner].mean } : undefined,
       ...(banded ? { low: edge(learner, -1), high: edge(learner, 1) } : {}),
     }));
     return { xTitle: view.over, yTitle: "return", series, height: 300 };
@@ -78,11 +92,15 @@ export function curves({ run, asked, go, live, metrics = true }) {
   return {
     node: h("div", null, returns.node, grid?.node),
     close() { drop(); grid?.close(); },
-    set(data) { state.data = data; draw(); grid?.set(data.learners); },
-    // What is under way has its curve from its next checkpoint on; until then this tells of it. status: LiveStatus or null.
+    set(data) { state.data = data; update(); },
+    // Draws what is in progress as provisional points, and says what it is. status: LiveStatus or null.
     now(status) {
-      const share = status && status.fraction !== null ? `, ${percent(status.fraction)} done` : "";
-      write(under_way, status && !asked.policy ? `Under way in generation ${whole(status.generation)}: ${status.doing}${share}.` : "");
+      state.status = status;
+      write(under_way, status && !asked.policy ? `Under way in generation ${whole(status.generation)}: ${doing(status)}.` : "");
+      const active = asked.policy ? [] : (status?.points ?? []).filter(({ over: done }) => !done);
+      points.hidden = !active.length;
+      clear(points).append(...active.slice(0, DESCRIBED).map((point) => h("li", { text: describe(point) })));
+      if (state.data) update();
     },
   };
 }
@@ -98,6 +116,8 @@ function median(values) {
 
 function throughput() {
   const { node, hint, body } = card("Throughput");
+  const since = h("p", { class: "hint" });
+  hint.after(since);
   const places = { shares: h("div"), speed: h("div"), lag: h("div") };
   const list = h("dl"), what = h("details", { hidden: true }, h("summary", { text: "What these are" }), list);
   node.append(what);
@@ -113,19 +133,23 @@ function throughput() {
       if (known(data.lag)) drawn.lag = { x: data.seconds, xTitle: "seconds", yTitle: "lag (versions)", height: 240, series: [{ name: "lag", values: data.lag, colour: () => colour(3) }] };
       const names = Object.keys(drawn);
       const lag = drawn.lag ? " Lag: how many versions older than the newest the weights were that acted." : "";
-      write(hint, names.length ? `What the run's time went to, of what was measured, and how fast its environments moved on.${lag}` : "");
+      write(hint, names.length ? `Where the time went, and environment steps per second.${lag}` : "");
       const told = Object.entries(data.told ?? {});
       what.hidden = !drawn.shares || !told.length;
       if (list.childElementCount !== told.length) clear(list).append(...told.map(([name, text]) => h("div", null, h("dt", { text: name.replaceAll("_", " ") }), h("dd", { text }))));
       if (!names.length) {
         close();
-        return void clear(body).append(empty("Nothing has been measured yet: this fills while a learner trains."));
+        return void clear(body).append(empty("Nothing has been measured yet: points come with checkpoints."));
       }
       if (names.join() !== Object.keys(charts).join()) {
         close();
         clear(body).append(h("div", { class: "pair" }, names.map((name) => places[name])));
         charts = Object.fromEntries(names.map((name) => [name, lines(places[name], drawn[name])]));
       } else for (const name of names) charts[name].set(drawn[name]);
+    },
+    now(status) {
+      const measured = status ? [speed(status), shares(status)].filter(Boolean).join(" · ") : "";
+      write(since, measured ? `Since the last checkpoint (provisional): ${measured}.` : "");
     },
   };
 }
@@ -136,7 +160,7 @@ const COLUMNS = [
   { key: "name", title: "part", text: true },
   { key: "kind", title: "kind", text: true },
   { key: "state", title: "state", text: true, format: (state) => h("span", { class: `pill ${state}`, text: state }) },
-  { key: "seen", title: "last sign of life", format: (seen) => (seen === null ? "–" : ago(seen)) },
+  { key: "seen", title: "last heartbeat", format: (seen) => (seen === null ? "–" : ago(seen)) },
   { key: "restarts", title: "restarts", format: whole },
   { key: "node", title: "node", text: true },
   { key: "pid", title: "process", format: (pid) => (pid === null ? "–" : String(pid)) },
@@ -155,7 +179,7 @@ function signs(live) {
       node.hidden = !live && !parts.length && !data.deaths.length;
       if (!parts.length) {
         grid = null;
-        clear(place).append(empty("No part tells of itself now: the driver, workers, servers and trainers do while the run goes on."));
+        clear(place).append(empty("The run has ended; no process reports."));
       } else if (grid) grid.set(parts);
       else grid = table(place, { label: "Parts", rows: parts, columns: COLUMNS, limit: 50, id: (part) => `${part.kind} ${part.name}` });
       clock ??= setInterval(() => grid?.set(parts), 1000);

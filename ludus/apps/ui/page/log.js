@@ -10,7 +10,7 @@ const LEVELS = [["all", () => true], ["warnings and errors", (event) => event.le
 export async function show(root, { source, params }) {
   const get = (after) => source.get(`runs/${params.run}/events`, { after, limit: AT_ONCE });
   const { node, head, hint, body } = card("Log");
-  const state = { events: [], last: null, level: 0, text: "" };
+  const state = { events: [], last: null, end: null, level: 0, text: "" };
   const list = h("ol", { class: "log", "aria-label": "Events, the newest first" });
   const none = h("div");
   const search = h("input", { class: "field", type: "search", placeholder: "Filter", "aria-label": "Filter by kind or text", on: { input: () => { state.text = search.value.toLowerCase(); draw(); } } });
@@ -25,16 +25,19 @@ export async function show(root, { source, params }) {
   };
 
   function draw() {
-    const shown = state.events.filter(wanted);
+    const shown = [...ends(), ...state.events].filter(wanted);
     clear(list).append(...shown.map(line));
     say(shown.length);
   }
 
+  // What ended the run, where that was an error or a kill: it is the newest.
+  const ends = () => (state.end ? [state.end] : []);
+
   function say(shown) {
-    const all = state.events.length;
+    const all = state.events.length + ends().length;
     write(hint, all ? `${shown === all ? "" : `${whole(shown)} of `}${whole(all)} ${all === 1 ? "event" : "events"}, the newest first, in your local time.` : "");
-    more.hidden = !source.live || !all || state.events[all - 1].seq <= 1 || all >= KEPT;
-    clear(none).append(...(all ? (shown ? [] : [empty("No event is like that.")]) : [empty("Nothing has been noted yet.")]));
+    more.hidden = !source.live || !(state.events.at(-1)?.seq > 1) || all >= KEPT;
+    clear(none).append(...(all ? (shown ? [] : [empty("No event matches.")]) : [empty("No events yet.")]));
   }
 
   // At the top, without touching what is there: who reads or marks something keeps their place.
@@ -59,15 +62,17 @@ export async function show(root, { source, params }) {
 
   async function newer() {
     for (;;) {
-      const { events, last } = await get(state.last);
-      const none_yet = state.last === null;
+      const { events, last, end } = await get(state.last);
+      const none_yet = state.last === null, as_before = end?.time === state.end?.time;
       state.last = last;
+      state.end = end;
       if (events.length) add(events);
+      if (!as_before) draw();
       if (none_yet || events.length < AT_ONCE) return;
     }
   }
 
   await newer();
-  if (!state.events.length) say(0);
+  if (!state.events.length && !state.end) say(0);
   return { update: async (panels) => { if (panels.has("events")) await newer(); } };
 }

@@ -1,6 +1,7 @@
-// The frame of a run's pages: its header with progress and steering, and its tabs.
+// The frame of a run's pages: its header with progress and steering, what ended it, and its tabs.
 
-import { announce, failure, h, icon, sentence, write } from "./dom.js";
+import { announce, clear, failure, h, icon, moment, sentence, write } from "./dom.js";
+import { doing } from "./live.js";
 import { percent, span, whole } from "./charts.js";
 
 const TABS = [
@@ -17,14 +18,15 @@ const AT_WORK = ["running", "paused", "stopping"];
 // root: emptied and filled. overview: the panel. Returns { run, name, body, titleOf(tab), select(tab), update(panels), close() }.
 export function frame(root, { source, run, overview }) {
   const name = overview.info.name;
-  const head = header(name);
+  const head = header(name), ended = cause(run);
   const steering = source.may.steer ? steer(source, run) : null;
   const links = new Map(TABS.map((tab) => [tab.name, h("a", { href: `#/run/${run}${tab.path}`, text: tab.title })]));
   const body = h("div"), nav = h("nav", { class: "tabs", "aria-label": "Pages of the run" }, [...links.values()]);
-  root.append(h("header", { class: "run" }, head.node, steering?.node), nav, body);
+  root.append(h("header", { class: "run" }, head.node, steering?.node), ended.node, nav, body);
   let known = overview, status = null;
   const show = () => {
     head.set(known, status);
+    ended.set(known.cause, Boolean(status));
     steering?.set(status, status || known.can.steer ? head.state : "");  // a run that stands still may go on, and take orders then
     for (const { name: tab, can } of TABS) links.get(tab).hidden = Boolean(can) && !(source.live && known.can[can] && (can !== "play" || source.may.play));
   };
@@ -33,6 +35,7 @@ export function frame(root, { source, run, overview }) {
     status = next;
     show();
   });
+  const clock = setInterval(head.tick, 1000);
   return {
     run, name, body,
     titleOf: (tab) => TABS.find((one) => one.name === tab)?.title,
@@ -50,13 +53,16 @@ export function frame(root, { source, run, overview }) {
       if (!AT_WORK.includes(known.state)) status = null;
       show();
     },
-    close: stop,
+    close() {
+      clearInterval(clock);
+      stop();
+    },
   };
 }
 
 // "psro on openspiel/leduc_poker. Reached generations=25."
 function lead({ info, state, summary }) {
-  const ended = summary && !AT_WORK.includes(state);
+  const ended = summary && !AT_WORK.includes(state) && state !== "failed";  // whose cause stands below
   const place = `${info.scenario} on ${info.env}`;
   return ended ? `${place}. ${sentence(summary.stopped_by)}` : `${place}.`;
 }
@@ -67,7 +73,8 @@ function header(name) {
   const bar = h("div", { class: "progress", role: "progressbar", "aria-label": "Progress of the run", "aria-valuemin": "0", "aria-valuemax": "100" }, h("i"));
   const at = h("p", { class: "at" });
   const node = h("div", { class: "who" }, h("div", { class: "name" }, h("h1", { text: name }), pill), told, h("div", { class: "going" }, bar, at));
-  const one = { node, state: null, set };
+  const one = { node, state: null, set, tick };
+  let left = null, came = 0, seen = null, busy = false, line = () => "";  // seconds until the end, when the newest was told; what stands under the bar
 
   function set(overview, status) {
     const state = status?.state ?? overview.state;
@@ -80,21 +87,57 @@ function header(name) {
     const progress = overview.progress;
     const all = status?.generations ?? progress.generations, generation = status?.generation ?? progress.generation;
     const share = shareOf(progress, status);
-    const busy = AT_WORK.includes(kind);
+    busy = AT_WORK.includes(kind);
     bar.hidden = !busy || share === null;
     if (share !== null) {
       bar.firstChild.style.width = percent(share, 1);
       bar.setAttribute("aria-valuenow", String(Math.round(100 * share)));
     }
     at.hidden = !busy;
-    write(at, [
+    const remaining = kind === "running" ? status?.seconds_left ?? progress.seconds_left : null;
+    if (remaining !== left || status !== seen) [left, came, seen] = [remaining, Date.now(), status];
+    line = (elapsed) => [
       all === null ? `generation ${whole(generation)}` : `generation ${whole(generation)} of ${whole(all)}`,
-      kind === "paused" ? `paused for ${span(status?.seconds ?? 0)}` : status?.doing ?? progress.doing,
-      progress.seconds_left === null || kind !== "running" ? null : `${span(progress.seconds_left)} left`,
-    ].filter(Boolean).join(" · "));
+      kind === "paused" ? `paused for ${span(status?.seconds ?? 0)}` : status ? doing(status, left === null ? elapsed : Infinity) : progress.doing,
+      left !== null && left > elapsed ? `about ${span(Math.round(left - elapsed))} left` : "",
+    ].filter(Boolean).join(" · ");
+    tick();
+  }
+
+  // The time left falls each second, whether or not something is told.
+  function tick() {
+    if (busy) write(at, line((Date.now() - came) / 1000));
   }
   return one;
 }
+
+// What ended a run that failed or was interrupted, on top of all of its pages.
+function cause(run) {
+  const node = h("div", { class: "cause", role: "alert", hidden: true });
+  let shown = null;
+  return {
+    node,
+    // alive: whether a driver is at work again.
+    set(data, alive) {
+      node.hidden = !data || alive;
+      const key = node.hidden ? null : JSON.stringify(data);
+      if (key === shown) return;
+      shown = key;
+      clear(node);
+      if (node.hidden) return;
+      node.classList.toggle("failed", data.state === "failed");
+      const facts = [["Exception", data.error], ["Where", data.place], ["Task", data.task], ["When", data.time ? moment(data.time) : ""]].filter(([, text]) => text);
+      node.append(
+        h("p", null, h("strong", { text: data.state === "failed" ? "The run failed: " : "The run was interrupted: " }), data.text.replace(/[.]?$/, ".")),
+        h("dl", null, facts.map(([title, text]) => h("div", null, h("dt", { text: title }), h("dd", { text })))),
+        h("p", null, ...coded(data.advice), " ", h("a", { href: `#/run/${run}/log`, text: "Log" })),
+      );
+    },
+  };
+}
+
+// A text whose commands stand between backquotes.
+const coded = (text) => text.split("`").map((part, k) => (k % 2 ? h("code", { text: part }) : part));
 
 // Of the whole run, in [0, 1]; null without a limit. A status is of the task under way: it is a part of its generation.
 function shareOf(progress, status) {
@@ -119,14 +162,14 @@ function steer(source, run) {
   };
   const button = (name, text, act, more = "") => h("button", { type: "button", class: `more ${more}`, on: { click: act } }, icon(name), h("span", { text }));
   const pause = button("pause", "Pause", () => order({ do: "pause" }));
-  const on = button("play", "Go on", () => order({ do: "go_on" }), "main");
+  const on = button("play", "Resume", () => order({ do: "go_on" }), "main");
   const speed = h("select", { class: "field", on: { change: (event) => order({ do: "throttle", speed: Number(event.target.value) }) } }, SPEEDS.map((share) => h("option", { value: share, text: share === 1 ? "full speed" : percent(share) })));
   const save = button("save", "Checkpoint now", () => order({ do: "checkpoint" }));
   const stop = button("stop", "Stop …", () => ask(true), "danger");
   const sure = button("stop", "Yes, stop the run", () => { ask(false); order({ do: "stop" }); }, "danger");
   const not = button("close", "No", () => ask(false));
   const asked = h("div", { class: "asked", role: "group", "aria-label": "Stop the run?", hidden: true, on: { keydown: (event) => event.key === "Escape" && ask(false) } },
-    h("span", { text: "Stop the run? It ends after a checkpoint; `ludus resume` goes on from there." }), sure, not);
+    h("span", { text: "Stop the run? It ends after a checkpoint; `ludus resume` continues from there." }), sure, not);
   const row = h("div", { class: "steer" }, on, pause, h("label", null, h("span", { class: "unseen", text: "Speed" }), speed), save, stop);
   const one = { node: h("div", { class: "steering", role: "group", "aria-label": "Steering" }, row, asked, said), session: null, checkpoints: null, set };
 

@@ -3,6 +3,8 @@
 //   get ──► server: GET /api/NAME          snapshot: the JSON in the page
 //   onchange, onstatus ◄── server: one stream of events, opened anew after every loss      snapshot: nothing ever changes
 
+import { record } from "./live.js";
+
 const holder = document.getElementById("data");
 const snapshot = holder ? JSON.parse(holder.textContent) : null;
 
@@ -129,7 +131,10 @@ function listen(map, run, f) {
   return () => {
     map.get(run)?.delete(f);
     if (map.get(run)?.size === 0) map.delete(run);
-    if (!listeners.status.has(run)) statuses.delete(run);
+    if (!listeners.status.has(run)) {
+      statuses.delete(run);
+      record(run, null);
+    }
     soon();
   };
 }
@@ -176,7 +181,7 @@ function open() {
   stream.addEventListener("bye", dropped);
   stream.addEventListener("runs", () => tell(listeners.change, "", new Set(["runs"])));
   stream.addEventListener("changed", (event) => { const { run, panels } = JSON.parse(event.data); tell(listeners.change, run, new Set(panels)); });
-  stream.addEventListener("status", (event) => { const { run, status } = JSON.parse(event.data); statuses.set(run, status); tell(listeners.status, run, status); });
+  stream.addEventListener("status", (event) => { const { run, status } = JSON.parse(event.data); statuses.set(run, status); record(run, status); tell(listeners.status, run, status); });
   stream.addEventListener("gone", (event) => tell(listeners.change, JSON.parse(event.data).run, new Set(["gone"])));
 }
 

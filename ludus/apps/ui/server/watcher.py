@@ -435,7 +435,7 @@ def look(watched: WatchedRun) -> RunUpdate:
         watched.version, watched.database = version, database
     running = is_running(folder)
     if watched.running is not None and running != watched.running:
-        panels |= {"overview"}
+        panels |= {"overview", "events"}
     live = read_live(folder) if status != watched.status or running != watched.running or watched.live else None
     news = live != watched.live
     if _signs(live) != _signs(watched.live):
