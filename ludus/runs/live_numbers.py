@@ -77,7 +77,7 @@ class LiveNumbers:
 
 
 class LiveRecorder:
-    """Keeps the newest numbers of the trainings in progress. It is told of the run as an observer is."""
+    """Keeps the newest numbers of the trainings in progress. Its calls are those of an observer."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -162,7 +162,7 @@ class LiveRecorder:
 def live_point(task: TrainingTask, curve: Curve, fraction: float | None) -> LivePoint:
     """Return the newest point of a curve. fraction: share of the task that is done."""
     values = newest(curve)
-    shown = sorted(values, key=lambda name: (name not in _FIRST, not is_shown_metric(name)))[:MOST_VALUES]
+    names = sorted(values, key=lambda name: (name not in _FIRST, not is_shown_metric(name)))[:MOST_VALUES]
     counts = {name: curve[name][-1] for name in _COUNTS} | {"seconds": curve.seconds[-1]} if len(curve) else {}
     return LivePoint(
         task=task.id,
@@ -173,12 +173,12 @@ def live_point(task: TrainingTask, curve: Curve, fraction: float | None) -> Live
         role=task.role,
         seconds_left=_finite(seconds_left(curve, fraction)),
         counts=rounded(counts, digits=15),
-        values=rounded({name: values[name] for name in shown}),
+        values=rounded({name: values[name] for name in names}),
     )
 
 
 def rounded(numbers: Mapping[str, float], *, digits: int = _DIGITS) -> dict[str, float]:
-    """Return those that are finite, with so many digits, under names that are not too long."""
+    """Return the finite ones, rounded to `digits` significant digits, under names of at most 60 letters."""
     return {
         name: float(f"{value:.{digits}g}")
         for name, value in numbers.items()

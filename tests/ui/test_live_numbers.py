@@ -286,7 +286,7 @@ def test_self_play_and_leagues_are_called_by_their_names() -> None:
     assert told(*both) == "main agents of populations 0 and 1"
 
 
-# ---------------------------------------------------------------------------------------------- what a page is told
+# ---------------------------------------------------------------------------------------------- what a page shows
 
 
 def test_a_new_point_reaches_the_stream_and_a_killed_driver_takes_it_back(tmp_path: Path) -> None:

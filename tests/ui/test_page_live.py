@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import pytest
 import synthetic_run as synthetic
 from page_tools import Server, opened, refusals, remove_run, run_ids
+
+from ludus.storage.base import RunSummary
+from ludus.storage.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +42,7 @@ def server(root: Path) -> Iterator[Server]:
 def test_a_run_appears_grows_and_ends_while_the_page_is_open(browser: Any, root: Path, server: Server) -> None:
     with opened(browser, server) as page, opened(browser, server) as other:
         page.wait_for_selector("text=two")
-        train = "from ludus.cli.main import script; script()"
-        options = ["train", "kuhn", "generations=30", "--run-dir", str(root / "grows")]
-        trained = subprocess.Popen([sys.executable, "-c", train, *options], stdout=subprocess.DEVNULL)
+        trained = start(root, "grows", "kuhn", "generations=30")
         page.get_by_role("link", name="grows").click(timeout=60_000)
         page.wait_for_selector("h1:has-text('grows')")
         other.wait_for_selector("text=grows")  # a second tab sees the same
@@ -49,6 +51,97 @@ def test_a_run_appears_grows_and_ends_while_the_page_is_open(browser: Any, root:
         other.wait_for_selector("tr:has-text('grows') >> text=finished")
         assert page.messages == other.messages == []
     remove_run(root / "grows")
+
+
+def start(root: Path, name: str, *options: str) -> subprocess.Popen[bytes]:
+    """`ludus train` in a process, in a folder below which a page looks for runs."""
+    command = [sys.executable, "-c", "from ludus.cli.main import script; script()", "train", *options]
+    return subprocess.Popen(
+        [*command, "--run-dir", str(root / name)], cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_first_task_shows_before_any_checkpoint_of_it(browser: Any, root: Path, server: Server) -> None:
+    """What the driver tells each second is on the page; a killed driver takes it back, and the page says what happened."""
+    options = ("response={decisions: 100000000}", "generations=2", "checkpoints={iterations: 1000000}")
+    trained = start(root, "long", "leduc", *options)
+    try:
+        with opened(browser, server) as page:
+            page.get_by_role("link", name="long").click(timeout=120_000)
+            page.wait_for_selector("h1:has-text('long')")
+            run = run_ids(page)["long"]
+            page.evaluate("to => { location.hash = to; }", f"#/run/{run}/learning")
+            line = page.locator(".now li").first
+            line.wait_for(timeout=120_000)
+            assert re.search(r"population \d: return .+ steps/s, .*loss", line.inner_text())
+            stored = page.evaluate("run => fetch(`api/runs/${run}/learning`).then(r => r.json())", run)
+            assert stored["learners"] == []
+            page.wait_for_selector(".run .at >> text=/generation 1 of 2 .*%.* about .* left/", timeout=60_000)
+            page.wait_for_selector("text=/Since the last checkpoint.*steps\\/s.*processor.*memory.*environment/")
+            charts = page.locator(".chart canvas")
+            charts.first.wait_for()
+            page.reload()
+            line.wait_for(timeout=20_000)  # the newest point is there at once
+            trained.kill()
+            page.wait_for_selector(".cause >> text=/interrupted.*was killed/", timeout=20_000)
+            page.wait_for_selector(".cause >> text=ludus resume long")
+            line.wait_for(state="hidden")
+            page.wait_for_selector("text=No learner has reported yet")
+            assert page.inner_text(".pill") == "interrupted"
+            assert page.messages == []
+    finally:
+        trained.kill()
+        trained.wait()
+    remove_run(root / "long")
+
+
+BAD = """
+import gymnasium as gym
+
+class Bad(gym.Wrapper):
+    steps = 0
+
+    def __init__(self):
+        super().__init__(gym.make("CartPole-v1"))
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 200:
+            raise RuntimeError("the sensor gave no reading")
+        return self.env.step(action)
+"""
+
+
+def test_an_error_of_an_environment_is_on_top_of_each_page_and_in_the_log(
+    browser: Any, root: Path, server: Server
+) -> None:
+    (root / "badenv.py").write_text(BAD)
+    assert start(root, "bad", "badenv:Bad", "--algorithm", "ppo").wait(120) != 0
+    with opened(browser, server) as page:
+        page.get_by_role("link", name="bad", exact=True).click(timeout=30_000)
+        page.wait_for_selector(".cause >> text=/The run failed: .*RuntimeError: the sensor gave no reading/")
+        told = page.inner_text(".cause")
+        assert "Bad.step (badenv.py, line" in told.replace("\n", " ")
+        assert "ludus resume bad" in told
+        assert page.inner_text(".pill") == "failed"
+        page.get_by_role("link", name="Log").first.click()
+        page.wait_for_selector(".log .error >> text=the sensor gave no reading")
+        assert page.messages == []
+    (root / "badenv.py").unlink()
+    remove_run(root / "bad")
+
+
+def test_a_failed_run_is_not_called_complete(browser: Any, root: Path, server: Server) -> None:
+    run_dir = synthetic.write(root / "nan", generations=2, finished=False)
+    summary = RunSummary(run_dir, 2, 1.0, 10, None, "the schedule is complete", complete=True, trained=2, failures=2)
+    with Store.open(run_dir) as store:
+        store.run_finished(replace(summary, failure="the loss is not finite"))
+    with opened(browser, server) as page:
+        page.get_by_role("link", name="nan").click(timeout=30_000)
+        page.wait_for_selector(".cause >> text=the loss is not finite")
+        page.wait_for_selector("main .tiles .value")
+        assert "schedule is complete" not in page.inner_text("body").lower()
+    remove_run(root / "nan")
 
 
 def test_a_server_that_many_ask_is_asked_again(browser: Any, server: Server) -> None:

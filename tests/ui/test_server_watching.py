@@ -353,7 +353,7 @@ def test_a_look_tells_what_is_new(root: Path) -> None:
     assert {"convergence", "strategies"} <= news.panels
     with RunLock(root / "try1"):
         write_live_file(root / "try1", status(generation=3))
-        assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)
+        assert look(watched) == RunUpdate(frozenset({"overview", "events"}), status=True)
         assert watched.live is not None
         assert (watched.live.state, watched.live.generation) == ("running", 3)
         for seen, told in ((100.0, True), (102.0, False), (106.0, True)):
@@ -365,7 +365,9 @@ def test_a_look_tells_what_is_new(root: Path) -> None:
         look(watched)
         write_live_file(root / "try1", status(generation=3, paused=True))
         assert look(watched) == RunUpdate(status=True)
-    assert look(watched) == RunUpdate(frozenset({"overview"}), status=True)  # killed: its status lies there still
+    assert look(watched) == RunUpdate(
+        frozenset({"overview", "events"}), status=True
+    )  # killed: its status lies there still
     assert watched.live is None
 
 

@@ -9,7 +9,7 @@ from ludus.core.machine import redact_paths
 from ludus.runs.control import Status, read_status
 from ludus.storage.reader import KILLED, Reader
 from ludus.storage.records import Session
-from ludus.storage.run_dirs import EXPERIMENT
+from ludus.storage.run_dirs import run_title
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ def run_cause(reader: Reader, state: str) -> Cause | None:
         return None
     session, summary = next(reversed(reader.sessions()), None), reader.summary()
     text = reader.cause() or KILLED
-    folder = reader.run_dir
-    group = f"{folder.parent.name}/" if (folder.parent / EXPERIMENT).is_file() else ""
-    resume = f"ludus resume {group}{folder.name}"
+    resume = f"ludus resume {run_title(reader.run_dir)}"
     if summary is not None:  # every response failed, and the schedule went on to its end
         advice = (
             "Change what made the trainings fail, such as the learning rate, and train again; the log has each failure."

@@ -2,7 +2,8 @@
 
 import { card, clear, empty, h, picker, time, write } from "./dom.js";
 import { cards } from "./panels.js";
-import { colour, css, lines, number, span, table, whole } from "./charts.js";
+import { lines, number, span, table, whole } from "./charts.js";
+import { colour, css } from "./colours.js";
 import { describe, doing, shares, speed, tails, withNewcomers } from "./live.js";
 import { metricsGrid } from "./metrics.js";
 import { View, viewTools } from "./view.js";
@@ -61,13 +62,12 @@ export function curves({ run, asked, go, live, metrics = true }) {
       clear(returns.body).append(empty(asked.policy ? "Nothing is known of how this policy learned: it was computed, given, or is no policy of this run." : "No learner has reported yet: curves begin with the first task of training. Computed best responses have none."));
       return;
     }
-    const busy = learners.filter((learner) => learner.in_flight).map((learner) => learner.learner);
     const spread = median(learners.flatMap((learner) => learner.spread));
     const means = learners.flatMap((learner) => learner.mean).filter((v) => v !== null);
     const banded = learners.length <= 2 && spread !== null && spread < Math.max(...means) - Math.min(...means);  // a wider band would hide the curve
     const how = banded ? " (return, with the standard deviation between episodes)" : spread === null ? "" : ` (return, ± ${number(spread, 2)} between episodes)`;
     const left = all > learners.length ? ` These are the ${learners.length} learners of ${whole(all)} that have decided most.` : "";
-    write(returns.hint, `Mean over the episodes of training${how}; tasks of a learner are joined.${left}${busy.length ? ` In training now: ${busy.join(", ")}.` : ""}${learners.some(({ learner }) => ends[learner]) ? " Dashed: provisional points since the last checkpoint, over the newest 100 episodes." : ""}`);
+    write(returns.hint, `Mean over the episodes of training${how}; tasks of a learner are joined.${left}${learners.some(({ learner }) => ends[learner]) ? " Dashed: provisional points since the last checkpoint, over the newest 100 episodes." : ""}`);
     const shown = returnsOf(learners, ends, banded);
     if (chart) return chart.set(shown);
     clear(returns.body).append(place);

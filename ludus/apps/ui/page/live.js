@@ -95,7 +95,8 @@ export function describe({ learner, values }) {
 
 // "1,204 steps/s · processor 1.9 · memory 820 MB": what the run does and uses now; "" where nothing is known.
 export function speed({ points, usage = {} }) {
-  const active = (points ?? []).filter(({ over }) => !over), steps = active.reduce((sum, { values }) => sum + (values.steps_per_second ?? 0), 0);
+  const active = (points ?? []).filter(({ over }) => !over);
+  const steps = usage.wall > 1 && usage.env_steps ? usage.env_steps / usage.wall : active.reduce((sum, { values }) => sum + (values.steps_per_second ?? 0), 0);
   const machine = hardware(usage);
   return [
     steps ? `${whole(steps)} steps/s` : "",

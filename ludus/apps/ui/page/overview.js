@@ -229,7 +229,7 @@ function facts() {
       const entries = [
         ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
         ["Seed", String(info.seed)], ["Ludus", info.version], ["State", state],
-        ...(summary ? [["Stopped by", sentence(summary.stopped_by)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
+        ...(summary && state !== "failed" ? [["Stopped by", sentence(summary.stopped_by)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
       ];
       clear(list).append(...entries.map(([term, told]) => h("div", null, h("dt", { text: term }), h("dd", { text: told }))));
       scenario.hidden = !info.text;

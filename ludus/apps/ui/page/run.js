@@ -104,7 +104,7 @@ function header(name) {
     tick();
   }
 
-  // The time left falls each second, whether or not something is told.
+  // The time left falls each second, also between two messages.
   function tick() {
     if (busy) write(at, line((Date.now() - came) / 1000));
   }
