@@ -12,14 +12,16 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.storage.base import RunInfo, RunSummary
-from ludus.storage.database import FILE, INSERT
+from ludus.core.types import Match, PolicyRef
+from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
+from ludus.storage.batches import hash_all
+from ludus.storage.database import FILE, HASHED, INSERT
 from ludus.storage.records import summary_to_json
 from ludus.storage.store import Store
 
@@ -85,8 +87,33 @@ def write(run_dir: Path, league: League) -> Path:
             seconds = 60.0 * n
             summary = RunSummary(run_dir, n - 1, seconds, 4000 * n, None, f"reached generations={n - 1}", trained=n)
             connection.execute("INSERT INTO run VALUES ('summary', ?)", (summary_to_json(summary),))
+        hash_all(connection, HASHED)
         connection.execute("COMMIT")
     return run_dir
+
+
+def rematch(store: Store, last: GenerationRecord, rng: np.random.Generator, *, number: int, pairs: int = 50) -> None:
+    """Commit a generation of a league of one population in which no policy is new, and some pairs of policies have met again.
+
+    Args:
+        store: Of the league.
+        last: A generation whose meta-strategies it has.
+        rng: Draws pairs and results.
+        number: Of the generation.
+        pairs: That meet.
+    """
+    matches = []
+    for k in range(pairs):
+        profile = tuple(rng.choice(len(last.marginals[0]), 2, replace=False).tolist())
+        seats = tuple(PolicyRef(0, name(0, place), 0, "greedy") for place in profile)
+        won = int(rng.binomial(EPISODES, 0.5))
+        lost, mean = EPISODES - won, (2 * won - EPISODES) / EPISODES
+        spread = EPISODES * (1.0 - mean**2)
+        means, wins = np.array([mean, -mean]), ((won, 0, lost), (lost, 0, won))
+        matches.append(Match(f"m{number}-{k}", profile, seats, EPISODES, means, np.full(2, spread), wins))
+    store.matches_recorded(matches)
+    store.generation_done(replace(last, number=number, seconds=60.0 * number + 30.0))
+    store.commit(f"{number:08d}")
 
 
 def name(population: int, place: int) -> str:

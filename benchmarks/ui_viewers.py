@@ -8,8 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-SHOWN = ("overview", "convergence", "strategies", "learning", "throughput", "ranking", "payoffs", "events")
-"""What somebody who goes through all tabs has seen."""
+from ludus.apps.ui.figures.panels import PANELS
+
+SHOWN = tuple(name for name in PANELS if name != "policy")
+"""The panels of a run's tabs; those of single policies are apart."""
 APART = 0.5
 """Seconds between two times that a page asks, at least."""
 
@@ -75,4 +77,5 @@ class Viewer:
 
     def _question(self, path: str, tag: str = "") -> bytes:
         known = f"If-None-Match: {tag}\r\n" if tag else ""
-        return f"GET {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nCookie: {self.cookie}\r\n{known}\r\n".encode()
+        who = f"Host: {self.host}:{self.port}\r\nCookie: {self.cookie}\r\nAccept-Encoding: gzip\r\n"
+        return f"GET {path} HTTP/1.1\r\n{who}{known}\r\n".encode()

@@ -21,26 +21,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.lines import Lines
 from benchmarks.machine import ROOT
-from benchmarks.synthetic_league import League, write
+from benchmarks.synthetic_league import League, rematch, write
 from benchmarks.ui_viewers import Viewer
 from ludus.apps.ui.server.address import STEER, Tokens
 from ludus.apps.ui.server.known_runs import id_of
 from ludus.storage.base import GenerationRecord
+from ludus.storage.reader import Reader
 from ludus.storage.store import Store
 
 _COMMAND = "import sys; from ludus.cli.main import script; script()"
 _SECRET = b"of this measurement, thirty-two characters or more"
 _POLICIES = 1000
-_USEFUL = {
-    "overview": ("#/run/{run}", "[...document.querySelectorAll('.tiles .value')].some((node) => node.textContent)"),
-    "heat map": (
-        "#/run/{run}/population",
-        "document.querySelector('.heat canvas')?.width > 0 && document.querySelector('.heat .key')?.childElementCount > 0",
-    ),
+_CHANGE = 10.0  # seconds between two changes of a league
+_SAYS = "[...document.querySelectorAll('.tiles .value')].some((node) => node.textContent)"
+_DRAWN = (
+    "document.querySelector('.heat canvas')?.width > 0 && document.querySelector('.heat .key')?.childElementCount > 0"
+)
+_WHOLE = (
+    "document.querySelectorAll('main .card').length > 0 && !document.querySelector('main .loading') && "
+    "[...document.querySelectorAll('main .card .stage-canvas')].every((node) => node.style.height)"
+)
+_PAGES = {
+    "overview": ("#/run/{run}", _SAYS),
+    "heat map": ("#/run/{run}/population", _DRAWN),
+    "every panel, overview": ("#/run/{run}", _WHOLE),
+    "every panel, population": ("#/run/{run}/population", _WHOLE),
+    "every panel, learning": ("#/run/{run}/learning", _WHOLE),
+    "every panel, log": ("#/run/{run}/log", _WHOLE),
 }
-"""Page -> (its place, what is true as soon as it says something)."""
+"""What is waited for -> (its place, what is true as soon as it is there). Nothing is scrolled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +114,34 @@ def served(root: Path, *, cores: set[int]) -> Iterator[Server]:
 # ---------------------------------------------------------------------------------------------- slow-down
 
 
-ARMS = ("alone", "another", "watched")
+ARMS = ("another", "watched")
 
 
 def slow_down(args: argparse.Namespace, lines: Lines) -> None:
-    """A run on the first core, three times in each round, in an order that changes: alone; beside another run, a server and ten viewers who
-    look at that other one; beside the same, with the viewers looking at it. What the last costs more than the second is what looking does
-    to a run; what it costs more than the first holds what sharing a machine's memory and, often, a core's units does, too."""
+    """A run on the first core, twice in each pair, in an order that changes: beside another run, a server and ten viewers who look at
+    that other one; beside the same, with the viewers looking at it. What the second costs more than the first is what looking does to a
+    run: both share the machine's memory with the same processes."""
     cores = sorted(os.sched_getaffinity(0))
-    mine, others = {cores[0]}, {*cores[1:]} or {cores[0]}
+    own, others = {cores[0]}, {*cores[1:]} or {cores[0]}
     seconds = {arm: list[float]() for arm in ARMS}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        _run(root / "warm", 1, args.seed, mine)
+        _run(root / "warm", 1, args.seed, own)
         for turn in range(args.pairs):
-            first = (turn + args.seed) % len(ARMS)
-            for arm in (*ARMS[first:], *ARMS[:first]):
+            for arm in ARMS if turn % 2 else ARMS[::-1]:
                 run_dir = root / f"run-{turn}-{arm}"
                 with _beside(root, run_dir, arm, others, args) as answers:
-                    seconds[arm].append(_run(run_dir, args.generations, args.seed, mine))
-                if arm != "alone" and not answers():
+                    seconds[arm].append(_run(run_dir, args.generations, args.seed + turn, own))
+                if not answers():
                     raise RuntimeError("nobody watched")
                 shutil.rmtree(run_dir)
-    more = {
-        arm: statistics.median(watched / other for watched, other in zip(seconds["watched"], seconds[arm], strict=True))
-        for arm in ("alone", "another")
-    }
+    more = [100 * (watched / other - 1) for watched, other in zip(seconds["watched"], seconds["another"], strict=True)]
     lines.figures(
         {
-            "slow-down in percent": 100 * (more["another"] - 1),
-            "slow-down in percent, sharing the machine included": 100 * (more["alone"] - 1),
+            "slow-down in percent": statistics.median(more),
+            "slow-down in percent, least": min(more),
+            "slow-down in percent, most": max(more),
+            "pairs": float(len(more)),
             **{f"processor seconds, {arm}": statistics.median(seconds[arm]) for arm in ARMS},
         }
     )
@@ -141,9 +152,6 @@ def _beside(
     root: Path, run_dir: Path, arm: str, cores: set[int], args: argparse.Namespace
 ) -> Iterator[Callable[[], int]]:
     """What an arm has beside its run; how many answers the viewers had."""
-    if arm == "alone":
-        yield lambda: 0
-        return
     other = root / f"{run_dir.name}-other"
     process = _started(other, 100 * args.generations, args.seed, cores)
     try:
@@ -225,23 +233,27 @@ def paint(args: argparse.Namespace, lines: Lines) -> None:
     cores = os.sched_getaffinity(0)
     figures = dict[str, float]()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        run_dir = _league(Path(folder) / "league", args.seed)
+        run_dirs = {title: write(Path(folder) / title, league) for title, league in _leagues(args.seed).items()}
         browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
-        with served(Path(folder), cores=cores) as server:
-            for name, (place, useful) in _USEFUL.items():
-                seconds = [
-                    _visit(browser, server, place.format(run=id_of(run_dir)), useful) for _ in range(args.visits + 1)
-                ]
-                figures[f"seconds to {name}, first of all"] = seconds[0]
-                figures[f"seconds to {name}"] = statistics.median(seconds[1:])
-            figures["MB of the server"] = server.status("VmRSS")
-            figures["MB of the server at most"] = server.status("VmHWM")
+        for title, run_dir in run_dirs.items():
+            with served(Path(folder), cores=cores) as server:
+                run = id_of(run_dir)
+                for name, (place, useful) in _PAGES.items():
+                    seconds = [_visit(browser, server, place.format(run=run), useful) for _ in range(args.visits + 1)]
+                    figures[f"{title}, seconds to {name}, first of all"] = seconds[0]
+                    figures[f"{title}, seconds to {name}"] = statistics.median(seconds[1:])
+                figures[f"{title}, MB of the server"] = server.status("VmRSS")
+                figures[f"{title}, MB of the server at most"] = server.status("VmHWM")
         browser.close()
     lines.figures(figures)
 
 
-def _league(run_dir: Path, seed: int) -> Path:
-    return write(run_dir, League(policies=_POLICIES, seed=seed))
+def _leagues(seed: int) -> dict[str, League]:
+    """Return what is looked at, by title."""
+    return {
+        f"{_POLICIES:,}": League(policies=_POLICIES, seed=seed),
+        f"{_POLICIES // 2:,} × {_POLICIES // 2:,}": League(policies=_POLICIES // 2, shared=False, seed=seed),
+    }
 
 
 def _chromium() -> str:
@@ -266,12 +278,66 @@ def _visit(browser: Any, server: Server, place: str, useful: str) -> float:
         context.add_cookies([{"name": name, "value": value, "url": server.address}])
         page = context.new_page()
         page.goto(f"{server.address}/{place}")
-        end = time.monotonic() + 120
+        end = time.monotonic() + 60
         while not (useful_at := page.evaluate("window.useful ?? 0")):
             if time.monotonic() > end:
                 raise RuntimeError(f"{place} says nothing")
             page.wait_for_timeout(100)
         return float(useful_at) / 1000
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+def memory(args: argparse.Namespace, lines: Lines) -> None:
+    """Ten viewers, who ask for all panels of a league that changes every ten seconds: new matches of policies that are there, and a
+    generation. Each has what a page without scrolling shows, whenever it has changed. All on the cores of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = write(Path(folder) / "league", League(policies=_POLICIES, seed=args.seed, running=True))
+        with served(Path(folder), cores=os.sched_getaffinity(0)) as server:
+            viewers = server.viewers(run_dir, 10)
+            begun, spent = time.perf_counter(), server.processor
+            samples = asyncio.run(_sampled(run_dir, server, viewers, seconds=60.0 * args.minutes))
+            seconds, spent = time.perf_counter() - begun, server.processor - spent
+            minutes, megabytes = np.array(samples).T
+            late = minutes >= minutes[-1] / 2
+            slope = np.polyfit(minutes[late], megabytes[late], 1)[0]
+            lines.figures(
+                {
+                    "minutes": float(minutes[-1]),
+                    "MB of the server": float(np.median(megabytes[late])),
+                    "MB of the server at most": server.status("VmHWM"),
+                    "MB a minute, second half": float(slope),
+                    "MB more in the second half than in the first": float(
+                        np.median(megabytes[late]) - np.median(megabytes[~late])
+                    ),
+                    "answers a second": sum(viewer.answers for viewer in viewers) / seconds,
+                    "server's share of the processor in percent": 100 * spent / seconds,
+                }
+            )
+
+
+async def _sampled(
+    run_dir: Path, server: Server, viewers: Sequence[Viewer], *, seconds: float
+) -> list[tuple[float, float]]:
+    """Return the minutes since the beginning and the server's MB, twice a second, while a league changes and is looked at."""
+    stop, samples, begun = asyncio.Event(), list[tuple[float, float]](), time.perf_counter()
+    looking = asyncio.gather(*(viewer.look(stop) for viewer in viewers))
+    rng, changed, number = np.random.default_rng(0), begun, _POLICIES
+    with Reader(run_dir) as reader:
+        last = reader.last_generation()
+    assert last is not None
+    with Store.open(run_dir) as store:
+        while (now := time.perf_counter()) - begun < seconds and not looking.done():
+            if now - changed >= _CHANGE:
+                changed = now
+                rematch(store, last, rng, number=number)
+                number += 1
+            samples.append(((now - begun) / 60, server.status("VmRSS")))
+            await asyncio.sleep(0.5)
+    stop.set()
+    await looking
+    return samples
 
 
 # ---------------------------------------------------------------------------------------------- viewers
@@ -339,16 +405,18 @@ def _generation(number: int) -> GenerationRecord:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("slow-down", "paint", "viewers"))
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--generations", type=int, default=30)
-    parser.add_argument("--visits", type=int, default=9)
+    measures = {"slow-down": slow_down, "paint": paint, "memory": memory, "viewers": viewers}
+    parser.add_argument("what", choices=measures)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--generations", type=int, default=15)
+    parser.add_argument("--visits", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=2.5, help="of the server's memory; 60: the whole hour")
     parser.add_argument("--viewers", type=int, default=100)
     parser.add_argument("--changes", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     lines = Lines(("ludus", "numpy", "fastapi", "uvicorn", "playwright"))
-    {"slow-down": slow_down, "paint": paint, "viewers": viewers}[args.what](args, lines)
+    measures[args.what](args, lines)
 
 
 if __name__ == "__main__":

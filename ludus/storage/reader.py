@@ -58,6 +58,7 @@ from ludus.storage.records import (
     parse_task,
     policy_key,
     read_batch,
+    read_batches,
     statistics_by_match,
     summary_from_json,
 )
@@ -511,22 +512,22 @@ class Reader:
 
     def payoff_log(self) -> PayoffLog:
         """Return the payoff table with counts of won, drawn and lost episodes. Only new rows are read again."""
-        with self.memory.lock, translated(self.path):
-            with self.moment():
-                now, known = self.position(), self.memory.payoffs
-                if known is not None and known[0] == now:
-                    return known[1]
-                sizes = self._sizes(self.info())
-                if known is None or not self.grew_from(known[0]):
-                    known = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * len(sizes))
-                batch, after = None, known[0].matches
-                if now.matches > after:
-                    batch = read_batch(self._connection, after=after, last=now.matches, players=len(sizes))
-                cells = self._payoff_cells(known[0].payoffs)
-            log = known[1]
-            if batch or cells or log.sizes != sizes:
-                log = log.extended(sizes, batch, cells)
-            self.memory.payoffs = now, log
+        memory = self.memory
+        with memory.lock, translated(self.path), self.moment():
+            now, before = self.position(), memory.payoffs
+            if before is not None and before[0] == now:
+                return before[1]
+            sizes, players = self._sizes(self.info()), self.info().players
+            if before is None or not self.grew_from(before[0]):
+                before = Position(0, -1, 0.0, -1, -1, -1, -1, -1, 0), PayoffLog.empty((0,) * players)
+            rows, log = before
+            if now.matches > rows.matches or now.payoffs > rows.payoffs or log.sizes != sizes:
+                arrays, memory.payoffs = [*log.arrays], None  # so that each is freed when it has been copied
+                del before, log
+                # Read and pooled in turn, since a million matches are larger than what comes of them.
+                batches = read_batches(self._connection, after=rows.matches, last=now.matches, players=players)
+                log = PayoffLog.grown(arrays, sizes, batches, self._payoff_cells(rows.payoffs))
+            memory.payoffs = now, log
             return log
 
     def remembered(self, name: str, make: Callable[[], T], *, of: Sequence[str]) -> T:
@@ -543,6 +544,8 @@ class Reader:
             if cached is not None and self._still(cached[0], now, of):
                 result = cached[1]
             else:
+                self.memory.results.pop(name, None)  # so that the old one and the new one are not held together
+                del cached
                 result = make()
             self.memory.results[name] = now, result
             return result

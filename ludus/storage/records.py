@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -336,7 +336,7 @@ class Batch:
         return Batch(*(column[selected] for column in self.columns))
 
 
-_PART = 100_000  # rows that are read at a time
+_PART = 50_000  # rows that are read at a time
 _ROWS = """
 SELECT COUNT(*), group_concat(profile), group_concat(n), group_concat(hex(mean), ''), group_concat(hex(m2), ''),
   group_concat(CASE wins WHEN '[]' THEN ? ELSE wins END), group_concat(exact)
@@ -344,17 +344,22 @@ FROM matches WHERE rowid > ? AND rowid <= ?
 """
 
 
-def read_batch(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
-    """Return the matches of rows after + 1 … last. Raises ValueError for some that are none of so many players, and sqlite3.Error.
+def read_batches(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Iterator[Batch]:
+    """Yield the matches of rows after + 1 … last, in order, some at a time. Raises ValueError for some that are none of so many players,
+    and sqlite3.Error.
 
     SQLite puts them together: half a million are read in the time in which Python would make tuples of a tenth.
     """
     nobody = f"[{','.join(['[0,0,0]'] * players)}]"
-    parts = []
     for first in range(after, last, _PART):
         row = connection.execute(_ROWS, (nobody, first, min(first + _PART, last))).fetchone()
         if row[0]:
-            parts.append(_part(*row, players=players))
+            yield _part(*row, players=players)
+
+
+def read_batch(connection: sqlite3.Connection, *, after: int, last: int, players: int) -> Batch:
+    """Return the matches of rows after + 1 … last, as `read_batches`."""
+    parts = [*read_batches(connection, after=after, last=last, players=players)]
     columns = zip(*(part.columns for part in parts or [_part(0, "", "", "", "", "", "", players=players)]), strict=True)
     return Batch(*(np.concatenate(column) for column in columns))
 
@@ -406,28 +411,47 @@ class PayoffLog:
         return self.exact.shape
 
     def extended(self, sizes: tuple[int, ...], batch: Batch | None, cells: Sequence[PayoffCells]) -> PayoffLog:
-        """Return the log with more policies, matches and exact cells; an exact cell wins over matches. Raises ValueError for a profile
-        outside of `sizes`.
+        """Return the log with more policies, matches and exact cells, as `grown`."""
+        return PayoffLog.grown([*self.arrays], sizes, [batch] if batch else [], cells)
+
+    @staticmethod
+    def grown(
+        arrays: list[NDArray[Any]], sizes: tuple[int, ...], batches: Iterable[Batch], cells: Iterable[PayoffCells]
+    ) -> PayoffLog:
+        """Return a log with more policies, matches and exact cells; an exact cell wins over matches.
 
         Matches of one profile are pooled by (n, mean, M2), as in Chan, Golub and LeVeque (1979):
         M2 = Σ M2_i + Σ n_i (mean_i - mean)².
+
+        Args:
+            arrays: Of the smaller log, as `arrays`. The list is emptied: where nobody else holds that log, each array is freed when its
+                copy has been made.
+            sizes: Policies of each player.
+            batches: Matches, in their order.
+            cells: Exact cells.
+
+        Raises:
+            ValueError: For a profile outside of `sizes`.
         """
         log = PayoffLog.empty(sizes)
-        for new, old in zip(log._arrays, self._arrays, strict=True):
-            head = new.ndim - len(sizes)
-            new[(slice(None),) * head + tuple(slice(n) for n in self.sizes)] = old
-        if batch and not batch.exact.all():
-            log._pool(batch.select(~batch.exact) if batch.exact.any() else batch)
-        if batch and batch.exact.any():
-            log._place(batch.profiles[batch.exact], batch.mean[batch.exact])
+        for new in reversed(log.arrays):
+            old, head = arrays.pop(), new.ndim - len(sizes)
+            if old.any():  # NaN, too; memory of what holds zeros only is not touched
+                new[(slice(None),) * head + tuple(slice(n) for n in old.shape[head:])] = old
+        for batch in batches:
+            if not batch.exact.all():
+                log._pool(batch.select(~batch.exact) if batch.exact.any() else batch)
+            if batch.exact.any():
+                log._place(batch.profiles[batch.exact], batch.mean[batch.exact])
         for profiles, mean in cells:
             log._place(profiles, mean)
-        for array in log._arrays:
+        for array in log.arrays:
             array.setflags(write=False)
         return log
 
     @property
-    def _arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All of them, in the order of the fields."""
         return self.mean, self.m2, self.count, self.exact, self.wins
 
     def _pool(self, batch: Batch) -> None:
@@ -450,7 +474,8 @@ class PayoffLog:
                 self.mean[player][where] = np.where(open_cells, mean, self.mean[player][where])
                 self.m2[player][where] = np.where(open_cells, m2, 0.0)
                 for end in range(3):
-                    self.wins[player, end][where] += np.bincount(at, batch.wins[:, player, end], k).astype(np.int32)
+                    if batch.wins[:, player, end].any():
+                        self.wins[player, end][where] += np.bincount(at, batch.wins[:, player, end], k).astype(np.int32)
         self.count[where] = old + new.astype(np.int64)
 
     def _place(self, profiles: NDArray[np.int32], values: NDArray[np.float64]) -> None:

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ludus.core.errors import SolverError
 from ludus.core.ties import TIE
+from ludus.metagame.solvers.alpha_rank import SMALL, response, stationary
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -115,8 +116,6 @@ def alpha_rank_masses(source: Places, target: Places, gain: Floats, states: int,
     """Return float64[states], the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take
     over half the time). source, target: int64[E], every change of one policy; gain: float64[E], what it pays. None where the chain is too
     large, or floating point cannot tell."""
-    from ludus.metagame.solvers.alpha_rank import SMALL, response, stationary  # compiles when it is imported
-
     if states > MAX_STATES:
         return None
     for epsilon in (0.0, SMALL):  # several sinks: the limit of small noise decides between them

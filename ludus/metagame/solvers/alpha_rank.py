@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ludus.core.arrays import kernel
 from ludus.core.errors import ConfigError, SolverError
 from ludus.core.ties import TIE
 from ludus.metagame.population.base import Payoffs
@@ -26,7 +25,7 @@ from ludus.metagame.solvers.normal_form import joint_gains, symmetric_joint
 # answer keeps its digits however slow the chain mixes: probabilities of 1e-12 between clusters of states do no harm
 # (O'Cinneide 1993). Eliminated in blocks, nearly all of its 2/3 n^3 operations are matrix products.
 
-BLOCK = 96
+BLOCK = 32
 CHUNK = 512  # rows of a product held at a time
 MAX_STATES = 12_000  # 1.2 GB
 
@@ -90,34 +89,26 @@ def eliminate(rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return weights if np.isfinite(weights).all() else None
 
 
-@kernel
 def _eliminate_rows(rates: NDArray[np.float64], first: int, last: int) -> bool:
     """Finish rows first:last. A row's entries left of the diagonal become the factors by which earlier rows were added to it."""
-    n = len(rates)
-    for i in range(first, last):
-        for k in range(first, i):
-            factor = rates[i, k] / rates[k, k]
-            rates[i, k] = factor
-            for j in range(k + 1, n):
-                rates[i, j] += factor * rates[k, j]
-        out = 0.0  # the chance to leave for states that are still there
-        for j in range(i + 1, n):
-            out += rates[i, j]
-        if not out > 0.0 and i < n - 1:
+    final = len(rates) - 1
+    for k in range(first, last):
+        out = rates[k, k + 1 :].sum()  # the chance to leave for states that are still there
+        if not out > 0.0 and k < final:
             return False
-        rates[i, i] = out
+        rates[k, k] = out
+        below = rates[k + 1 : last]
+        below[:, k] /= out
+        below[:, k + 1 :] += np.multiply.outer(below[:, k], rates[k, k + 1 :])
     return True
 
 
-@kernel
 def _eliminate_columns(rates: NDArray[np.float64], first: int, last: int) -> None:
     """Turn columns first:last of the rows below into factors."""
-    for i in range(last, len(rates)):
-        for k in range(first, last):
-            factor = rates[i, k] / rates[k, k]
-            rates[i, k] = factor
-            for j in range(k + 1, last):
-                rates[i, j] += factor * rates[k, j]
+    below = rates[last:]
+    for k in range(first, last):
+        below[:, k] /= rates[k, k]
+        below[:, k + 1 : last] += np.multiply.outer(below[:, k], rates[k, k + 1 : last])
 
 
 def _substitute(factors: NDArray[np.float64]) -> NDArray[np.float64]:
