@@ -237,9 +237,9 @@ def reserve_stack(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How the C library keeps the memory that torch frees.
+# How the C library keeps the memory that is freed.
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # of mallopt(3)
 _MIB = 1 << 20
 
 
@@ -248,13 +248,23 @@ def keep_freed_memory() -> bool:
     """Keep what was freed, from now on, up to 1 GiB at the end of its heap, where glibc would return it to the system at once and take it
     back page by page: learning from images frees and asks for the same tens of megabytes with every minibatch. Does nothing, and answers
     False, without glibc. Processes that only play have no need of it."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is None:
-        return False
     # What is larger than the last number still has a mapping of its own, which is returned: tables and the like. It is the largest that
     # is taken.
-    settings = ((_TRIM_THRESHOLD, 1024 * _MIB), (_TOP_PAD, 64 * _MIB), (_MMAP_THRESHOLD, 32 * _MIB))
-    return all([mallopt(option, value) == 1 for option, value in settings])
+    return _set_malloc((_TRIM_THRESHOLD, 1024 * _MIB), (_TOP_PAD, 64 * _MIB), (_MMAP_THRESHOLD, 32 * _MIB))
+
+
+@cache
+def return_freed_memory() -> bool:
+    """Return what was freed to the system, from now on, where it was a megabyte or more, and have at most two heaps: for a process that
+    serves for days, and computes large tables now and then. By itself glibc keeps blocks of up to 32 MiB once some were freed, and gives
+    each thread a heap. Does nothing, and answers False, without glibc."""
+    return _set_malloc((_MMAP_THRESHOLD, _MIB), (_ARENA_MAX, 2))
+
+
+def _set_malloc(*settings: tuple[int, int]) -> bool:
+    """Return whether glibc has taken all of (option, value)."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    return mallopt is not None and all([mallopt(option, value) == 1 for option, value in settings])
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -65,20 +65,31 @@ def row_distances(rows: Floats) -> Floats:
     """Return float64[n, n], the root mean square differences of rows over the columns that are known (not NaN) of both; of rows that share
     none, the mean of all."""
     known = np.isfinite(rows)
-    values = np.where(known, rows, 0.0)
-    if known.all():
+    values, shared = (rows, None) if known.all() else (np.where(known, rows, 0.0), known.astype(np.float64))
+    apart: Floats = values @ values.T  # in place from here: a table of distances is large where policies are many
+    apart *= -2.0
+    if shared is None:
         square = (values**2).sum(axis=1)
-        total, shared = square[:, None] + square - 2 * values @ values.T, np.full((len(rows),) * 2, rows.shape[1])
+        apart += square[:, None]
+        apart += square
+        np.maximum(apart, 0.0, out=apart)
+        apart /= rows.shape[1]
     else:
-        weight = known.astype(np.float64)
-        square = values**2 @ weight.T
-        total, shared = square + square.T - 2 * values @ values.T, weight @ weight.T
-    with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.sqrt(np.maximum(total, 0.0) / shared)
-    blind = shared == 0
-    apart[blind] = apart[~blind].mean() if (~blind).any() else 0.0
+        square = values**2 @ shared.T
+        apart += square
+        apart += square.T
+        np.maximum(apart, 0.0, out=apart)
+        met = shared @ shared.T
+        blind = met == 0
+        np.divide(apart, met, out=apart, where=~blind)
+        apart[blind] = np.nan
+    np.sqrt(apart, out=apart)
+    if shared is not None and blind.any():
+        apart[blind] = np.nanmean(apart) if not blind.all() else 0.0
     np.fill_diagonal(apart, 0.0)
-    return np.asarray((apart + apart.T) / 2)
+    apart += apart.T.copy()
+    apart /= 2.0
+    return apart
 
 
 def silhouette(apart: Floats, label: NDArray[np.int64]) -> float:

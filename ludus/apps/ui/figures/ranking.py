@@ -158,13 +158,13 @@ def ratings(game: MetaGame) -> list[tuple[Floats, Floats]] | None:
     other than two players."""
     if game.players != 2 or not game.log.wins.any():
         return None
-    wins, draws, losses = (game.log.wins[0, end].astype(np.float64) for end in range(3))
+    wins, draws, losses = game.log.wins[0]
     if game.symmetric:
         results = PairCounts.of(wins + losses.T, draws + draws.T)
         sizes: tuple[int, ...] = (len(wins),)
     else:
         sizes = game.sizes
-        between = np.zeros((3, sum(sizes), sum(sizes)))
+        between = np.zeros((2, sum(sizes), sum(sizes)), wins.dtype)
         first, second = slice(sizes[0]), slice(sizes[0], None)
         between[0, first, second], between[0, second, first] = wins, losses.T
         between[1, first, second], between[1, second, first] = draws, draws.T

@@ -15,15 +15,13 @@ from fastapi import Request, Response
 
 from ludus.apps.ui.server.address import is_loopback
 
-KEPT = 64 << 20
-"""Bytes of answers that are kept."""
+KEPT = 24 << 20
+"""Bytes of answers that are kept, packed ones included."""
 THREADS = 2
 """Threads that compute; what belongs to one run is computed in one of them, one after the other."""
 _EACH = 1 << 10  # bytes that an answer costs beside its content, at most
-_SMALL, _LARGE = (
-    1 << 10,
-    1 << 20,
-)  # bytes; what is smaller is not worth packing, what is larger not for this machine's own browser
+_SMALL, _LARGE = 1 << 10, 1 << 20
+"""Bytes: what is smaller is not worth packing, what is larger not for this machine's own browser, nor worth keeping packed."""
 
 
 @dataclass(slots=True)
@@ -38,10 +36,18 @@ class Body:
         self.tag = f'"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
 
     def packed(self) -> bytes:
-        """By gzip, at its quickest."""
-        if not self._packed:
-            self._packed = gzip.compress(self.content, compresslevel=1 if len(self.content) > _LARGE else 5, mtime=0)
-        return self._packed
+        """Return the content by gzip, at its quickest where it is large."""
+        if self._packed:
+            return self._packed
+        packed = gzip.compress(self.content, compresslevel=1 if len(self.content) > _LARGE else 5, mtime=0)
+        if len(self.content) <= _LARGE:
+            self._packed = packed
+        return packed
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that it takes, at most: a packed copy may come."""
+        return _EACH + len(self.content) * (2 if _SMALL <= len(self.content) <= _LARGE else 1)
 
 
 async def respond(request: Request, body: Body, *, media_type: str = "application/json") -> Response:
@@ -51,7 +57,7 @@ async def respond(request: Request, body: Body, *, media_type: str = "applicatio
     tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     if body.tag in tags:
         return Response(status_code=304, headers=headers)
-    worth = _SMALL <= len(body.content) <= (_LARGE if near else KEPT)
+    worth = len(body.content) >= _SMALL and (not near or len(body.content) <= _LARGE)
     if worth and "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"
         packed = await asyncio.to_thread(body.packed)
@@ -88,14 +94,14 @@ class AnswerCache:
             del self._coming[key, state]
         self._drop(key)
         self._bodies[key] = state, body
-        self._size += len(body.content) + _EACH
+        self._size += body.size
         while self._size > self._max_bytes:
             self._drop(next(iter(self._bodies)))
         return body
 
     def _drop(self, key: Hashable) -> None:
         if (entry := self._bodies.pop(key, None)) is not None:
-            self._size -= len(entry[1].content) + _EACH
+            self._size -= entry[1].size
 
     def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
         """Drop those whose key is unwanted."""

@@ -19,6 +19,7 @@ from ludus.apps.ui.server.app import make_app
 from ludus.apps.ui.server.known_runs import KnownRuns
 from ludus.apps.ui.server.state import State
 from ludus.apps.ui.server.watcher import Watcher
+from ludus.core.machine import return_freed_memory, thread_limits
 
 
 def make_state(access: Access, runs: KnownRuns, *, people: Path | None = None) -> State:
@@ -40,8 +41,9 @@ class Served:
         return self.address.link(self.state.access.tokens, rights, to)
 
     def run(self) -> None:
-        """Until Ctrl-C."""
-        with suppress(KeyboardInterrupt):
+        """Serve until Ctrl-C, with one thread for products of matrices, so that a run beside it keeps its cores."""
+        return_freed_memory()
+        with suppress(KeyboardInterrupt), thread_limits(torch_threads=None):
             self.server.run(sockets=[self.socket])
 
     def end(self) -> None:

@@ -42,6 +42,7 @@ RIDGE = (
     1e-9  # keeps what neither data nor prior decide (the common level of all strengths, without a prior) where it is
 )
 ROUNDING = 1e-13  # of the likelihood, beside the number of its games
+BLOCK = 1 << 16  # pairs that are computed at a time
 SPARSE = 20  # one in so many entries: from there on a Newton step costs less by conjugate gradients
 
 
@@ -89,14 +90,20 @@ class Likelihood:
         score = np.asarray(np.bincount(pairs.first, net, n) - np.bincount(pairs.second, net, n), dtype=np.float64)
         return pairs.first, pairs.second, pairs.games, score, float(pairs.draws.sum()) if self.has_draws else 0.0
 
+    @cached_property
+    def _blocks(self) -> list[slice]:
+        """Return the pairs, some at a time: what is computed of a million together takes ten times their memory, and longer."""
+        return [slice(start, start + BLOCK) for start in range(0, len(self.pairs.first), BLOCK)]
+
     def value(self, at: Vector) -> float:
         """Return the log-likelihood with its prior; constants of the data are left out."""
         first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
-        distance = np.abs(strength[first] - strength[second]) / 2
-        draw = np.exp(log_draw)
-        partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
-        value = strength @ score - float(games @ partition)
+        draw, value = np.exp(log_draw), strength @ score
+        for some in self._blocks:
+            distance = np.abs(strength[first[some]] - strength[second[some]]) / 2
+            partition = distance + np.log(1 + np.exp(-2 * distance) + draw * np.exp(-distance))
+            value -= float(games[some] @ partition)
         value -= self.prior * float((np.abs(strength) / 2 + np.log1p(np.exp(-np.abs(strength)))).sum())
         if self.has_draws:
             value += (draws + self.prior) * log_draw - 2 * self.prior * np.log(2 + draw)
@@ -107,23 +114,33 @@ class Likelihood:
         first, second, games, score, draws = self._data
         strength, log_draw = self._split(at)
         n, draw = len(strength), float(np.exp(log_draw))
-        difference = strength[first] - strength[second]
-        e = np.exp(-np.abs(difference) / 2)
-        z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
-        slope = games * np.sign(difference) * (1 - e**2) / (2 * z)
-        bend = games * (e**2 + draw * e * (1 + e**2) / 4) / z**2
+        slopes, bends, shares, shared, varied = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, 0.0
+        bend = np.empty(len(first))
+        for some in self._blocks:
+            pair, met = (first[some], second[some]), games[some]
+            difference = strength[pair[0]] - strength[pair[1]]
+            e = np.exp(-np.abs(difference) / 2)
+            z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
+            slope = met * np.sign(difference) * (1 - e**2) / (2 * z)
+            bend[some] = met * (e**2 + draw * e * (1 + e**2) / 4) / z**2
+            slopes += self._sums(pair, slope, -slope)
+            bends += self._sums(pair, bend[some], bend[some])
+            if self.has_draws:
+                share = draw * e / z
+                shares += self._sums(pair, slope * share, -slope * share)
+                shared += float(met @ share)
+                varied += float(met @ (share * (1 - share)))
         gradient = np.empty(self.size)
         likely = 1 / (1 + np.exp(-strength))
-        gradient[:n] = score - self._sums(slope, -slope) + self.prior * (0.5 - likely)
-        diagonal = self._sums(bend, bend) + self.prior * likely * (1 - likely) + RIDGE
+        gradient[:n] = score - slopes + self.prior * (0.5 - likely)
+        diagonal = bends + self.prior * likely * (1 - likely) + RIDGE
         if not self.has_draws:
             return LikelihoodCurve(self.value(at), gradient, self._symmetric((first, second), -bend, diagonal))
-        share = draw * e / z
         against = draw / (2 + draw)
-        gradient[n] = draws + self.prior - float(games @ share) - 2 * self.prior * against
-        last = float(games @ (share * (1 - share))) + 2 * self.prior * against * (1 - against)
+        gradient[n] = draws + self.prior - shared - 2 * self.prior * against
+        last = varied + 2 * self.prior * against * (1 - against)
         at_side = (np.concatenate([first, np.arange(n)]), np.concatenate([second, np.full(n, n)]))
-        side = np.concatenate([-bend, -self._sums(slope * share, -slope * share)])
+        side = np.concatenate([-bend, -shares])
         return LikelihoodCurve(self.value(at), gradient, self._symmetric(at_side, side, np.append(diagonal, last)))
 
     def _symmetric(self, at: tuple[Index, Index], side: Vector, diagonal: Vector) -> NDArray[np.float64] | csr_array:
@@ -136,10 +153,10 @@ class Likelihood:
         rows, columns = (np.concatenate([a, b, every]) for a, b in (at, at[::-1]))
         return csr_array((np.concatenate([side, side, diagonal]), (rows, columns)), shape=(m, m))
 
-    def _sums(self, of_first: Vector, of_second: Vector) -> Vector:
-        """Return float64[n]: over each policy's pairs."""
-        first, second, n = self._data[0], self._data[1], self.pairs.n
-        return np.asarray(np.bincount(first, of_first, n) + np.bincount(second, of_second, n), dtype=np.float64)
+    def _sums(self, pair: tuple[Index, Index], of_first: Vector, of_second: Vector) -> Vector:
+        """Return float64[n]: over each policy's pairs, of some pairs."""
+        n = self.pairs.n
+        return np.asarray(np.bincount(pair[0], of_first, n) + np.bincount(pair[1], of_second, n), dtype=np.float64)
 
     def _split(self, at: Vector) -> tuple[Vector, float]:
         return (at[:-1], float(at[-1])) if self.has_draws else (at, -np.inf)
@@ -257,6 +274,7 @@ class BradleyTerry:
         likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
         if self.prior == 0:
             _require_finite(results, group, kind)
+        del results  # a million pairs are large, and what is counted of them is another copy
         best, curve = maximize(likelihood)
         low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1

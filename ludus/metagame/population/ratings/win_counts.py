@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +56,12 @@ class PairCounts:
     losses: NDArray[np.float64]
 
     @classmethod
-    def of(cls, wins: NDArray[np.float64], draws: NDArray[np.float64] | None = None) -> PairCounts:
-        """From tables float64[n, n]: how often i beat j, and how often they drew (symmetric)."""
+    def of(cls, wins: NDArray[Any], draws: NDArray[Any] | None = None) -> PairCounts:
+        """From tables [n, n] of any number type: how often i beat j, and how often they drew (symmetric)."""
         draws = np.zeros_like(wins) if draws is None else draws
-        first, second = np.nonzero(np.triu(wins + wins.T + draws, 1))
-        at = (first, second)
-        return cls(len(wins), first, second, wins[at], draws[at], wins.T[at])
+        first, second = np.nonzero(np.triu((wins > 0) | (wins.T > 0) | (draws > 0), 1))
+        counts = (table[first, second].astype(np.float64) for table in (wins, draws, wins.T))
+        return cls(len(wins), first, second, *counts)
 
     @property
     def games(self) -> NDArray[np.float64]:
