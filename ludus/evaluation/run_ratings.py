@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ludus.core import seeding
 from ludus.core.errors import ConfigError, DataError, ScenarioError
@@ -22,6 +21,7 @@ from ludus.metagame.population.base import Payoffs
 from ludus.metagame.population.ratings.base import Rater, RatingTable, population_sizes, rating_table, require_results
 from ludus.metagame.solvers import normal_form, registry
 from ludus.metagame.solvers.base import MetaSolver
+from ludus.metagame.solvers.confidence import half_width
 from ludus.metagame.solvers.registry import META_SOLVERS
 from ludus.storage.reader import Reader
 from ludus.storage.stored_run import open_run
@@ -257,15 +257,6 @@ def _over_opponents(payoffs: Payoffs, kind: str, *, worst: bool) -> RatingTable:
     holes = int((~known).sum())
     notes = [f"{holes} of {known.size} profiles were never played, and are left out"] if holes else []
     return rating_table(kind, "payoff", population_sizes(payoffs), rating, half_width=half, notes=notes)
-
-
-def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of 95% intervals: Student's, with Welch's (1947) degrees of freedom; infinite where a variance is. spread: the sum of variance² over
-    degrees of freedom."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
-        half: NDArray[np.float64] = student.ppf(0.975, np.maximum(freedom, 1.0)) * np.sqrt(variance)
-    return np.where(np.isinf(variance), np.inf, half)
 
 
 def cell_variance(payoffs: Payoffs, player: int) -> NDArray[np.float64]:

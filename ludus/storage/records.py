@@ -424,7 +424,7 @@ class PayoffLog:
         M2 = Σ M2_i + Σ n_i (mean_i - mean)².
 
         Args:
-            arrays: Of the smaller log, as `arrays`. The list is emptied: where nobody else holds that log, each array is freed when its
+            arrays: Of the smaller log, as `arrays`. The list is emptied: where no other name holds that log, each array is freed when its
                 copy has been made.
             sizes: Policies of each player.
             batches: Matches, in their order.

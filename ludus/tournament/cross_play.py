@@ -15,9 +15,10 @@ from ludus.core.errors import ConfigError, DataError
 from ludus.core.process_settings import standard_settings
 from ludus.evaluation.evaluate import Tell, require_two_player_zero_sum
 from ludus.evaluation.exact import refuse_device
-from ludus.evaluation.run_ratings import cell_variance, half_width
+from ludus.evaluation.run_ratings import cell_variance
 from ludus.metagame.population.base import Payoffs
 from ludus.metagame.solvers import normal_form
+from ludus.metagame.solvers.confidence import half_width
 from ludus.metagame.solvers.nash import Nash
 from ludus.storage.stored_run import open_run
 from ludus.tournament.entrants import TournamentField, read_field, run_at

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from ludus.core.errors import SolverError
 from ludus.core.types import EnvSpec, NamedStatistics
-from ludus.evaluation.run_ratings import half_width, rate_all
+from ludus.evaluation.run_ratings import rate_all
 from ludus.metagame.population.match_log import statistics_by_policy
 from ludus.metagame.population.ratings.base import Rater, RatingTable
 from ludus.metagame.population.ratings.bradley_terry import BradleyTerry
 from ludus.metagame.population.ratings.win_counts import count_pairs, pairwise_results
+from ludus.metagame.solvers.confidence import half_width
 from ludus.tournament.ranking_decisions import RankingDecisions
 from ludus.tournament.results import (
     PairingResult,

@@ -73,11 +73,12 @@ def test_elo_of_two_is_the_odds():
 
 def test_davidson_of_two_by_hand():
     """Two policies fit three frequencies exactly: odds 6 to 2, draws 4 = v sqrt(6 × 2), and halves of 400 log10(3)."""
-    likelihood = Likelihood(counted([[0, 6], [2, 0]], [[0, 4], [4, 0]]), prior=0.0, davidson=True)
+    results = counted([[0, 6], [2, 0]], [[0, 4], [4, 0]])
+    likelihood = Likelihood.of(results, prior=0.0, davidson=True)
     best, _ = maximize(likelihood)
     assert best[0] - best[1] == pytest.approx(np.log(3))
     assert np.exp(best[2]) == pytest.approx(4 / np.sqrt(12))
-    rated = BradleyTerry(prior=0.0).fit(likelihood.pairs)
+    rated = BradleyTerry(prior=0.0).fit(results)
     assert rated.rating.tolist() == pytest.approx([200 * np.log10(3), -200 * np.log10(3)])
 
 
@@ -98,7 +99,7 @@ def test_published_baseball_ratings():
     rating = BradleyTerry(prior=0.0).fit(results).rating / POINTS
     printed = [1.5814, 1.4364, 1.2945, 1.2476, 1.1077, 0.6839, 0.0]
     np.testing.assert_allclose(rating - rating[-1], printed, atol=6e-5)
-    spread = covariance(maximize(Likelihood(results, 0.0, davidson=True))[1])
+    spread = covariance(maximize(Likelihood.of(results, 0.0, davidson=True))[1])
     contrast = np.eye(7)[:-1] - np.eye(7)[-1]
     errors = [0.3433, 0.3396, 0.3367, 0.3359, 0.3339, 0.3319]
     np.testing.assert_allclose(np.sqrt(np.diag(contrast @ spread @ contrast.T)), errors, atol=6e-5)
@@ -144,7 +145,7 @@ def test_gradient_and_information_are_those_of_the_value():
     rng = np.random.default_rng(1)
     won, drawn = rng.integers(0, 9, size=(4, 4)), np.triu(rng.integers(0, 5, size=(4, 4)), 1)
     np.fill_diagonal(won, 0)
-    likelihood = Likelihood(counted(won, drawn + drawn.T), prior=0.7, davidson=True)
+    likelihood = Likelihood.of(counted(won, drawn + drawn.T), prior=0.7, davidson=True)
     at, step = rng.normal(size=5), 1e-5
     curve = likelihood.curve(at)
     assert curve.value == pytest.approx(likelihood.value(at))

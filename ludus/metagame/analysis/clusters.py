@@ -79,9 +79,9 @@ def row_distances(rows: Floats) -> Floats:
         apart += square
         apart += square.T
         np.maximum(apart, 0.0, out=apart)
-        met = shared @ shared.T
-        blind = met == 0
-        np.divide(apart, met, out=apart, where=~blind)
+        common = shared @ shared.T
+        blind = common == 0
+        np.divide(apart, common, out=apart, where=~blind)
         apart[blind] = np.nan
     np.sqrt(apart, out=apart)
     if shared is not None and blind.any():

@@ -33,10 +33,9 @@ def effective_diversity(mean: Floats, marginal: Floats) -> float:
         marginal: float64[n], how often each is played.
     """
     played = np.flatnonzero(marginal)
-    payoff = antisymmetric(mean)[np.ix_(played, played)]
-    known = mean[np.isfinite(mean)]
-    half = float(np.ptp(known)) / 2 if len(known) else 0.0
-    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half else 0.0
+    payoff = antisymmetric(mean[:, played[:, None], played])
+    half = float(np.fmax.reduce(mean, axis=None) - np.fmin.reduce(mean, axis=None)) / 2 if mean.size else 0.0
+    return float(marginal[played] @ np.maximum(payoff, 0.0) @ marginal[played]) / half if half > 0 else 0.0
 
 
 def expected_cardinality(rows: Floats) -> float:
@@ -46,8 +45,9 @@ def expected_cardinality(rows: Floats) -> float:
         return float("nan")
     known = np.isfinite(rows)
     middle = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    centred = np.where(known, rows - middle, 0.0)
-    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    unit = rows - middle
+    unit[~known] = 0.0
+    length = np.sqrt(np.einsum("ij,ij->i", unit, unit))
+    unit /= np.where(length > 0, length, 1.0)[:, None]
     values = np.linalg.eigvalsh(unit @ unit.T)
     return float((values.clip(0) / (values.clip(0) + 1.0)).sum())

@@ -42,6 +42,15 @@ GRID = np.geomspace(0.25, 1e9, 600)  # V at which the radius is computed; in bet
 EULER = 0.5772156649015329
 
 
+def half_width(variance: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of 95% intervals: Student's, with Welch's (1947) degrees of freedom; infinite where a variance is. spread: the sum of variance² over
+    degrees of freedom."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(spread > 0, variance**2 / spread, np.inf)
+        half = stdtrit(np.maximum(freedom, 1.0), 0.975) * np.sqrt(variance)
+    return np.asarray(np.where(np.isinf(variance), np.inf, half))
+
+
 def student(n: int, *, confidence: float = 0.95) -> float:
     """Return how many standard errors the mean of n independent units may be off, to either side (Student's t)."""
     return float(stdtrit(n - 1, (1.0 + confidence) / 2.0))

@@ -80,7 +80,7 @@ class RatingSoftmax:
 
 def _log_strengths(won: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return float64[n] from how often i beat j, float64[n, n]; games against itself do not count."""
-    return maximize(Likelihood(PairCounts.of(won), PRIOR, davidson=False))[0]
+    return maximize(Likelihood.of(PairCounts.of(won), PRIOR, davidson=False))[0]
 
 
 def mean_ratings(payoffs: Payoffs) -> list[NDArray[np.float64]]:

@@ -24,6 +24,7 @@ from ludus.metagame.analysis.response_graph import (
     strong_components,
     tie_within,
 )
+from ludus.metagame.solvers.alpha_rank import multi_population
 from ludus.metagame.solvers.normal_form import pooled_seats
 
 Places = NDArray[np.int64]
@@ -112,8 +113,6 @@ def _of_profiles(game: MetaGame) -> ResponseGraph:
 def _profile_masses(mean: Floats, tie: float, components: Components) -> Floats | None:
     """Return exact masses of few profiles, else those within the only sink; None of many profiles with several sinks."""
     if mean[0].size <= MAX_STATES:
-        from ludus.metagame.solvers.alpha_rank import multi_population  # compiles when it is imported
-
         moves = multi_population(mean)
         return alpha_rank_masses(moves.source, moves.target, moves.gain, moves.states, tie)
     if int(components.sink.sum()) != 1:

@@ -26,22 +26,43 @@ MAX_POINTS = 600
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A matrix for a page: dtype "f4", "u4", "i4" or "u1", little-endian; shape; data in base64."""
+    """A matrix for a page: dtype "f4", "u4", "i4" or "u1", little-endian; shape; data in base64. Where few values are different, values
+    holds these in base64, and data the place of each entry among them, of dtype places "u1" or "u2"; both are empty else."""
 
     dtype: str
     shape: tuple[int, ...]
     data: str
+    values: str = ""
+    places: str = ""
+
+
+_LARGE = 4096  # entries of a matrix from which on it is looked at whether few values are different
+_FEW = 1 << 16
 
 
 def packed(values: NDArray[Any], dtype: str) -> Packed:
     """values: of any number type; f4 keeps NaN."""
     content = np.ascontiguousarray(values, "|u1" if dtype == "u1" else f"<{dtype}")
-    return Packed(dtype, values.shape, base64.b64encode(content.tobytes()).decode("ascii"))
+    if content.itemsize == 4 and content.size >= _LARGE:
+        bits = content.view("<u4").ravel()  # of which NaN is one, too
+        if 2 * len(np.unique(bits[:: len(bits) // _LARGE])) <= _LARGE and len(different := np.unique(bits)) <= _FEW:
+            places = "u1" if len(different) <= 1 << 8 else "u2"
+            place = np.searchsorted(different, bits).astype(f"<{places}")
+            return Packed(dtype, values.shape, _base64(place), _base64(different), places)
+    return Packed(dtype, values.shape, _base64(content))
+
+
+def _base64(content: NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(content).data).decode("ascii")
 
 
 def unpacked(matrix: Packed) -> NDArray[Any]:
     """Return what was packed."""
-    return np.frombuffer(base64.b64decode(matrix.data), f"<{matrix.dtype}").reshape(matrix.shape)
+    if not matrix.places:
+        return np.frombuffer(base64.b64decode(matrix.data), f"<{matrix.dtype}").reshape(matrix.shape)
+    values = np.frombuffer(base64.b64decode(matrix.values), f"<{matrix.dtype}")
+    place = np.frombuffer(base64.b64decode(matrix.data), f"<{matrix.places}")
+    return np.asarray(values[place].reshape(matrix.shape))
 
 
 def finite(value: float | None) -> Number:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.meta_game import CONFIDENCE, Floats, MetaGame, mean_intervals
 from ludus.core.ties import TIE
-from ludus.evaluation.run_ratings import half_width
+from ludus.metagame.solvers.confidence import half_width
 
 Kind = Literal["sequence", "student"]
 KINDS: Final[tuple[Kind, ...]] = ("sequence", "student")

@@ -105,14 +105,16 @@ class MetaGame:
         return NEGLIGIBLE * (high - low)
 
     def half_width(self, player: int) -> Floats:
-        """Return float64[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is
+        """Return float32[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is
         infinite and a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold
         together."""
         log, returns = self.log, self.returns(player)
         alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
         return self.once(
             f"half width {player}",
-            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns, alpha=alpha),
+            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns, alpha=alpha).astype(
+                "f4"
+            ),
         )
 
     def earned(self, player: int) -> Floats:

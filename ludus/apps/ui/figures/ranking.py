@@ -158,22 +158,25 @@ def ratings(game: MetaGame) -> list[tuple[Floats, Floats]] | None:
     other than two players."""
     if game.players != 2 or not game.log.wins.any():
         return None
-    wins, draws, losses = game.log.wins[0]
-    if game.symmetric:
-        results = PairCounts.of(wins + losses.T, draws + draws.T)
-        sizes: tuple[int, ...] = (len(wins),)
-    else:
-        sizes = game.sizes
-        between = np.zeros((2, sum(sizes), sum(sizes)), wins.dtype)
-        first, second = slice(sizes[0]), slice(sizes[0], None)
-        between[0, first, second], between[0, second, first] = wins, losses.T
-        between[1, first, second], between[1, second, first] = draws, draws.T
-        results = PairCounts.of(between[0], between[1])
+    sizes = game.sizes[:1] if game.symmetric else game.sizes
     try:
-        table = Elo().fit(results, sizes=sizes)
+        table = Elo().fit(_met(game), sizes=sizes)
     except DataError:
         return None  # it did not converge; the run's own ratings are there
     return _by_population(table)
+
+
+def _met(game: MetaGame) -> PairCounts:
+    """Return how often policies won and drew, of both players numbered through where they draw from two populations."""
+    wins, draws, losses = game.log.wins[0]
+    if game.symmetric:
+        return PairCounts.of(wins + losses.T, draws + draws.T)
+    sizes = game.sizes
+    between = np.zeros((2, sum(sizes), sum(sizes)), wins.dtype)
+    first, second = slice(sizes[0]), slice(sizes[0], None)
+    between[0, first, second], between[0, second, first] = wins, losses.T
+    between[1, first, second], between[1, second, first] = draws, draws.T
+    return PairCounts.of(between[0], between[1])
 
 
 def _by_population(table: RatingTable) -> list[tuple[Floats, Floats]]:

@@ -9,6 +9,7 @@
 // Pages of a run stand in the run's frame (run.js): its header, its steering and its tabs stay while the pages below change.
 
 import { announce, clear, empty, failure, h, write } from "./dom.js";
+import { paper } from "./paper.js";
 import { SourceError, source } from "./source.js";
 
 const BETWEEN = 500;  // milliseconds between two updates
@@ -121,6 +122,8 @@ async function place({ route: { tab }, params }, mine) {
     frame = makeFrame(clear(root), { source, run: params.run, overview, go });
     if (source.live && overview.info.experiment) root.prepend(h("p", { class: "kicker" }, h("a", { href: `#/experiment/${encodeURIComponent(overview.info.experiment)}`, text: `Experiment ${overview.info.experiment}` })));
     frame.follower = follow(params.run, (panels) => frame?.update(panels));
+    frame.paper = paper({ source, run: params.run, body: frame.body });
+    await frame.paper.loaded;
   }
   frame.select(tab);
   return frame.body;
@@ -134,6 +137,7 @@ function fresh() {
 
 function leave() {
   frame?.follower.stop();
+  frame?.paper.stop();
   frame?.close();
   frame = null;
 }
@@ -141,12 +145,12 @@ function leave() {
 const loading = () => h("p", { class: "loading", text: "Loading …" });
 
 // Listens before the page asks for its data, so that no change falls between the two.
-async function start(page, root, { params, query }, mine) {
+async function start(page, root, { route: { tab, path }, params, query }, mine) {
   const wait = setTimeout(() => root.childElementCount || root.append(loading()), 200);
   let running = {};
   const follower = page.alone ? { stop() {}, release() {} } : follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
   try {
-    running = (await page.show(root, { source, params, query, go })) ?? {};
+    running = (await page.show(root, { source: tab ? frame.paper.source(path, page) : source, params, query, go })) ?? {};
   } catch (error) {
     follower.stop();
     throw error;

@@ -13,7 +13,7 @@ import { drawnBy, games, policyLink, refill, seat, seats, shares } from "./links
 import { RANKING } from "./ranking.js";
 import { responses } from "./responses.js";
 
-const NEAR = "500px";  // of the screen, from which a part is loaded
+const NEAR = "500px";  // of the screen, within which a part is kept up to date
 const PATIENCE = 1500;  // milliseconds that the other parts let the payoff table go first
 const REST = 8;  // a part whose data takes t to come waits 8 t before it asks again
 
@@ -32,8 +32,8 @@ export async function show(root, context) {
     for (const { target, isIntersecting } of seen) parts.find((part) => part.card.node === target).seen(isIntersecting);
   }, { rootMargin: NEAR });
   for (const part of parts) observer.observe(part.card.node);
-  const every = whenIdle(parts);
-  if (!source.live) await every;  // it may be printed
+  const every = source.whole ? Promise.all(parts.map((part) => part.refresh())) : whenIdle(parts);
+  if (!source.live || source.whole) await every;  // it may be printed
   return {
     update(panels) {
       if (panels.has("overview")) overview = null;
@@ -48,7 +48,7 @@ export async function show(root, context) {
 
 function whenIdle(parts) {
   const idle = window.requestIdleCallback ?? ((f) => setTimeout(f, 1));
-  return new Promise((done) => { idle(() => Promise.all(parts.map((part) => part.refreshed ?? part.refresh())).then(done), { timeout: 500 }); });
+  return new Promise((done) => { idle(() => Promise.all(parts.map((part) => part.closed || part.refreshed || part.refresh())).then(done), { timeout: 500 }); });
 }
 
 function contents(parts) {

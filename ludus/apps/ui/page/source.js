@@ -109,11 +109,16 @@ async function ask(address, options = {}) {
   return data;
 }
 
+const KINDS = { f4: Float32Array, u4: Uint32Array, i4: Int32Array, u2: Uint16Array, u1: Uint8Array };
+
 // Of a Packed matrix, { data: TypedArray, shape }.
-function unpack(packed) {
-  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(packed.data) : decoded(atob(packed.data));
-  const kind = { f4: Float32Array, u4: Uint32Array, i4: Int32Array, u1: Uint8Array }[packed.dtype];
-  return { data: new kind(bytes.buffer), shape: packed.shape };
+function unpack({ dtype, shape, data, values, places }) {
+  const open = (text, kind) => new KINDS[kind]((Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : decoded(atob(text))).buffer);
+  if (!places) return { data: open(data, dtype), shape };
+  const place = open(data, places), value = open(values, dtype);
+  const all = new KINDS[dtype](place.length);
+  for (let k = 0; k < place.length; k++) all[k] = value[place[k]];
+  return { data: all, shape };
 }
 
 function decoded(letters) {

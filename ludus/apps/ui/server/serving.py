@@ -41,7 +41,7 @@ class Served:
         return self.address.link(self.state.access.tokens, rights, to)
 
     def run(self) -> None:
-        """Serve until Ctrl-C, with one thread for products of matrices, so that a run beside it keeps its cores."""
+        """Serve until Ctrl-C, with one thread for products of matrices, so that a run on the same machine keeps its cores."""
         return_freed_memory()
         with suppress(KeyboardInterrupt), thread_limits(torch_threads=None):
             self.server.run(sockets=[self.socket])

@@ -65,39 +65,49 @@ class LikelihoodCurve:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """Likelihood of the results `pairs` of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there
-    are draws that are to be modelled (`davidson`)."""
+    """Likelihood of the results of n policies. Parameters float64[m]: n log strengths, and the log of the draw parameter if there are draws
+    that are modelled.
 
-    pairs: PairCounts
+    Attributes:
+        n: Number of policies.
+        first, second: int64[k], the policies of each pair that met.
+        games: float64[k], how often.
+        score: float64[n], half of a policy's wins minus losses.
+        draws: Number of draws that are modelled.
+        prior: As of `BradleyTerry`.
+        has_draws: Whether the draw parameter is among the parameters.
+    """
+
+    n: int
+    first: Index
+    second: Index
+    games: Vector
+    score: Vector
+    draws: float
     prior: float
-    davidson: bool
+    has_draws: bool
 
-    @cached_property
-    def has_draws(self) -> bool:
-        """Return whether the draw parameter is among the parameters."""
-        return self.davidson and bool(self.pairs.draws.any())
-
-    @cached_property
-    def size(self) -> int:
-        return self.pairs.n + int(self.has_draws)
-
-    @cached_property
-    def _data(self) -> tuple[Index, Index, Vector, Vector, float]:
-        """Of each pair that met: its first and second policy, and their games. Half of wins minus losses; number of draws that are
-        modelled."""
-        pairs, n = self.pairs, self.pairs.n
-        net = 0.5 * (pairs.wins - pairs.losses)
+    @classmethod
+    def of(cls, pairs: PairCounts, prior: float, *, davidson: bool) -> Likelihood:
+        """Return that of results, of which it keeps what it needs. davidson: whether draws are modelled."""
+        n, net = pairs.n, 0.5 * (pairs.wins - pairs.losses)
         score = np.asarray(np.bincount(pairs.first, net, n) - np.bincount(pairs.second, net, n), dtype=np.float64)
-        return pairs.first, pairs.second, pairs.games, score, float(pairs.draws.sum()) if self.has_draws else 0.0
+        modelled = davidson and bool(pairs.draws.any())
+        draws = float(pairs.draws.sum()) if modelled else 0.0
+        return cls(n, pairs.first, pairs.second, pairs.games, score, draws, prior, modelled)
+
+    @property
+    def size(self) -> int:
+        return self.n + int(self.has_draws)
 
     @cached_property
     def _blocks(self) -> list[slice]:
         """Return the pairs, some at a time: what is computed of a million together takes ten times their memory, and longer."""
-        return [slice(start, start + BLOCK) for start in range(0, len(self.pairs.first), BLOCK)]
+        return [slice(start, start + BLOCK) for start in range(0, len(self.first), BLOCK)]
 
     def value(self, at: Vector) -> float:
         """Return the log-likelihood with its prior; constants of the data are left out."""
-        first, second, games, score, draws = self._data
+        first, second, games, score, draws = self.first, self.second, self.games, self.score, self.draws
         strength, log_draw = self._split(at)
         draw, value = np.exp(log_draw), strength @ score
         for some in self._blocks:
@@ -111,34 +121,34 @@ class Likelihood:
 
     def curve(self, at: Vector) -> LikelihoodCurve:
         """Return value, gradient and information."""
-        first, second, games, score, draws = self._data
+        first, second, games, score, draws = self.first, self.second, self.games, self.score, self.draws
         strength, log_draw = self._split(at)
         n, draw = len(strength), float(np.exp(log_draw))
-        slopes, bends, shares, shared, varied = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, 0.0
+        gradient_sum, bends, shares, draw_sum, variance = np.zeros(n), np.zeros(n), np.zeros(n), 0.0, 0.0
         bend = np.empty(len(first))
         for some in self._blocks:
-            pair, met = (first[some], second[some]), games[some]
+            pair, count = (first[some], second[some]), games[some]
             difference = strength[pair[0]] - strength[pair[1]]
             e = np.exp(-np.abs(difference) / 2)
             z = 1 + e**2 + draw * e  # Z and all that is divided by it are scaled by e, so nothing overflows
-            slope = met * np.sign(difference) * (1 - e**2) / (2 * z)
-            bend[some] = met * (e**2 + draw * e * (1 + e**2) / 4) / z**2
-            slopes += self._sums(pair, slope, -slope)
+            slope = count * np.sign(difference) * (1 - e**2) / (2 * z)
+            bend[some] = count * (e**2 + draw * e * (1 + e**2) / 4) / z**2
+            gradient_sum += self._sums(pair, slope, -slope)
             bends += self._sums(pair, bend[some], bend[some])
             if self.has_draws:
                 share = draw * e / z
                 shares += self._sums(pair, slope * share, -slope * share)
-                shared += float(met @ share)
-                varied += float(met @ (share * (1 - share)))
+                draw_sum += float(count @ share)
+                variance += float(count @ (share * (1 - share)))
         gradient = np.empty(self.size)
         likely = 1 / (1 + np.exp(-strength))
-        gradient[:n] = score - slopes + self.prior * (0.5 - likely)
+        gradient[:n] = score - gradient_sum + self.prior * (0.5 - likely)
         diagonal = bends + self.prior * likely * (1 - likely) + RIDGE
         if not self.has_draws:
             return LikelihoodCurve(self.value(at), gradient, self._symmetric((first, second), -bend, diagonal))
         against = draw / (2 + draw)
-        gradient[n] = draws + self.prior - shared - 2 * self.prior * against
-        last = varied + 2 * self.prior * against * (1 - against)
+        gradient[n] = draws + self.prior - draw_sum - 2 * self.prior * against
+        last = variance + 2 * self.prior * against * (1 - against)
         at_side = (np.concatenate([first, np.arange(n)]), np.concatenate([second, np.full(n, n)]))
         side = np.concatenate([-bend, -shares])
         return LikelihoodCurve(self.value(at), gradient, self._symmetric(at_side, side, np.append(diagonal, last)))
@@ -155,8 +165,8 @@ class Likelihood:
 
     def _sums(self, pair: tuple[Index, Index], of_first: Vector, of_second: Vector) -> Vector:
         """Return float64[n]: over each policy's pairs, of some pairs."""
-        n = self.pairs.n
-        return np.asarray(np.bincount(pair[0], of_first, n) + np.bincount(pair[1], of_second, n), dtype=np.float64)
+        counts = np.bincount(pair[0], of_first, self.n) + np.bincount(pair[1], of_second, self.n)
+        return np.asarray(counts, dtype=np.float64)
 
     def _split(self, at: Vector) -> tuple[Vector, float]:
         return (at[:-1], float(at[-1])) if self.has_draws else (at, -np.inf)
@@ -206,7 +216,7 @@ def _newton(curve: LikelihoodCurve, contrast: Vector | None) -> Vector:
 
 def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> Vector:
     """Return the step, halved until the likelihood does not fall by more than sums over so many games are rounded by."""
-    rounding = ROUNDING * (abs(value) + float(likelihood.pairs.games.sum()))
+    rounding = ROUNDING * (abs(value) + float(likelihood.games.sum()))
     for _ in range(HALVINGS):
         if likelihood.value(at + step) >= value - rounding:
             return step
@@ -270,11 +280,11 @@ class BradleyTerry:
             return rating_table(kind, "Elo points", sizes, np.empty(0))
         sizes = tuple(sizes) or (n,)
         group = results.groups()
-        counted = results if self.ties == "davidson" else _halved(results)
-        likelihood = Likelihood(counted, self.prior, self.ties == "davidson")
+        davidson = self.ties == "davidson"
+        likelihood = Likelihood.of(results if davidson else _halved(results), self.prior, davidson=davidson)
         if self.prior == 0:
             _require_finite(results, group, kind)
-        del results  # a million pairs are large, and what is counted of them is another copy
+        del results  # a million pairs are large, and the likelihood has what it needs
         best, curve = maximize(likelihood)
         low, high = self._ends(likelihood, best, curve, group)
         alone = np.bincount(group)[group] == 1
