@@ -168,11 +168,6 @@ def test_convergence_strategies_and_notes(small: Path) -> None:
         ("warning", "training", "loss became NaN <script>alert(1)</script>")
     ]
     assert (overview.state, overview.figures.policies, overview.figures.episodes) == ("interrupted", [2, 2], 200)
-    assert [(tile.label, tile.value, tile.under) for tile in overview.tiles[:3]] == [
-        ("NashConv", "0.750", "exploitability 0.375"),
-        ("Generations", "1", "of 20"),
-        ("Policies", "4", "2 + 2"),
-    ]
     assert (overview.progress.fraction, overview.progress.seconds_left) == (0.05, None)
     assert (overview.can.play, overview.can.tree) == (False, False)  # no weights lie there
 
@@ -274,8 +269,8 @@ def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> No
             store.policy_added(synthetic.policy(0, place, generation=place))
             store.metrics_recorded("generations", place, {"response/0/return": 5.0 * place})
         store.commit("c0")
-        first = _panel(run_dir, "overview").tiles[0]
-        assert (first.label, first.value, first.under) == ("Return", "10.00", "of the newest policy, in training")
+        first = _panel(run_dir, "answers").improvement
+        assert (first.now.value, first.of) == (10.0, "of policy p2, at the end of its training")
         store.matches_recorded(
             [
                 Match(f"m{k}", (k,), (synthetic.policy(0, k).ref,), 4, np.array([10.0 * k]), np.array([12.0]))
@@ -291,8 +286,6 @@ def test_a_single_player_s_policies_are_rows_of_one_column(tmp_path: Path) -> No
     for name in ("ranking", "responses", "embedding", "diversity", "lineage"):
         _panel(run_dir, name)
     assert _panel(run_dir, "policy", policy="p1").results[0].against == []
-    first = _panel(run_dir, "overview").tiles[0]
-    assert (first.label, first.value, first.under) == ("Return", "10.00", "of the best policy")
 
 
 def test_a_shared_population_is_one_table_over_both_seats(tmp_path: Path) -> None:
@@ -469,7 +462,7 @@ def test_changed_tables_invalidate_their_panels() -> None:
     before = Position(1, 4, 9.0, 10, 20, -1, 3, 7, 0)
     assert changed(before, Position(1, 4, 9.0, 10, 20, -1, 3, 7, 5)) == frozenset()
     event = Position(1, 5, 9.5, 10, 20, -1, 3, 8, 1)
-    assert changed(before, event) == {"events", "parts", "overview", "learning", "throughput", "policy"}
+    assert changed(before, event) == {"events", "parts", "overview", "answers", "learning", "throughput", "policy"}
     match = Position(1, 5, 9.5, 10, 21, -1, 3, 7, 1)
     assert {"payoffs", "ranking", "responses", "statistics"} <= changed(before, match)
     assert not {"events", "convergence", "strategies"} & changed(before, match)

@@ -158,7 +158,7 @@ def test_a_server_that_many_ask_is_asked_again(browser: Any, server: Server) -> 
 
         page.route("**/api/runs/*/overview*", answer)
         page.get_by_role("link", name="two").click()
-        page.wait_for_selector("main .tiles .value")
+        page.wait_for_selector("main .happens .verdict strong")
         assert len(refused) == 2
         assert "too many requests" not in page.inner_text("body")
 

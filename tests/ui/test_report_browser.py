@@ -37,8 +37,10 @@ def test_a_report_opens_from_a_file(tmp_path: Path, look: Look) -> None:
     assert opened.said == []
     assert opened.text("h1") == "<b>leduc"
     assert opened.text(".kicker") == "Ludus report"
-    assert opened.text(".tile >> nth=0").split("\n") == ["NashConv", "0.500", "exploitability 0.250"]
-    chart = opened.page.get_attribute(".plot >> nth=0", "aria-label")
+    assert opened.text(".improves .verdict") == "Not yet known A trend needs 4 generations."
+    assert opened.text(".improves .now-value b") == "0.500"
+    assert opened.text(".happens .verdict strong") == "Interrupted"
+    chart = opened.page.get_attribute("section:has(h2:text-is('NashConv')) .plot", "aria-label")
     assert chart.startswith(
         "Chart of NashConv over generations. NashConv: from 4 at 0 to 0.500 at 2, between 0.500 and 4. gain of player 0: from 2"
     )
@@ -63,9 +65,9 @@ def test_every_page_of_a_report(
         assert [text.strip() for text in opened.page.locator(".failure p").all_inner_texts()] == failures, page
     first = look(address)
     charts = first.page.locator(".chart canvas").count()
-    assert charts == (0 if not generations else players + with_nash_conv)
-    assert ("NashConv was not computed" in first.text("main")) == (not with_nash_conv)
-    assert ("No generation has finished yet" in first.text("main")) == (generations == 0)
+    assert charts == (generations > 0) * (1 + with_nash_conv)  # the answer and, below, NashConv in detail
+    assert ("NashConv" in first.text("main")) == (generations > 0 and with_nash_conv)
+    assert ("The first generation has not finished" in first.text("main")) == (generations == 0)
 
 
 @pytest.mark.slow
@@ -101,7 +103,7 @@ def test_the_keyboard_alone_reads_a_chart_and_sorts_a_table(tmp_path: Path, look
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.focus(".plot >> nth=0")
     page.keyboard.press("End")
-    assert page.inner_text(".chart [aria-live] >> nth=0").startswith("generations 3, NashConv ")
+    assert page.inner_text(".chart [aria-live] >> nth=0").startswith("generation 3, NashConv ")
     heading = page.locator("th button:text-is('policy')").first
     heading.focus()
     page.keyboard.press("Enter")
@@ -163,7 +165,8 @@ def test_numbers_and_addresses(tmp_path: Path, look: Look) -> None:
 def test_a_logarithmic_axis_shows_nash_conv_and_says_what_it_cannot(tmp_path: Path, look: Look) -> None:
     page = look(write_report(synthetic.write(tmp_path / "run", generations=0)).as_uri()).page
     for total, gains, log, span, note in (
-        ([4.0, 2.0, 0.5], [[2.0, 1.0, 1e-10], [2.0, 1.0, 0.5]], True, [0.1, 10], ""),  # and not from 1e-10
+        ([4.0, 2.0, 0.5], [[2.0, 1.0, 1e-10], [2.0, 1.0, 0.5]], True, [0.1, 10], ""),  # and not from 1e-10, which is 0
+        ([4.0, 2.0], [[3.0, 0.02], [1.0, 1e-5]], True, [0.01, 10], "Gains below 0.0004 are left out."),
         ([4.0, None, 1e-16], [[2.0, None, 0.0], [2.0, None, 1e-16]], True, [1, 10], "NashConv is 0 at the end"),
         ([0.0, 0.0], [[0.0, 0.0]], False, None, "NashConv is 0 in every generation"),
         ([-0.5, -0.1], [[-0.5, -0.1]], False, None, "No value is above 0"),

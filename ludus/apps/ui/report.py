@@ -26,6 +26,7 @@ MAX_EVENTS = 500
 
 _PANELS = (
     "overview",
+    "answers",
     "convergence",
     "strategies",
     "ranking",

@@ -94,6 +94,24 @@ def shortest_cycle(adjacent: NDArray[np.bool_]) -> list[int]:
     return []
 
 
+def strongest_cycle(gain: Floats, tie: float) -> list[int]:
+    """Return the vertices of the cycle whose least gain is largest, of these a shortest one of at most `LONGEST` edges; empty if there is
+    none. gain: float64[n, n], of the edge from row to column, NaN where there is none; only gains above `tie` are edges."""
+    edges = np.where(np.isfinite(gain) & (gain > tie), gain, -np.inf)
+    np.fill_diagonal(edges, -np.inf)
+    levels = np.unique(edges[np.isfinite(edges)])
+    best: list[int] = []
+    low, high = 0, len(levels)
+    while low < high:  # the largest level whose edges close a cycle
+        middle = (low + high) // 2
+        cycle = shortest_cycle(edges >= levels[middle])
+        if cycle:
+            best, low = cycle, middle + 1
+        else:
+            high = middle
+    return best
+
+
 def _around(adjacent: NDArray[np.bool_], start: int) -> list[int]:
     """Return a shortest way from a vertex back to it."""
     before = {start: start}

@@ -6,12 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin, whole
 from ludus.apps.ui.figures.cause import Cause, run_cause
 from ludus.core.errors import RunError
-from ludus.reporting.curves import short
 from ludus.runs.control import Status, percent, read_status
 from ludus.storage.base import GenerationRecord, RunInfo, RunSummary
 from ludus.storage.reader import Reader
@@ -79,10 +76,11 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    label: str
-    value: str
-    under: str
+class RunEnd:
+    """When and why the last session ended: Unix time, None where it is not known or while it runs; cause as `Reader.cause`."""
+
+    time: Number
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,8 @@ class EventNote:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """policies: of each population. played: matches that are stored."""
+    """policies: of each population. played: matches that are stored. steps_per_second: of environments, over a session that has ended by
+    itself; None before."""
 
     policies: list[int]
     generations: int
@@ -106,6 +105,7 @@ class Figures:
     nash_conv: Number
     warnings: int
     errors: int
+    steps_per_second: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class OverviewPanel:
     state: str
     summary: SessionEnd | None
     progress: Progress
-    tiles: list[Tile]
+    end: RunEnd
     notes: list[EventNote]
     figures: Figures
     can: Capabilities
@@ -150,6 +150,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         nash_conv=finite(last.nash_conv) if last else None,
         warnings=counted.get("warning", 0),
         errors=counted.get("error", 0),
+        steps_per_second=_speed(summary),
     )
     progress = run_progress(reader, info, last, summary, status)
     has_policies = first is not None and (reader.run_dir / first.file).is_file()
@@ -158,7 +159,7 @@ def overview(reader: Reader, **query: str) -> OverviewPanel:
         state=state,
         summary=None if summary is None else _ended(summary),
         progress=progress,
-        tiles=[_first_tile(reader, info, last), *_tiles(info, figures, progress)],
+        end=_end(reader, state),
         notes=[_note(event) for event in notes],
         figures=figures,
         can=Capabilities(steer=status is not None, play=has_policies, tree=has_policies and _enumerated(last)),
@@ -253,38 +254,16 @@ def _pace(speed: float) -> str:
     return "" if speed == 1 else f"at {percent(speed)} of full speed"
 
 
-def _first_tile(reader: Reader, info: RunInfo, last: GenerationRecord | None) -> Tile:
-    """Return how good it is: how far from an equilibrium, or what a single player earns."""
-    if info.players == 1:
-        mean, trained = reader.payoff_log().mean, reader.metrics("response/0/return", "generations").value
-        if np.isfinite(mean).any() or not np.isfinite(trained).any():  # where nobody is evaluated, training tells
-            return Tile(
-                "Return", short(float(np.nanmax(mean))) if np.isfinite(mean).any() else "–", "of the best policy"
-            )
-        return Tile("Return", short(float(trained[np.isfinite(trained)][-1])), "of the newest policy, in training")
-    nash = None if last is None else last.nash_conv
-    if last is None or nash is None:
-        return Tile("NashConv", "–", "not computed: ludus evaluate --exploit estimates it")
-    under = f"exploitability {short(nash / 2)}" if info.players == 2 else "sum of all gains"
-    return Tile("NashConv" if last.exact else "NashConv, at least", short(nash), under)
+def _speed(summary: RunSummary | None) -> Number:
+    steps = 0 if summary is None else summary.counters.get("env_steps", 0)
+    return finite(steps / summary.seconds) if summary is not None and steps and summary.seconds > 0 else None
 
 
-def _tiles(info: RunInfo, figures: Figures, progress: Progress) -> list[Tile]:
-    limit = "no limit set" if info.generations is None else f"of {info.generations:,}"
-    several = " + ".join(f"{n:,}" for n in figures.policies) if len(figures.policies) > 1 else "one population"
-    return [
-        Tile("Generations", f"{figures.generations:,}", limit),
-        Tile("Policies", f"{sum(figures.policies):,}", several),
-        Tile("Episodes", f"{figures.episodes:,}", "of training"),
-        Tile("Wall time", _span(progress.seconds), "all sessions"),
-    ]
-
-
-def _span(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = int(seconds // 60)
-    return f"{minutes} min {int(seconds % 60)} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+def _end(reader: Reader, state: str) -> RunEnd:
+    if state in ("running", "paused"):
+        return RunEnd(None, "")
+    sessions = reader.sessions()
+    return RunEnd(sessions[-1].ended if sessions else None, reader.cause())
 
 
 def _note(event: Event) -> EventNote:

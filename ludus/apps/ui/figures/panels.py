@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ludus.apps.ui.figures.answers import answers
 from ludus.apps.ui.figures.embedding import embedding
 from ludus.apps.ui.figures.learning_curves import learning, throughput
 from ludus.apps.ui.figures.lineage import lineage, policy
@@ -20,6 +21,7 @@ __all__ = ["PANELS", "changed", "experiment_lines", "run_line", "settings_of", "
 
 PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "overview": overview,
+    "answers": answers,
     "convergence": convergence,
     "strategies": strategies,
     "learning": learning,
@@ -38,8 +40,8 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
 """name -> panel(reader, **query) -> a record, or a list of records, for `ludus.core.jsonable.to_json`. Each raises ConfigError for a query
 that it does not understand, and RunError as `Reader`."""
 
-_OF_PAYOFFS = frozenset({"ranking", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"})
-_OF_BARRIERS = frozenset({"overview", "learning", "throughput", "policy"})
+_OF_PAYOFFS = frozenset({"answers", "ranking", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"})
+_OF_BARRIERS = frozenset({"answers", "overview", "learning", "throughput", "policy"})
 _OF_GENERATIONS = frozenset({"convergence", "strategies"}) | _OF_PAYOFFS
 _OF_EVENTS = frozenset({"events", "parts", "overview"})
 

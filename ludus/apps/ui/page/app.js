@@ -17,6 +17,7 @@ const BETWEEN = 500;  // milliseconds between two updates
 const ROUTES = [
   { path: "", title: "Runs", load: () => import("./runs.js") },
   { path: "compare", title: "Comparison", load: () => import("./compare.js") },
+  { path: "experiment/:experiment", title: "Experiment", load: () => import("./experiment.js") },
   { path: "people", title: "People", load: () => import("./people.js") },
   { path: "replay", title: "Replay", load: () => import("./replay.js") },
   { path: "table/:table", title: "Table", load: () => import("./table.js") },

@@ -1,45 +1,27 @@
-// A run at a glance: its figures, how near it is to an equilibrium, what it plays, who leads, what went wrong.
+// The first page of a run: the five answers, and below them NashConv in detail, who leads, what went wrong.
 
 import { card, clear, empty, h, picker, sentence, time, write } from "./dom.js";
-import { colour, lines, number, ramp, table, whole } from "./charts.js";
-import { curves } from "./learning.js";
+import { answers } from "./answers.js";
+import { colour, lines, number, table, whole } from "./charts.js";
 import { drawnBy, policyLink } from "./links.js";
 import { interval, probability } from "./measured.js";
 import { cards } from "./panels.js";
 import { counted } from "./statistics.js";
 
-export async function show(root, { source, params, go }) {
+export async function show(root, { source, params }) {
   const { info } = await source.get(`runs/${params.run}/overview`);
-  const alone = info.population.length === 1;  // nobody could exploit it, and nothing is mixed
+  const alone = info.population.length === 1;  // it has no opponents, and nothing is mixed
   root.append(h("h2", { class: "unseen", text: "Overview" }));
   const parts = [
-    { panel: "overview", ...tiles() },
+    ...answers({ run: params.run, source }),
     { panel: "overview", ...warnings() },
-    ...(alone ? [{ panel: "learning", ...curves({ run: params.run, asked: {}, go, live: false, metrics: false }) }] : [{ panel: "convergence", ...nashConv() }, { panel: "strategies", ...mixtures() }]),
+    { panel: "convergence", ...nashConv() },
     { panel: "ranking", ...leaders(params.run, alone) },
     { panel: "statistics", ...counted() },
     { panel: "replays", ...recorded(params.run) },
     { panel: "overview", ...facts() },
   ];
   return cards(root, { source, run: params.run, parts });
-}
-
-function tiles() {
-  const node = h("section", { class: "card tiles", "aria-label": "Key figures" });
-  return {
-    node,
-    set(overview) {
-      if (node.childElementCount !== overview.tiles.length) {
-        clear(node).append(...overview.tiles.map(() => h("div", { class: "tile" }, h("div", { class: "label" }), h("div", { class: "value" }), h("div", { class: "under" }))));
-      }
-      overview.tiles.forEach((tile, k) => {
-        const [label, value, under] = node.children[k].children;
-        write(label, tile.label);
-        write(value, typeof tile.value === "number" ? number(tile.value) : tile.value);
-        write(under, tile.under);
-      });
-    },
-  };
 }
 
 const AT_FIRST = 3;  // warnings that are shown before one asks for more
@@ -73,14 +55,13 @@ function nashConv() {
 
   function draw() {
     const data = state.data;
-    const none = !data.generation.length ? "No generation has finished yet: the curve begins with the first." : !data.nash_conv.length ? "NashConv was not computed in this run: that needs a game small enough to be enumerated, and evaluation.exploitability not off. A lower bound of it: ludus evaluate RUN --exploit EPISODES." : "";
-    write(hint, none ? "" : `${data.exact ? "" : "A lower bound, from approximate best responses. "}The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.`);
-    over.hidden = scale.hidden = Boolean(none);
-    if (none) {
+    node.hidden = !data.nash_conv.length;  // of a game that is too large for it, or before the first generation
+    if (node.hidden) {
       chart?.destroy();
       chart = null;
-      return void clear(body).append(empty(none));
+      return;
     }
+    write(hint, `${data.exact ? "" : "A lower bound, from approximate best responses. "}The sum of what each player could gain by a best response to the meta-strategies: 0 at an equilibrium.`);
     if (!chart) {
       clear(body).append(place, said);
       clear(place);
@@ -101,18 +82,22 @@ function nashConv() {
   return { node, set(data) { state.data = data; draw(); }, close: () => chart?.destroy() };
 }
 
-const ROUNDING = 1e-9; // of the largest NashConv: what is smaller is 0, but for how computers count
+const ROUNDING = 1e-9;  // of the largest NashConv: what is smaller is 0, but for how computers count
+const SMALL = 1e-4;  // of the largest NashConv: gains below are left out of a logarithmic axis, and that is said
 
 // NashConv and the gains as they are drawn on a logarithmic axis where that shows anything, and what is to be said of what it cannot show.
-// Its range is that of NashConv: a gain may be as small as it likes.
 export function onAxis({ nash_conv, gains }, wanted) {
   const largest = Math.max(0, ...nash_conv);
   const settled = (values) => values.map((v) => (v !== null && Math.abs(v) < ROUNDING * largest ? 0 : v));
   const total = settled(nash_conv), known = total.filter((v) => v !== null), above = known.filter((v) => v > 0);
   const log = wanted && above.length > 0;
+  const drawn = gains.map((values) => settled(values).map((v) => (log && v !== null && v < SMALL * largest ? null : v)));
   const decade = (v, round) => 10 ** round(Math.log10(v) + (round === Math.floor ? 1e-9 : -1e-9));
-  const [low, high] = log ? [decade(Math.min(...above) / Math.max(1, gains.length), Math.floor), decade(largest, Math.ceil)] : [];
-  return { total, gains: gains.map(settled), log, yRange: log ? [low, high > low ? high : 10 * low] : null, note: wanted ? unshown(known, above) : "" };
+  const all = [...above, ...drawn.flat().filter((v) => v > 0)];
+  const [low, high] = log ? [decade(Math.min(...all), Math.floor), decade(largest, Math.ceil)] : [];
+  const left = log && gains.flat().some((v) => v !== null && v > ROUNDING * largest && v < SMALL * largest);
+  const note = [wanted ? unshown(known, above) : "", left ? `Gains below ${(SMALL * largest).toPrecision(1)} are left out.` : ""].filter(Boolean).join(" ");
+  return { total, gains: drawn, log, yRange: log ? [low, high > low ? high : 10 * low] : null, note };
 }
 
 function unshown(known, above) {
@@ -120,38 +105,6 @@ function unshown(known, above) {
   if (!above.length) return known.every((v) => v === 0) ? "NashConv is 0 in every generation, so the axis is linear." : "No value is above 0, so the axis is linear.";
   if (last <= 0) return `NashConv is ${number(last)} at the end, which a logarithmic axis cannot show.`;
   return above.length < known.length ? "A logarithmic axis cannot show values of 0 or less: choose “linear” to see them." : "";
-}
-
-function mixtures() {
-  const { node, hint, body } = card("Meta-strategy");
-  let charts = [];
-  const close = () => { for (const chart of charts) chart.destroy(); charts = []; };
-  return {
-    node, close,
-    set({ over }) {
-      node.hidden = over.length > 0 && over.every((one) => one.layers.length < 2 && one.generation.length < 2);
-      if (!over.length) {
-        close();
-        write(hint, "");
-        return void clear(body).append(empty("No meta-strategy has been solved yet."));
-      }
-      write(hint, "Each band is a policy, as high as the probability with which it is played in that generation. Old policies are blue, new ones red.");
-      if (charts.length !== over.length) {
-        close();
-        const places = over.map(() => h("div"));
-        clear(body).append(h("div", { class: "pair" }, over.map((one, k) => h("div", null, h("h3", { text: `player ${one.player}` }), places[k]))));
-        charts = over.map((one, k) => lines(places[k], bands(one)));
-      } else over.forEach((one, k) => charts[k].set(bands(one)));
-    },
-  };
-}
-
-// A player's meta-strategies as a stacked chart.
-function bands(one) {
-  return {
-    x: one.generation, xTitle: "generation", yTitle: "probability", stacked: true, whole: true, height: 240,
-    series: one.layers.map((layer) => ({ name: layer.label, values: layer.values, colour: () => ramp(layer.place) })),
-  };
 }
 
 // ------------------------------------------------------------------------------------------------------------ tables
@@ -225,11 +178,11 @@ function facts() {
   body.append(list, scenario);
   return {
     node,
-    set({ info, state, summary }) {
+    set({ info, state, summary, end }) {
       const entries = [
         ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
         ["Seed", String(info.seed)], ["Ludus", info.version], ["State", state],
-        ...(summary && state !== "failed" ? [["Stopped by", sentence(summary.stopped_by)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
+        ...(end.cause ? [["Ended by", sentence(end.cause)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
       ];
       clear(list).append(...entries.map(([term, told]) => h("div", null, h("dt", { text: term }), h("dd", { text: told }))));
       scenario.hidden = !info.text;

@@ -2,10 +2,11 @@
 
 import { failure } from "./dom.js";
 
-// parts: [{ panel, params?, node, set(data), close? }], several may show one panel. Fills root and returns what show() returns. A panel
+// parts: [{ panel, params?, node, set(data), close? }], several may show one panel, and one may
+// stand in the node of another. Fills root and returns what show() returns. A panel
 // that cannot be had says so in its own card; only a lost server or a wrong token is the whole page's matter.
 export async function cards(root, { source, run, parts }) {
-  root.append(...parts.map(({ node }) => node));
+  root.append(...parts.map(({ node }) => node).filter((node) => !node.parentNode));
 
   async function fill(panels) {
     const wanted = parts.filter(({ panel }) => !panels || panels.has(panel));

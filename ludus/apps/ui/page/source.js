@@ -10,7 +10,7 @@ const snapshot = holder ? JSON.parse(holder.textContent) : null;
 
 // What an event "changed" may name; a page that was away is told of all of them.
 const PANELS = [
-  "overview", "convergence", "strategies", "learning", "throughput", "parts", "events", "ranking", "payoffs", "lineage", "responses",
+  "overview", "answers", "convergence", "strategies", "learning", "throughput", "parts", "events", "ranking", "payoffs", "lineage", "responses",
   "embedding", "diversity", "statistics", "policy", "replays", "tree",
 ];
 const FIRST_WAIT = 1000, LONGEST_WAIT = 8000;  // milliseconds between tries

@@ -41,6 +41,14 @@ def router(state: State) -> APIRouter:
             raise HTTPException(422, "no run was given. Choose at least one in the list.")
         return await respond(request, await watcher.comparison(wanted, metric=metric, apart=apart))
 
+    @routes.get("/experiment")
+    async def experiment(request: Request, runs: str) -> Response:
+        """Return whether the runs of an experiment improve, over their seeds."""
+        wanted = named(runs)
+        if not wanted:
+            raise HTTPException(422, "no run was given: an experiment has at least one.")
+        return await respond(request, await watcher.experiment(wanted))
+
     @routes.get("/live")
     async def live(runs: str = "") -> Response:
         """Return what changes, as server-sent events."""

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -197,6 +197,26 @@ class Watcher:
 
         try:
             return await self.answers.get(key, "", compute, state=stamps)
+        except LudusError as error:
+            text = str(error)
+            for run in runs:
+                text = run.without_paths(text)
+            raise HTTPException(400, text) from error
+
+    async def experiment(self, run_ids: Sequence[str]) -> Body:
+        """Runs of an experiment, over their seeds. Raises HTTPException, LudusError."""
+        runs = [self.runs.run(run_id) for run_id in dict.fromkeys(run_ids)]
+        stamps = tuple([(await self._fresh(run)).database for run in runs])
+
+        def compute() -> bytes:
+            from ludus.apps.ui.figures.experiment import experiment
+
+            with ExitStack() as stack:
+                readers = [stack.enter_context(Reader(run.folder, check=False)) for run in runs]
+                return to_json(experiment([(run.id, run.name, own) for run, own in zip(runs, readers, strict=True)]))
+
+        try:
+            return await self.answers.get(("experiment", *(run.id for run in runs)), "", compute, state=stamps)
         except LudusError as error:
             text = str(error)
             for run in runs:
