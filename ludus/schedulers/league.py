@@ -261,6 +261,7 @@ class LeagueOptions(OwnPastOptions):
     )
     decay: float = Field(0.0, ge=0, lt=1)
     meta_solver: Solver | None = None
+    cells: Literal["needed", "all"] = "needed"
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +167,7 @@ class PBTOptions(OwnPastOptions):
     rules: Annotated[Any, BeforeValidator(_rules), PlainSerializer(lambda part: dump_part(part, TUNING_RULES))] = (
         "truncation"
     )
+    cells: Literal["needed", "all"] = "needed"
 
     @model_validator(mode="before")
     @classmethod

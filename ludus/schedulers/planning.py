@@ -489,13 +489,14 @@ class OwnPastOptions(ChunkedOptions):
 
     Attributes:
         mode: How snapshots are played.
-        cells: Which payoffs are computed, those that the schedule reads (needed), or all.
+        cells: Which payoffs are computed, those that the schedule reads (needed), or all; of self-play also those that say whether it
+            improves (progress).
         span: Returns that count as a clear defeat and a clear victory, where win rates are read; by default the least and the largest
             return of the game, which in poker are so rare that all rates are near one half.
     """
 
     mode: PlayMode = "explore"
-    cells: Literal["needed", "all"] = "needed"
+    cells: Literal["needed", "progress", "all"] = "needed"
     span: tuple[float, float] | None = None
 
     @property

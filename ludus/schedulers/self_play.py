@@ -134,6 +134,8 @@ class _SolvedOptions(OwnPastOptions):
 
     Attributes:
         meta_solver: The meta-strategy that is announced, by default the newest snapshots.
+        cells: Which payoffs are computed: those that the schedule reads (needed); also those of the newest snapshots against the first,
+            the ones before, and those of five chunks before, which say whether it improves (progress); or all.
     """
 
     meta_solver: Solver = "last"
@@ -247,6 +249,10 @@ class PFSPOptions(_MixedOptions):
         return PrioritisedPast(weighting=self.weighting)
 
 
+EARLIER = 5
+"""Chunks before, of the earliest snapshots that `cells: progress` compares, the first ones aside."""
+
+
 class SelfPlayScheduler(ChunkedScheduler):
     """Of all three kinds. State beyond the chunk: a score per learner and past opponent, and the games that each learner has played in its
     last chunk."""
@@ -282,16 +288,28 @@ class SelfPlayScheduler(ChunkedScheduler):
     # ------------------------------------------------------------------------------------------ what the past is worth
 
     def needed(self, view: View) -> Iterable[PolicyProfile]:
-        """Return newest snapshots against the past, where the rule reads win rates."""
+        """Return newest snapshots against the past, where the rule reads win rates, or progress is measured."""
+        measured = self._progress(view) if self.options.cells == "progress" else []
         if not self.options.reads_rates:
-            return []
+            return measured
         rates = self._win_rates(view)
-        return [
+        return measured + [
             profile
             for own in self.populations
             for other in self.populations
             for profile in rates.profiles(_newest(view, own), _members(view, other))
         ]
+
+    def _progress(self, view: View) -> list[PolicyProfile]:
+        """Return profiles in which each player alone has its newest snapshot, and the others have earlier ones."""
+        newest = [_newest(view, own).place for own in self.population]
+        earlier = [[0 if back is None else max(0, place - back) for place in newest] for back in (None, 1, EARLIER)]
+        profiles = [
+            tuple(newest[p] if p == player else places[p] for p in range(len(newest)))
+            for places in earlier
+            for player in range(len(newest))
+        ]
+        return [profile for profile in dict.fromkeys(profiles) if profile != tuple(newest)]
 
     def review(self, view: View) -> None:
         """Update the scores of the past, and read its win rates."""

@@ -219,6 +219,20 @@ def test_the_last_so_many_are_at_least_one() -> None:
             UniformPast(last=last)
 
 
+def test_progress_is_the_newest_against_the_first_the_one_before_and_five_before() -> None:
+    scheduler = self_play((0, 0), generations=9, cells="progress")
+    empty = exact_view(np.full((2, 8, 8), np.nan), zero_sum=True, population=(0, 0))
+    payoffs = replace(empty, exact=np.zeros((8, 8), bool))
+    view = View((refs(*(f"0-{k}" for k in range(8))),), payoffs)
+    (task,) = scheduler.next_tasks(view, free=3)
+    assert task.profiles == ((0, 7), (2, 7), (6, 7), (7, 0), (7, 2), (7, 6))
+    two = self_play((0, 1), generations=9, cells="progress")
+    empty = exact_view(np.full((2, 2, 2), np.nan), zero_sum=True)
+    view = View((refs("0-0", "0-1"), refs("1-0", "1-1")), replace(empty, exact=np.zeros((2, 2), bool)))
+    (task,) = two.next_tasks(view, free=3)
+    assert task.profiles == ((0, 1), (1, 0)), "the first is also the one before"
+
+
 def test_fixed_opponents_stay_as_they_are() -> None:
     mixture = Mixture.product({0: (refs("0-0"), (1.0,)), 1: (refs("1-0", "1-a"), (0.25, 0.75))})
     scheduler = fixed((0, 1), generations=2)
