@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,12 +87,8 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     from ludus.storage.stored_run import StoredRun
 
     with optional("the page", extra="ui"):
-        from ludus.apps.ui.server.known_runs import id_of
+        from ludus.apps.ui.server.known_runs import entry_id, id_of
 
-    if is_entry(run_dir):
-        raise ConfigError(
-            f"{str(run_dir)!r} is an entry of a zoo, and the page shows runs. `ludus play {shlex.quote(options.run)} --text` plays it here."
-        )
     for name in against:
         check_name(name)  # the page takes them joined by commas, and no others
     run = StoredRun(run_dir)
@@ -105,7 +100,8 @@ def _on_the_page(run_dir: Path, against: Sequence[str], options: argparse.Namesp
         "rated": "1" if options.rated else "0",
         "start": "1",
     }
-    place = f"#/run/{id_of(run_dir)}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
+    id = entry_id(run_dir) if is_entry(run_dir) else id_of(run_dir)
+    place = f"#/run/{id}/play?{urlencode({key: value for key, value in wanted.items() if value})}"
     return serve_until_ctrl_c(server_of(options, [str(run_dir)]), to=place, browser=not options.no_open)
 
 
@@ -126,7 +122,7 @@ def _in_terminal(run_dir: Path, against: Sequence[str], options: argparse.Namesp
     requests = [
         SeatRequest(who=name, name=options.name or "you") if name == _PERSON else SeatRequest(who=name) for name in who
     ]
-    session = GameSession("terminal", game, requests, hints=options.hints, rated=False)
+    session = GameSession("terminal", game, requests, hints="" if options.hints else None, rated=False)
     try:
         while _play(session, seat) and _asked("Another game? [y/N] ").lower() in ("y", "yes"):
             session.again(seat)
@@ -204,11 +200,20 @@ def _choices(one: Mapping[str, Any]) -> Iterator[str]:
     for place, legal in enumerate(one["legal"]):
         line = f"  {numbers[place]:>4}  {legal['label']}"
         if hint is not None and one["probs"] is not None:
-            line += f"  ({hint['policy']} {one['probs'][place]:.0%}"
-            line += f", mixture {hint['meta'][place]:.0%})" if hint["meta"] is not None else ")"
+            line += f"  ({hint['policy']} {_share(one['probs'][place])}"
+            line += f", mixture {_share(hint['meta'][place])}" if hint["meta"] is not None else ""
+            line += f", value {one['values'][place]:+.3g})" if _known(one["values"], place) else ")"
         yield line
     if hint is not None and one["probs"] is None:
         yield f"  {hint['how']}"
+
+
+def _share(prob: float | None) -> str:
+    return "?" if prob is None else f"{prob:.0%}"
+
+
+def _known(values: Sequence[float | None] | None, place: int) -> bool:
+    return values is not None and values[place] is not None
 
 
 def board_lines(board: Mapping[str, Any]) -> Iterator[str]:

@@ -99,8 +99,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(options: argparse.Namespace) -> int:
     served = server_of(options, options.runs)
-    runs = served.state.watcher.runs.all() if options.runs else ()
-    to = f"#/run/{runs[0].id}" if len(runs) == 1 else ""
+    known = served.state.watcher.runs
+    runs = (*known.all(), *known.entries()) if options.runs else ()
+    to = f"#/run/{runs[0].id}{'/play' if runs[0].entry else ''}" if len(runs) == 1 else ""
     return serve_until_ctrl_c(served, to=to, browser=not options.no_open)
 
 

@@ -50,13 +50,33 @@ class MCTS:
         self._bot, self._seed = None, seed
 
     def act_on(self, state: Any) -> int:
+        game = state.get_game()
+        return choose_move(self._searched(state), least=game.min_utility(), most=game.max_utility())
+
+    def move_statistics(self, state: Any) -> dict[int, tuple[float, float]]:
+        """Implement `SupportsMoveStatistics`: of a move that is proven, its outcome in place of the mean. A search that has proven the move
+        that it plays stops, and its visits say nothing: that move has all of the simulations then."""
+        root, game = self._searched(state), state.get_game()
+        played = choose_move(root, least=game.min_utility(), most=game.max_utility())
+        children = [child for child in root.children if child.explore_count or child.outcome]
+        proven = any(child.action == played and child.outcome for child in children)
+        visits = max(1, sum(child.explore_count for child in children))
+        return {
+            child.action: (
+                float(child.action == played) if proven else child.explore_count / visits,
+                child.outcome[child.player] if child.outcome else child.total_reward / child.explore_count,
+            )
+            for child in children
+        }
+
+    def _searched(self, state: Any) -> Any:
+        """Return the root of a search, a `pyspiel.SearchNode`."""
         if self._bot is None:
             rollouts = pyspiel.RandomRolloutEvaluator(self.rollouts, self._seed)
             self._bot = pyspiel.MCTSBot(
                 state.get_game(), rollouts, self.uct_c, self.simulations, _MEMORY, self.solve, self._seed, False
             )
-        game = state.get_game()
-        return choose_move(self._bot.mcts_search(state), least=game.min_utility(), most=game.max_utility())
+        return self._bot.mcts_search(state)
 
 
 def choose_move(root: Any, *, least: float, most: float) -> int:

@@ -81,6 +81,17 @@ class StateBot(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsMoveStatistics(Protocol):
+    """A `StateBot` whose search can be looked into, for inspection. Playing does not use it."""
+
+    def restart(self, player: int, seed: int) -> None: ...
+
+    def move_statistics(self, state: Any) -> Mapping[int, tuple[float, float]]:
+        """Return action -> (share of the simulations, mean return of the player who is to move in `state`)."""
+        ...
+
+
 _KINDS: Expected = (Bot, StateBot, ("act", "tabulate", "weights"))
 """What a bot of one's own may be; the last is a `Policy`."""
 

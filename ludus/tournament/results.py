@@ -146,10 +146,34 @@ def only_wins_and_losses(results: Sequence[PairingResult], spec: EnvSpec) -> boo
         return False
     low, high = np.array(spec.utility_range).T
     middle, half = (low + high) / 2, (high - low) / 2
+    distance = _squared_distances(results, middle)
+    return distance is not None and bool(np.allclose(distance[0], distance[1] * half**2, rtol=_SAME, atol=0.0))
+
+
+def returns_are_wins(results: Sequence[PairingResult]) -> bool:
+    """Return the same as `only_wins_and_losses` where the game's range is not known: whether all returns of two players are one of two
+    numbers, or half-way between, by the sums that are stored."""
+    matches = [match for result in results for match in result.matches]
+    if not matches or any(len(match.seats) != 2 for match in matches):
+        return False
+    sums = np.array([match.mean.sum() for match in matches])
+    distance = _squared_distances(results, np.full(2, sums[0] / 2))
+    if distance is None or not np.allclose(sums, sums[0], rtol=_SAME, atol=_SAME):
+        return False
+    squares, decided = distance
+    half = squares.sum() / max(decided.sum(), 1)
+    return bool(half > 0 and np.allclose(squares, decided * half, rtol=_SAME, atol=0.0))
+
+
+def _squared_distances(
+    results: Sequence[PairingResult], middle: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return float64[matches, players], the sums of the returns' squared distances from `middle`, and how many episodes were won or lost;
+    None where wins were not counted."""
     matches = [match for result in results for match in result.matches]
     if not matches or not all(match.wins for match in matches):
-        return False
-    won, _, lost = np.moveaxis(np.array([match.wins for match in matches]), 2, 0)  # [matches, players] each
+        return None
+    won, _, lost = np.moveaxis(np.array([match.wins for match in matches], np.float64), 2, 0)
     n = np.array([match.n for match in matches])[:, None]
     mean, m2 = np.array([match.mean for match in matches]), np.array([match.m2 for match in matches])
-    return bool(np.allclose(m2 + n * (mean - middle) ** 2, (won + lost) * half**2, rtol=_SAME, atol=0.0))
+    return m2 + n * (mean - middle) ** 2, won + lost

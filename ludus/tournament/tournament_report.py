@@ -25,7 +25,10 @@ from ludus.tournament.results import (
     nothing_known,
     only_wins_and_losses,
     payoffs_of,
+    pool_chunks,
+    returns_are_wins,
 )
+from ludus.tournament.tournament_store import StoredTournament
 
 # --------------------------------------------------------------------------------------------------------------------
 # Ratings of a tournament's entrants.
@@ -129,33 +132,62 @@ def report_of(
     Without them two players are rated by Bradley–Terry, which orders them where returns say no more than who won; a sum of returns of many
     sizes is another thing than the share of episodes won, and then entrants are ordered by their mean. Raises as the raters do.
     """
-    place = {name: k for k, name in enumerate(seats)}
-    sums = _Sums(results, place)
-    mean, half = sums.means()
-    cross, cross_half = sums.cross()
-    ratings = rate(results, place, spec, raters or {})
+    ratings = rate(results, {name: k for k, name in enumerate(seats)}, spec, raters or {})
     rated = bool(ratings) and (bool(raters) or only_wins_and_losses(results, spec))
-    best = _ranked(mean, next(iter(ratings.values())).rating if rated else np.zeros(len(place)))
-    ratings = {name: _reordered(rated_table, best) for name, rated_table in ratings.items()}
+    report = _arranged(results, list(seats), ratings, rated=rated)
     notes = tuple(
-        f"{name}: {note}" if raters else note for name, rated_table in ratings.items() for note in rated_table.notes
+        f"{name}: {note}" if raters else note
+        for name, rated_table in report.ratings.items()
+        for note in rated_table.notes
     )
-    grid = np.ix_(best, best)
-    return TournamentReport(
+    return replace(
+        report,
         folder=folder,
         env=spec.id,
         players=spec.num_players,
-        standings=_standings(
-            [list(seats)[k] for k in best], mean[best], half[best], _wins(results, place)[best], ratings
-        ),
+        notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
+        orders=orders,
+        statistics=statistics_by_policy(_played(results), [standing.name for standing in report.standings]),
+    )
+
+
+def stored_report(stored: StoredTournament) -> TournamentReport:
+    """Return the report of a tournament that is stored, without its game: rated by Bradley–Terry where two play, which orders the entrants
+    where returns say no more than who won."""
+    results = pool_chunks(stored.played, stored.pairings)
+    names = sorted({name for result in results for name in result.pairing.entrants})
+    players = max((len(match.seats) for result in results for match in result.matches), default=0)
+    ratings = {}
+    if players == 2 and (log := matches_of(results, {name: k for k, name in enumerate(names)})):
+        pairs = count_pairs(pairwise_results(log, [len(names)]), len(names))
+        ratings = {DEFAULT: BradleyTerry().fit(pairs)}
+    report = _arranged(results, names, ratings, rated=bool(ratings) and returns_are_wins(results))
+    notes = tuple(note for table in ratings.values() for note in table.notes)
+    return replace(report, folder=stored.folder, env=stored.game, players=players, notes=notes)
+
+
+def _arranged(
+    results: Sequence[PairingResult], names: Sequence[str], ratings: Mapping[str, RatingTable], *, rated: bool
+) -> TournamentReport:
+    """Return the standings and the cross-table, best first: by the first rating, or by mean returns."""
+    place = {name: k for k, name in enumerate(names)}
+    sums = _Sums(results, place)
+    mean, half = sums.means()
+    cross, cross_half = sums.cross()
+    best = _ranked(mean, next(iter(ratings.values())).rating if rated else np.zeros(len(place)))
+    ratings = {name: _reordered(rated_table, best) for name, rated_table in ratings.items()}
+    grid = np.ix_(best, best)
+    return TournamentReport(
+        folder=None,
+        env="",
+        players=0,
+        standings=_standings([names[k] for k in best], mean[best], half[best], _wins(results, place)[best], ratings),
         cross=cross[grid],
         cross_half=cross_half[grid],
         results=tuple(results),
         ratings=ratings,
         order=next(iter(ratings)) if rated else MEAN,
-        notes=notes if all(map(all, seats.values())) else (*notes, _SOME_SEATS),
-        orders=orders,
-        statistics=statistics_by_policy(_played(results), [list(seats)[k] for k in best]),
+        notes=(),
     )
 
 

@@ -217,17 +217,7 @@ class TournamentStore:
     def played(self) -> list[PlayedChunk]:
         """Return all pieces, by meeting and deal."""
         with translated(self.path):
-            orders: dict[tuple[str, int], list[Match]] = {}
-            counted = statistics_by_match(self._connection.execute(STATISTICS_ROWS))
-            for row in self._connection.execute("SELECT * FROM matches ORDER BY rowid"):
-                match = parse_match(row, counted).match
-                entrants, first, _ = json.loads(match.id)
-                orders.setdefault((json.dumps(entrants), first), []).append(match)
-            rows = self._connection.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
-            return [
-                PlayedChunk(pairing, first, n, _array(mean), _array(m2), tuple(orders[pairing, first]))
-                for pairing, first, n, mean, m2 in rows
-            ]
+            return _read_chunks(self._connection)
 
     def close(self) -> None:
         """Leave one file behind."""
@@ -241,6 +231,61 @@ class TournamentStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _read_chunks(db: sqlite3.Connection, *, statistics: bool = True) -> list[PlayedChunk]:
+    orders: dict[tuple[str, int], list[Match]] = {}
+    counted = statistics_by_match(db.execute(STATISTICS_ROWS)) if statistics else {}
+    for row in db.execute("SELECT * FROM matches ORDER BY rowid"):
+        match = parse_match(row, counted).match
+        entrants, first, _ = json.loads(match.id)
+        orders.setdefault((json.dumps(entrants), first), []).append(match)
+    rows = db.execute("SELECT meeting, first, n, mean, m2 FROM pieces ORDER BY meeting, first")
+    return [
+        PlayedChunk(pairing, first, n, _array(mean), _array(m2), tuple(orders[pairing, first]))
+        for pairing, first, n, mean, m2 in rows
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTournament:
+    """What a tournament's folder holds. game: id of the environment. entrants: name -> what it is in words. last: Unix time of the newest
+    result, 0.0 without any."""
+
+    folder: Path
+    game: str
+    entrants: Mapping[str, str]
+    played: tuple[PlayedChunk, ...]
+    last: float
+
+    @property
+    def pairings(self) -> list[Pairing]:
+        """Return all meetings that have results, with the orders of seats that were played."""
+        seatings = {
+            chunk.pairing: tuple(tuple(ref.policy for ref in match.seats) for match in chunk.matches)
+            for chunk in self.played
+        }
+        return [Pairing(tuple(json.loads(id)), orders) for id, orders in seatings.items()]
+
+
+def read_tournament(folder: Path) -> StoredTournament:
+    """Return a tournament that is stored, also while it is played; nothing is written. Raises RunError for what is none, or is damaged."""
+    path = folder / FILE
+    with translated(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise RunError(f"{str(path)!r} is not a tournament's database.")
+        if not OLDEST <= (version := db.execute("PRAGMA user_version").fetchone()[0]) <= VERSION:
+            raise RunError(f"{str(path)!r} has database version {version}; this Ludus reads {OLDEST} to {VERSION}.")
+        db.execute("BEGIN")  # one moment of a tournament that is being played
+        facts = dict(db.execute("SELECT key, value FROM tournament"))
+        entrants = dict(db.execute("SELECT name, detail FROM entrants"))
+        last = db.execute("SELECT MAX(created) FROM pieces").fetchone()[0]
+        played = tuple(_read_chunks(db, statistics=version > OLDEST))
+    try:
+        game = json.loads(facts["game"])["id"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{str(path)!r} does not say which game was played.") from error
+    return StoredTournament(folder, str(game), entrants, played, float(last or 0.0))
 
 
 def _locked(folder: Path) -> int:

@@ -46,7 +46,8 @@ def test_a_game_in_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert main(["play", "k@best", "--text", "--hints", "--name", "Ada"]) == 0
     out = capsys.readouterr().out
     assert "@best: ??  1 in the pot" in out
-    assert "  2  Bet  (@0/0-" in out
+    assert "  2  Bet  (@meta " in out
+    assert ", value " in out
     assert "'nonsense' is no move" in out
     assert "'7' is no move" in out
     assert "The game is over (terminated): Ada " in out

@@ -32,6 +32,7 @@ class AnyGame(RunGame):
     ) -> None:
         self.name, self._wrappers = "tests", wrappers
         self.run = run or cast(Any, SimpleNamespace())
+        self.tree, self.discount = None, None
         self._env = env
         made = self._make()
         self.spec = wrap(made, wrappers).spec

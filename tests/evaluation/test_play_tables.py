@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -11,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from play_games import AnyGame, choose, openspiel, people, ref
+from play_games import AnyGame, choose, openspiel, people
 
 from ludus.algorithms.common.space_checks import state_width
 from ludus.apps.episodes.played_episode import PlayedEpisode, bots_of_run
@@ -22,11 +23,12 @@ from ludus.apps.play.hints import Advisor
 from ludus.apps.play.replays import title_of
 from ludus.core.errors import ConfigError, EnvError, PlayError, PolicyError, TooManySessionsError, WrongTurnError
 from ludus.core.jsonable import to_builtins
-from ludus.core.types import AgentSpec, EnvSpec, MetaSolution, PolicyOutput, PolicyRef, PolicySpec
+from ludus.core.types import AgentSpec, EnvSpec, PolicyOutput, PolicySpec
 from ludus.envs.base import VectorEnv
 from ludus.envs.config import Environment
 from ludus.envs.python_vector import EnvStepResult, PythonVectorEnv
 from ludus.envs.registry import make_env
+from ludus.evaluation.policies import SampledPolicy
 from ludus.policies.base import Values
 from ludus.policies.bots import BotSettings
 
@@ -369,7 +371,7 @@ def test_wishes_that_are_not_granted(wishes: list[SeatRequest], said: str) -> No
 
 def test_a_rated_game_is_played_without_help() -> None:
     wishes = [SeatRequest(who="person"), SeatRequest(who="random")]
-    for help in ({"hints": True}, {"seed": 3}):
+    for help in ({"hints": ""}, {"seed": 3}):
         with pytest.raises(ConfigError, match="rated: false"):
             GameSession("t", openspiel("tic_tac_toe"), wishes, **help)
 
@@ -538,20 +540,17 @@ def test_few_tables_have_bots(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
     """Bold bets with 0.8, shy with 0.2, half of the games each. After a pass shy is four times as likely as bold: 0.8 and 0.2; so the
     mixture now bets with 0.8 × 0.2 + 0.2 × 0.8 = 0.32, where it bet with 0.5 before."""
-    bold, shy = ref("bold"), ref("shy")
-    policies = {bold: _Constant(0.8), shy: _Constant(0.2)}
-    run = SimpleNamespace(
-        population=(0, 1),
-        best={0: bold},
-        name=lambda one: f"0/{one.policy}",
-        policy=policies.__getitem__,
-        solution=MetaSolution((np.array([0.5, 0.5]), np.array([1.0])), 0.0),
-        members={0: [SimpleNamespace(ref=bold), SimpleNamespace(ref=shy)]},
-    )
-    game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"), run=run)
+    bold, shy = SampledPolicy("bold", _Constant(0.8), prob=0.5), SampledPolicy("shy", _Constant(0.2), prob=0.5)
+    game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off"))
+    mixed(game, {"@meta": (bold, shy), "@0/bold": (replace(bold, prob=1.0),)})
     table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
-    table._advisors = {0: Advisor(game, 0)}
+    table._advisors = {0: Advisor(game, 0, "@meta")}
     table._publish()
+    [alone] = table.view(0)["frame"]["decisions"]
+    assert (alone["probs"], alone["hint"]["meta"]) == (pytest.approx([0.5, 0.5], abs=1e-6), None)
+    table._advisors = {0: Advisor(game, 0, "@0/bold")}
+    table._publish()
+    assert table.view(0)["hints"] == "@0/bold"
     [first] = table.view(0)["frame"]["decisions"]
     assert first["hint"]["policy"] == "@0/bold"
     assert first["probs"] == pytest.approx([0.2, 0.8], abs=1e-6)
@@ -566,16 +565,16 @@ def test_the_mixture_answers_by_what_its_members_would_have_done() -> None:
     table.close()
 
 
-def one_member(best: PolicyRef, policy: _Constant) -> Any:
-    """A run whose mixture is one policy."""
-    return SimpleNamespace(
-        population=(0, 1),
-        best={0: best},
-        name=lambda one: one.policy,
-        policy=lambda _: policy,
-        solution=MetaSolution((np.ones(1), np.ones(1)), 0.0),
-        members={0: [SimpleNamespace(ref=best)]},
-    )
+def mixed(game: AnyGame, sampled: Mapping[str, Sequence[SampledPolicy]]) -> None:
+    """Let names stand for these policies of player 0."""
+    game.run = cast(Any, SimpleNamespace(lacking=[]))
+    game.named = cast(Any, SimpleNamespace(seats=lambda name: (sampled[name], ())))
+
+
+def one_member(game: AnyGame, policy: Any) -> None:
+    """Let the mixture be one policy."""
+    only = (SampledPolicy("best", policy),)
+    mixed(game, {"@meta": only, "@0/best": only})
 
 
 class _Remembers(_Constant):
@@ -594,13 +593,11 @@ class _Remembers(_Constant):
 
 
 def test_a_policy_that_remembers_gives_hints_in_a_compiled_game() -> None:
-    best = ref("best")
-    policy = _Remembers()
     game = AnyGame(Environment(id="openspiel/kuhn_poker", num_envs=1))
-    game.run = one_member(best, policy)
+    one_member(game, _Remembers())
     assert game.spec.enumeration is not None
     table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
-    table._advisors = {0: Advisor(game, 0)}
+    table._advisors = {0: Advisor(game, 0, "@0/best")}
     table._publish()
     for probs in ([0.8, 0.2], [0.2, 0.8]):
         [due] = table.view(0)["frame"]["decisions"]
@@ -628,13 +625,12 @@ class _Valued(_Constant):
 def test_a_hint_does_not_come_from_what_all_players_see_together() -> None:
     env = Environment(id="openspiel/kuhn_poker", num_envs=1, tree="off")
     game = AnyGame(env, wrappers=[{"kind": "joint_state"}])
-    best = ref("best")
     policy = _Valued(state_width(game.spec, (0,)))
-    game.run = one_member(best, policy)
+    one_member(game, policy)
     table = GameSession("t", game, [SeatRequest(who="person"), SeatRequest(who="person")], rated=False, seed=1)
     assert table._episode.open_step is not None
     assert table._episode.open_step.state is not None
-    table._advisors = {0: Advisor(game, 0)}
+    table._advisors = {0: Advisor(game, 0, "@0/best")}
     table._publish()
     assert table.view(0)["frame"]["decisions"][0]["value"] == 0
     assert policy.seen
@@ -651,6 +647,8 @@ _BROKEN = "the policy of /runs/try1/policies/0-3.safetensors is broken."
 )
 def test_a_hint_that_cannot_be_given_says_why(error: Exception, said: str) -> None:
     class _Mute:
+        who = "@0/best"
+
         def advise(self, *_: object) -> list[FrameDecision]:
             raise error
 

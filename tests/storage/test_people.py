@@ -80,9 +80,9 @@ def test_standings_and_ratings() -> None:
     ada, bob = PlayedSeat(person=True, name="Ada"), PlayedSeat(person=True, name="Bob")
     first = replace(game("a"), seats=[ada, bob])
     view = people_view([first, replace(first, id="b", returns=[0.0, 0.0], rated=False), game("c", rated=False)])
-    assert [(one.name, one.games, one.won, one.drawn, one.lost) for one in view.people] == [
-        ("Ada", 3, 2, 1, 0),
-        ("Bob", 2, 0, 1, 1),
+    assert [(one.name, one.games, one.won, one.drawn, one.lost, one.mean, one.unrated) for one in view.people] == [
+        ("Ada", 1, 1, 0, 0, 1.0, 2),
+        ("Bob", 1, 0, 0, 1, -1.0, 1),
     ]
     assert view.people[0].rating == pytest.approx(27.635, abs=1e-3)
     assert view.people[1].rating == pytest.approx(22.365, abs=1e-3)
@@ -92,3 +92,35 @@ def test_standings_and_ratings() -> None:
     assert (alone.people[0].rating, alone.people[0].won) == (None, 0)
     against_oneself = people_view([replace(first, seats=[ada, ada])])
     assert against_oneself.people[0].rating is None
+
+
+def test_each_game_has_ratings_of_its_own() -> None:
+    ada, bob = PlayedSeat(person=True, name="Ada"), PlayedSeat(person=True, name="Bob")
+    won = replace(game("a"), seats=[ada, bob])
+    other = replace(won, id="b", game="openspiel/tic_tac_toe", returns=[-1.0, 1.0])
+    dilemma = replace(won, id="c", game="openspiel/matrix_pd", returns=[10.0, 0.0], zero_sum=False)
+    view = people_view([won, other, dilemma])
+    assert [(one.game.partition("/")[2], one.name) for one in view.people] == [
+        *(("kuhn_poker", name) for name in ("Ada", "Bob")),
+        *(("matrix_pd", name) for name in ("Ada", "Bob")),
+        *(("tic_tac_toe", name) for name in ("Bob", "Ada")),
+    ]
+    kuhn, _, cooperates, defects, tictactoe, _ = view.people
+    assert kuhn.rating == pytest.approx(tictactoe.rating)
+    assert [(one.rating, one.won, one.lost, one.mean) for one in (cooperates, defects)] == [
+        (None, 0, 0, 10.0),
+        (None, 0, 0, 0.0),
+    ]
+
+
+def test_a_file_of_an_older_ludus_is_read_and_written_on(tmp_path: Path) -> None:
+    people = People(tmp_path / "people.db")
+    people.add(game("a"))
+    people.add(game("b", (5, 5)))
+    with closing(sqlite3.connect(people.path)) as connection:
+        connection.executescript("ALTER TABLE games DROP COLUMN zero_sum; PRAGMA user_version = 1;")
+    assert [one.zero_sum for one in people.games()] == [True, False]  # by whether returns add up to 0
+    people.add(replace(game("c"), zero_sum=False))
+    assert [one.zero_sum for one in people.games()] == [True, False, False]
+    with closing(sqlite3.connect(people.path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)

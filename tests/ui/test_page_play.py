@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_leduc_hides_the_other_card_until_the_end(browser: Any, server: Server) 
             assert told.first.get_attribute("aria-label") == "a card face down"
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert page.evaluate("document.activeElement.closest('.bets') !== null")  # keys stay where moves are made
-            page.get_by_role("button", name="Call").press("Enter")
+            page.get_by_role("button", name=re.compile("Call|Check")).press("Enter")
             _moved(page, state["frame"]["number"])
         shown = state["frame"]["board"]["seats"][1]["cards"]
         assert len(shown) == 1
@@ -147,22 +148,30 @@ def test_two_at_one_screen_have_one_stream_and_the_list_survives_a_reload(browse
         assert page.locator(".move-list li").all_inner_texts() == listed
         assert page.evaluate("document.querySelector('.move-list').start") == 1
         page.wait_for_function(
-            "() => document.getElementById('announcer').textContent.includes('Ada 2, it is your turn')"
+            "() => document.getElementById('announcer').textContent.includes('Player 2, it is your turn')"
         )
         assert page.messages == []
 
 
 def test_two_people_at_one_screen_take_turns_at_looking(browser: Any, server: Server) -> None:
     with opened(browser, server) as page:
+        asked = list[str]()
+        page.on("request", lambda request: asked.append(request.url))
         _lay(page, "leduc", "seats=person,person&name=Ada&seed=3")
-        assert _line(page) == "Ada, it is your turn"
-        page.get_by_role("button", name="Call").click()
-        cover = page.get_by_role("button", name="I am Ada 2")
+        page.get_by_role("button", name="I am Ada").click()
+        page.get_by_text("Ada, it is your turn", exact=True).wait_for()
+        page.get_by_role("button", name="Check").click()
+        cover = page.get_by_role("button", name="I am Player 2")
         cover.wait_for()
         assert page.locator(".card-face:visible").count() == 0
-        assert page.evaluate("document.activeElement.textContent") == "I am Ada 2"
+        assert page.evaluate("document.activeElement.textContent") == "I am Player 2"
+        tokens = page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('seat').split(',')")
+        assert not any(
+            url.endswith(f"seat={tokens[1]}") for url in asked
+        )  # its view is not here before it is asked for
         cover.press("Enter")
-        assert _line(page) == "Ada 2, it is your turn"
+        page.get_by_text("Player 2, it is your turn", exact=True).wait_for()
+        assert any(url.endswith(f"seat={tokens[1]}") for url in asked)
         names = page.locator(".felt .card-face").evaluate_all("all => all.map(card => card.getAttribute('aria-label'))")
         assert names[0] == "a card face down"
         assert "of" in names[1]
@@ -191,8 +200,8 @@ def test_a_replay_is_stepped_by_keys(browser: Any, server: Server) -> None:
         page.keyboard.press("Home")
         page.keyboard.press(" ")
         page.wait_for_function("() => document.querySelector('.where').textContent.startsWith('1 ')")
-        page.get_by_role("button", name="Keep").click()
-        page.get_by_text("Kept: it stands among the recorded games now.").wait_for()
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("Saved to the recorded games.").wait_for()
         page.evaluate("to => { location.hash = to; }", f"#/run/{run_ids(page)['leduc']}/play")
         page.locator(".replay-list a", has_text="0/0-1 against random").click()
         page.wait_for_selector(".transport")
@@ -220,7 +229,7 @@ def test_the_tree_is_opened_by_keys(browser: Any, server: Server) -> None:
         page.wait_for_function(f"() => {depth} === '3'")
         page.wait_for_selector("[aria-selected=true]:focus")
         actions = page.locator("section[aria-label='The node'] th[scope=row] button").all_inner_texts()
-        assert actions == ["Call", "Raise"]
+        assert actions == ["Check", "Raise"]
         page.set_viewport_size({"width": 390, "height": 844})
         page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
         assert page.messages == []
@@ -335,7 +344,9 @@ def test_everybody_who_played_stands_among_the_people(browser: Any, server: Serv
     with opened(browser, server, "#/people") as page:
         page.wait_for_selector(".game-list, .empty")
         rows = page.evaluate("fetch('api/people').then(r => r.json())")
-        assert [person["name"] for person in rows["people"]] == page.locator("tbody td:first-child").all_inner_texts()
+        names = page.locator("tbody td:first-child").all_inner_texts()
+        assert sorted(person["name"] for person in rows["people"]) == sorted(names)
+        assert page.locator(".of-game").count() == len({person["game"] for person in rows["people"]})
         assert page.locator(".game-list li").count() == len(rows["games"])
         assert json.dumps(rows).count("Ada") >= 1
         links = page.locator(".game-list").get_by_role("link", name="Replay")

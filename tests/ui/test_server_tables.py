@@ -6,14 +6,17 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from ludus.apps.play.episodes import EpisodeCache, EpisodeLine
 from ludus.apps.play.people import People
 from ludus.apps.ui.server.access import PLAY, WATCH, Access
 from ludus.apps.ui.server.address import listen
@@ -75,6 +78,7 @@ def served(folder: Path) -> Iterator[Served]:
 
 def test_who_can_sit_where(served: Served) -> None:
     seats = served.get(f"/api/runs/{served.run}/seats").json()
+    assert seats["run"] == "k"
     assert seats["players"] == [{"player": 0, "name": "player_0"}, {"player": 1, "name": "player_1"}]
     by_name = {one["name"]: one["players"] for one in seats["members"]}
     assert (by_name["@meta"], by_name["@0/0-2"], by_name["random"]) == ([0, 1], [0], [0, 1])
@@ -198,7 +202,7 @@ def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
     [line] = served.get(f"/api/runs/{served.run}/replays").json()
     assert (line["id"], line["seats"]) == (kept["id"], seats)
     file = served.folder / "runs" / "k" / "replays" / f"{kept['id']}.json"
-    assert {"id": kept["id"], **json.loads(file.read_text())} == shown  # not a game that is played anew
+    assert {"id": kept["id"], "saves": True, **json.loads(file.read_text())} == shown  # not a game that is played anew
     file.unlink()
     assert served.post(f"/api/runs/{served.run}/keep", replay="1" * 16).status_code == 404
     assert served.get(f"/api/runs/{served.run}/replays/{kept['id']}").status_code == 200  # still held here
@@ -210,6 +214,41 @@ def test_policies_show_a_game_and_it_can_be_kept(served: Served) -> None:
     assert '"replay":{"game":"openspiel/kuhn_poker"' in page.text
     film = served.get(f"/api/replays/{kept['id']}.gif")
     assert (film.status_code, film.headers["content-type"], film.content[:6]) == (200, "image/gif", b"GIF89a")
+
+
+def test_every_pair_has_episodes_which_a_seed_shows_again(served: Served) -> None:
+    seats = ["@0/0-2", "random"]
+    found = served.post(f"/api/runs/{served.run}/episodes", seats=seats, many=6).json()
+    assert (found["zero_sum"], found["repeats"]) == (True, True)
+    assert [one["seed"] for one in found["episodes"]] == list(range(6))
+    for one in found["episodes"][::3]:
+        shown = served.post(f"/api/runs/{served.run}/show", seats=seats, seed=one["seed"]).json()
+        assert shown["frames"][-1]["returns"] == one["returns"]
+        assert len(shown["frames"]) == one["steps"] + 1
+    more = served.post(f"/api/runs/{served.run}/episodes", seats=seats, first=4, many=4).json()["episodes"]
+    assert [one["seed"] for one in more] == [4, 5, 6, 7]
+    assert more[:2] == found["episodes"][4:]
+    for wrong in ({"many": 51}, {"first": -1}, {"seats": []}, {"seats": ["k@best", "random"]}):
+        assert served.post(f"/api/runs/{served.run}/episodes", **{"seats": seats, **wrong}).status_code == 422
+
+
+def test_no_more_episodes_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.apps.play.episodes.MOST_EPISODES", 3)
+    monkeypatch.setattr("ludus.apps.play.episodes.MOST_PROFILES", 2)
+    cache, asked = EpisodeCache(), list[int]()
+
+    def play(seeds: Sequence[int]) -> list[EpisodeLine]:
+        asked.extend(seeds)
+        return [EpisodeLine(seed=seed, seats=(), returns=(), steps=1, over="terminated") for seed in seeds]
+
+    cache.get("a", range(3), play)
+    cache.get("a", range(1, 5), play)  # forgets 0 and 1
+    cache.get("a", [4, 1], play)
+    assert asked == [0, 1, 2, 3, 4, 1]
+    for key in ("b", "c"):
+        cache.get(key, [0], play)
+    cache.get("a", [4], play)
+    assert asked[-1] == 4
 
 
 def test_one_film_is_made_at_a_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +306,52 @@ def test_who_may_only_watch_plays_nothing(served: Served) -> None:
     assert moved.status_code == 403
 
 
+def test_hints_are_given_by_whom_one_chooses_with_values_from_the_tree(served: Served) -> None:
+    seats = served.get(f"/api/runs/{served.run}/seats").json()
+    assert seats["hints"] == ["@meta", "@meta"]
+    assert {one["name"]: one["advises"] for one in seats["members"]}["random"] is False
+    for who in ("@meta", "@0/0-2"):
+        table = served.table("person", "@best", hints=who)
+        view = served.get(f"/api/tables/{table['table']}", seat=table["seats"][0]["token"]).json()
+        [due] = view["frame"]["decisions"]
+        assert (view["hints"], due["hint"]["policy"]) == (who, who)
+        card = "JQK".index(view["frame"]["board"]["seats"][0]["cards"][0]["rank"])
+        reached = [f"{card}.{other}" for other in range(3) if other != card]  # equally likely
+        nodes = [served.get(f"/api/runs/{served.run}/tree", seats=f"{who},@meta", node=node).json() for node in reached]
+        worth = np.mean([[child["value"][0] for child in node["children"]] for node in nodes], axis=0)
+        assert due["values"] == pytest.approx(worth)
+        assert due["value"] == pytest.approx(np.mean([node["value"][0] for node in nodes]))
+        assert due["value"] == pytest.approx(np.dot(due["probs"], due["values"]), abs=1e-5)
+        assert "computed in the game's tree" in due["hint"]["values"]
+        assert (due["hint"]["meta"] is None) == (who == "@meta")
+    refused = served.post("/api/tables", run=served.run, seats=[{"who": "person"}, {"who": "random"}], hints="os:x")
+    assert refused.status_code == 422
+
+
+def _cards_seen(view: dict[str, Any]) -> list[bool]:
+    """Of each seat, whether its card is seen."""
+    return [not seat["cards"][0]["hidden"] for seat in view["frame"]["board"]["seats"]]
+
+
+def test_seats_at_one_screen_are_sent_no_seat_s_view_together(served: Served) -> None:
+    table = served.table("person", "person")
+    place, tokens = f"/api/tables/{table['table']}", [seat["token"] for seat in table["seats"]]
+    together = served.get(place, seat=",".join(tokens)).json()
+    assert (together["here"], together["you"], together["waiting_for"]) == ([0, 1], [], [0])
+    assert _cards_seen(together) == [False, False]
+    assert together["frame"]["decisions"] == []
+    watched = served.get(place, seat=table["watch"]).json()
+    assert {name: value for name, value in together.items() if name != "here"} == watched
+    moved = served.move(table, 0, 1).json()
+    assert (moved["you"], _cards_seen(moved)) == ([0], [True, False])  # of who moved, not of who is to move
+    ended = served.move(table, 1, 0).json()
+    assert ended["over"]
+    again = served.post(f"{place}/again", seat=",".join(tokens)).json()
+    assert (again["round"], _cards_seen(again)) == (2, [False, False])
+
+
 def test_a_table_s_page_hears_of_every_change(served: Served) -> None:
-    """Over a real connection, one for both seats: what each sees comes with each move, and the end of the table too."""
+    """Over real connections: a seat's stream has that seat's view, one of several seats what everybody may see; both hear of the end."""
     known = KnownRuns(root=served.folder / "runs")
     access = Access()
     server = serve(known, listen("127.0.0.1", 0), access=access, host="127.0.0.1", people=served.folder / "other.db")
@@ -279,31 +362,33 @@ def test_a_table_s_page_hears_of_every_change(served: Served) -> None:
         with httpx.Client(base_url=f"http://127.0.0.1:{access.port}", cookies=cookie, timeout=20) as client:
             body = {"run": served.run, "seats": [{"who": "person"}, {"who": "person"}]}
             table = client.post("/api/tables", json=body, headers=HEADERS).json()
-            place, seats = f"/api/tables/{table['table']}", [seat["token"] for seat in table["seats"]]
-            with client.stream("GET", f"{place}/live", params={"seat": ",".join(seats)}) as stream:
-                lines = (line for line in stream.iter_lines() if line.startswith(("event:", "data:")))
+            place, tokens = f"/api/tables/{table['table']}", [seat["token"] for seat in table["seats"]]
+            live = [
+                partial(client.stream, "GET", f"{place}/live", params={"seat": seats})
+                for seats in (tokens[1], ",".join(tokens))
+            ]
+            with live[0]() as own, live[1]() as shared:
+                streams = [
+                    (line for line in stream.iter_lines() if line.startswith(("event:", "data:")))
+                    for stream in (own, shared)
+                ]
 
-                def heard() -> dict[int, Any]:
-                    found = {}
-                    for _ in seats:
-                        assert next(lines) == "event: frame"
-                        told = json.loads(next(lines)[6:])
-                        found[told["seat"]] = told["view"]
-                    return found
+                def heard() -> list[Any]:
+                    assert [next(lines) for lines in streams] == ["event: frame"] * 2
+                    return [json.loads(next(lines)[6:]) for lines in streams]
 
-                assert [view["waiting_for"] for view in heard().values()] == [[0], [0]]
+                views = heard()
                 moves = [{"player": 0, "agent": 0, "action": 1}]
                 answer = client.post(
-                    f"{place}/move", json={"seat": seats[0], "moves": moves, "number": 0}, headers=HEADERS
+                    f"{place}/move", json={"seat": tokens[0], "moves": moves, "number": 0}, headers=HEADERS
                 )
                 assert answer.json()["waiting_for"] == [1]
-                views = heard()
-                assert {place: view["you"] for place, view in views.items()} == {0: [0], 1: [1]}
-                assert [move["label"] for move in views[1]["moves"]] == ["Bet"]
-                hidden = [[one["cards"][0]["hidden"] for one in views[p]["frame"]["board"]["seats"]] for p in (0, 1)]
-                assert hidden == [[False, True], [True, False]]
-                client.delete(place, params={"seat": seats[0]}, headers=HEADERS)
-                assert next(lines) == "event: gone"
+                for waiting, (one, several) in (([0], views), ([1], heard())):
+                    assert (one["waiting_for"], several["waiting_for"]) == (waiting, waiting)
+                    assert (one["you"], several["you"], several["here"]) == ([1], [], [0, 1])
+                    assert (_cards_seen(one), _cards_seen(several)) == ([False, True], [False, False])
+                client.delete(place, params={"seat": tokens[0]}, headers=HEADERS)
+                assert [next(lines) for lines in streams] == ["event: gone"] * 2
     finally:
         server.end()
         thread.join(20)

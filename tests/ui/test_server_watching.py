@@ -122,8 +122,11 @@ def test_runs_by_name_path_and_experiment(root: Path, monkeypatch: pytest.Monkey
     entry = root / "entry"
     entry.mkdir()
     (entry / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match="is an entry of a zoo"):
-        KnownRuns(["entry"])
+    played = KnownRuns(["entry"])
+    assert (played.all(), [one.name for one in played.entries()]) == ((), ["entry"])
+    [below] = KnownRuns(root=root).entries()
+    assert below.id == played.entries()[0].id
+    assert played.playable(below.id).entry
     assert KnownRuns(root=root / "none").all() == ()
 
 

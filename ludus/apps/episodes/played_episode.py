@@ -265,6 +265,7 @@ class _FilmAsPlayed:
 # --------------------------------------------------------------------------------------------------------------------
 # What policies answer.
 
+_LOGGED = 4096  # bytes of an agent's log, of a step, that are shown
 _ANSWERS = 256  # of a player in a step, that are kept
 _ROUNDING = 1e-5
 _LADDER = 512  # uniforms by which a policy that has no table is asked for its probabilities
@@ -412,6 +413,7 @@ class PlayedEpisode(EpisodeDebugger):
         self._bank = _Bank(played.spec)
         self._watched = _StepRecorder(played, self._bank)
         self._transcripts: TemporaryDirectory[str] | None = None
+        self._log_ends: dict[Path, int] = {}
         bots = bots or BotSettings()
         if any(isinstance(p := self._find(ref), BotPolicy) and p.bot.external for ref in mixture_refs(self._mixture)):
             self._transcripts = TemporaryDirectory("ludus-agents")
@@ -438,6 +440,7 @@ class PlayedEpisode(EpisodeDebugger):
         self._playing: Iterator[Rollout | None] | None = self._worker.stepwise(request, policies)
         self._watched.begin()
         self._answers: dict[tuple[int, int], Answers] = {}
+        self._logged: list[str] = []  # of each step, what agents wrote on standard error
         self.position, self.cut = 0, ""
         self._pending = False  # whether decisions are due
         names, modes = tuple(map(self._name, sampled)), tuple(ref.mode for ref in sampled)
@@ -502,6 +505,7 @@ class PlayedEpisode(EpisodeDebugger):
             self.cut, self._playing = f"{what_raised(error)}.", None
             return True
         steps += watched.steps[len(steps) :]
+        self._logged += [self._read_logs() for _ in steps[len(self._logged) :]]
         self._film()
         if rollout is not None:
             self._playing = None
@@ -546,13 +550,31 @@ class PlayedEpisode(EpisodeDebugger):
 
     def information(self, number: int, player: int, row: int) -> str:
         """See `EpisodeDebugger.information`. Of an agent that is asked in words, also what it was asked, and answered."""
-        policy, known = self._policies[player], self._written(number, player, row)
-        if self._transcripts is None or not (isinstance(policy, BotPolicy) and policy.bot.external):
-            return known
-        body = int(self.episode.steps[number].due[player].agent[row])
-        earlier = sum(int((step.due[player].agent == body).sum()) for step in self.episode.steps[:number])
-        spoken = conversation(Path(self._transcripts.name), player, body, earlier)
-        return "\n\n".join(filter(None, (known, spoken)))
+        agent = int(self.episode.steps[number].due[player].agent[row]) if number < len(self.episode.steps) else -1
+        return "\n\n".join(filter(None, (self._written(number, player, row), self.output(number, player, agent))))
+
+    def output(self, number: int, player: int, agent: int) -> str:
+        """Return what an agent from elsewhere wrote at a step: of one that is asked in words the question and its answer, and what came on
+        its standard error; "" of others, and of steps that are still to come."""
+        policy, steps = self._policies[player], self.episode.steps
+        external = isinstance(policy, BotPolicy) and policy.bot.external
+        if self._transcripts is None or not external or number >= len(steps):
+            return ""
+        earlier = sum(int((step.due[player].agent == agent).sum()) for step in steps[:number])
+        spoken = conversation(Path(self._transcripts.name), player, agent, earlier)
+        return "\n\n".join(filter(None, (spoken, self._logged[number] if number < len(self._logged) else "")))
+
+    def _read_logs(self) -> str:
+        """Return what agents have written on standard error since the last look."""
+        if self._transcripts is None:
+            return ""
+        new = []
+        for path in sorted(Path(self._transcripts.name).glob("*.log")):
+            with path.open("rb") as log:
+                log.seek(self._log_ends.get(path, 0))
+                new.append(log.read(_LOGGED))
+                self._log_ends[path] = path.stat().st_size
+        return "\n".join(text.decode(errors="replace").strip() for text in new).strip()
 
     def _written(self, number: int, player: int, row: int) -> str:
         if self._states is None:

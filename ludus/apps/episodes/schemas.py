@@ -57,7 +57,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chips:
-    """paid: into the pot, so far. stack: left; None where the game does not say."""
+    """paid: into the pot, so far. stack: left, at the end with what was won; None where the game does not say."""
 
     paid: float
     stack: float | None = None
@@ -154,12 +154,14 @@ class KnownMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """Advice of policies for a person's decision. policy: whose probabilities and values stand at the decision. meta: [per legal action]
-    how often the meta-strategy would do it; None where that is not known. how: how it was computed, a sentence."""
+    """Advice for a person's decision. policy: name of the policy, mixture or bot whose probabilities stand at the decision. meta: [per
+    legal action] how often the meta-strategy would do it; None where that is not known, or what `policy` is. how: how probabilities were
+    computed, values: what the decision's values are; sentences, or ""."""
 
     policy: str
-    meta: Sequence[float] | None
+    meta: Sequence[float | None] | None
     how: str
+    values: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +178,8 @@ class Box:
 class FrameDecision:
     """A decision at a position: one that was made, or, at a table, one that the viewer has to make (chosen: None). name: of the agent.
     policy, mode: who answers. label: of what was chosen. legal: by rising number; empty where actions are vectors, which `box` tells.
-    probs, values: [per legal action]. value: of the position, as the policy's critic has it. information: what the game writes for whoever
-    decides."""
+    probs, values: [per legal action], None of what is not known. value: of the position, as the policy's critic has it. information: what
+    the game writes for whoever decides."""
 
     player: int
     agent: int
@@ -187,10 +189,11 @@ class FrameDecision:
     chosen: int | None = None
     label: str = ""
     legal: Sequence[Legal] = ()
-    probs: Sequence[float] | None = None
-    values: Sequence[float] | None = None
+    probs: Sequence[float | None] | None = None
+    values: Sequence[float | None] | None = None
     value: float | None = None
     information: str = ""
+    output: str = ""
     box: Box | None = None
     hint: Hint | None = None
 
@@ -243,7 +246,9 @@ class ReplayStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A whole episode, seen by everybody. run: its name, "" where there is none. created: Unix time. board_seats: as `View.board_seats`."""
+    """A whole episode, seen by everybody. run: its name, "" where there is none. created: Unix time. board_seats: as `View.board_seats`.
+    zero_sum: as `EnvSpec.zero_sum`. discount: of the rewards that critics' values are of, per decision; None where it is not known. Of
+    replays that an older Ludus wrote both are None."""
 
     game: str
     run: str
@@ -253,6 +258,8 @@ class Replay:
     seed: int | None = None
     created: float = 0.0
     board_seats: Sequence[BoardSeat] = ()
+    zero_sum: bool | None = None
+    discount: float | None = None
     format: int = FORMAT
 
     @property

@@ -124,7 +124,10 @@ def label_of(state: Any, player: int, action: int) -> str:
     """Return what an action is called: games name actions for programs ("x3", "[P0]Bid: 2"); here are words that are read, heard and
     listed."""
     written = str(state.action_to_string(player, action))
-    pattern, words = _WORDS.get(state.get_game().get_type().short_name, _AS_WRITTEN)
+    game = state.get_game().get_type().short_name
+    if game == "leduc_poker" and written == "Call" and len({*_leduc_paid(state)}) == 1:
+        return "Check"  # nothing is to be called
+    pattern, words = _WORDS.get(game, _AS_WRITTEN)
     match = re.fullmatch(pattern, written)
     return words(*match.groups()) if match else written
 
@@ -438,6 +441,13 @@ def _kuhn(at: _Position) -> Board:
     return CardsBoard(game="kuhn_poker", seats=seats, pot=sum(paid), history=_move_lines(at.state, at.names))
 
 
+def _leduc_paid(state: Any) -> list[float]:
+    """Return what each player has paid who has not folded."""
+    paid = dict(_ROUNDS.findall(state.observation_string(0)))["Ante"].split()
+    folded = {move.player for move in state.full_history() if move.player >= 0 and move.action == 0}
+    return [float(amount) for player, amount in enumerate(paid) if player not in folded]
+
+
 def _leduc(at: _Position) -> Board:
     players = at.state.num_players()
 
@@ -481,7 +491,10 @@ def _universal(at: _Position) -> Board:
             player=p,
             name=at.names[p],
             cards=known[p] if p in known else [_BACK] * hole,
-            chips=Chips(paid=stacks[p] - money[p], stack=money[p]),
+            chips=Chips(
+                paid=stacks[p] - money[p],
+                stack=stacks[p] + at.state.returns()[p] if at.state.is_terminal() else money[p],
+            ),
         )
         for p in range(players)
     ]

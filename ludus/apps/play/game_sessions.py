@@ -81,18 +81,20 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView:
-    """A table as one viewer may see it. you: players of the viewer's seat. round: which of the table's games it is, from 1. frames: how
-    many of the game's frames it has seen or could have. moves, earlier: as `View.moves_known`. over: as `Frame.over`. board_seats: as
-    `View.board_seats`. results: of the games that were played to their end. replay: id of the finished game's; "". note: what else is to
-    be said; ""."""
+    """A table as one viewer may see it. you: players of the viewer's seat. hints: whose hints its seat is given; None: no hints. round:
+    which of the table's games it is, from 1. frames: how many of the game's frames it has seen or could have. zero_sum: as
+    `EnvSpec.zero_sum`; other games have no winner. moves, earlier: as `View.moves_known`. over: as `Frame.over`. board_seats: as
+    `View.board_seats`. results: of the games that were played to their end. replay: id of the finished game's; "". note: what else is to be
+    said; ""."""
 
     table: str
     run: str
     game: str
     players: Sequence[SeatedPlayer]
     you: Sequence[int]
-    hints: bool
+    hints: str | None
     rated: bool
+    zero_sum: bool
     round: int
     frame: Frame
     frames: int
@@ -119,6 +121,7 @@ class FinishedGame:
     returns: Sequence[float]
     steps: int
     rated: bool
+    zero_sum: bool
     replay: Replay
 
 
@@ -145,24 +148,25 @@ class GameSession:
         requests: Sequence[SeatRequest],
         *,
         run: str = "",
-        hints: bool = False,
+        hints: str | None = None,
         seed: int | None = None,
         rated: bool = True,
         finish: Finish = lambda _: SavedReplay(),
     ) -> None:
-        """run: what its page is to know it by. seed: of the first game; default: secret. rated: whether results are to count for the
-        people's ratings. Raises ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
+        """run: what its page is to know it by. hints: whose hints people are given, a name as `Advisor` takes it ("": the usual one's);
+        None for no hints. seed: of the first game; default: secret. rated: whether results are to count for the people's ratings. Raises
+        ConfigError for wishes that cannot be granted, and whatever the first moves of policies raise."""
         check_seat_requests(requests, game)
-        if rated and (hints or seed is not None):
+        if rated and (hints is not None or seed is not None):
             raise ConfigError(
                 "a rated game with hints, or with a seed that somebody knows, was asked for. Choose rated: false."
             )
         self.id, self.run, self.game, self.wishes = id, run, game, list(requests)
-        self.hints, self.rated = hints, rated
+        self.rated = rated
         self._people = {p: HumanPolicy(p) for p, request in enumerate(requests) if request.who == PERSON}
         self.tokens = {p: secrets.token_hex(16) for p in self._people}
         self.watch_token = secrets.token_hex(16)
-        self._advisors = {p: Advisor(game, p) for p in self._people} if hints else {}
+        self._advisors = {} if hints is None else {p: Advisor(game, p, hints) for p in self._people}
         self._finish, self._seed, self._games = finish, seed, 0
         self._lock = threading.RLock()
         self._listeners: dict[int, tuple[Viewer, Listener]] = {}
@@ -348,7 +352,8 @@ class GameSession:
             returns=returns,
             steps=len(steps),
             rated=self.rated,
-            replay=self._view.replay(run=self.game.name, created=time.time()),
+            zero_sum=self.game.spec.zero_sum,
+            replay=self._view.replay(run=self.game.name, created=time.time(), discount=self.game.discount),
         )
         saved = self._finish(finished)
         self._replay, self._note = saved.replay, redact_paths(saved.note)
@@ -376,8 +381,9 @@ class GameSession:
             game=self.game.spec.id,
             players=self._seated(over),
             you=[] if viewer is None else [viewer],
-            hints=self.hints,
+            hints=None if viewer not in self._advisors else self._advisors[viewer].who,
             rated=self.rated,
+            zero_sum=self.game.spec.zero_sum,
             round=self._games,
             frame=frame,
             frames=frame.number + 1,
@@ -406,11 +412,11 @@ class GameSession:
         return replace(frame, number=self._number(viewer), decisions=decisions)
 
     def _advised(self, player: int | None, decisions: list[FrameDecision]) -> list[FrameDecision]:
-        now = self._episode.open_step
+        now, steps = self._episode.open_step, self._episode.episode.steps
         assert player is not None
         assert now is not None
         try:
-            return self._advisors[player].advise(self._episode.episode.steps, now, decisions)
+            return self._advisors[player].advise(steps, now, decisions, self._episode.state(len(steps)))
         except Exception as error:  # noqa: BLE001  a policy's own code
             hint = Hint(policy="", meta=None, how=f"There is no hint: {_describe_for_players(error)}")
             return [replace(one, hint=hint) for one in decisions]

@@ -20,15 +20,17 @@ from ludus.core.jsonable import parse_json
 
 FILE = "people.db"
 APPLICATION_ID = 0x4C554450  # "LUDP"
-VERSION = 1
+VERSION = 2
+MIGRATIONS: dict[int, str] = {1: "ALTER TABLE games ADD COLUMN zero_sum INTEGER"}  # version -> what leads to the next
 _PATIENCE = 10.0  # seconds, while another process writes
 _MOST_REPLAY = 4 * 2**20  # bytes, packed
 _MOST_UNPACKED = 64 * 2**20
+_NOTHING = 1e-6  # what returns add up to in a zero-sum game
 
 TABLES = """
 CREATE TABLE games (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, time REAL NOT NULL, game TEXT NOT NULL, run TEXT NOT NULL, steps INTEGER NOT NULL,
-  rated INTEGER NOT NULL, returns TEXT NOT NULL, replay BLOB);
+  rated INTEGER NOT NULL, returns TEXT NOT NULL, replay BLOB, zero_sum INTEGER);
 CREATE TABLE seats (
   game INTEGER NOT NULL REFERENCES games (number), player INTEGER NOT NULL, person INTEGER NOT NULL, name TEXT NOT NULL,
   PRIMARY KEY (game, player)) WITHOUT ROWID;
@@ -46,7 +48,8 @@ class PlayedSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedGame:
-    """A game that people played to its end. time: Unix. run: its name. seats, returns: [P]. has_replay: as `People.games` knows it."""
+    """A game that people played to its end. time: Unix. run: its name. seats, returns: [P]. has_replay: as `People.games` knows it.
+    zero_sum: as `EnvSpec.zero_sum`; of games that an older Ludus wrote, whether the returns add up to 0."""
 
     id: str
     time: float
@@ -57,27 +60,30 @@ class PlayedGame:
     steps: int
     rated: bool
     has_replay: bool = False
+    zero_sum: bool = True
 
 
 def _game(row: Sequence[Any], seats: Sequence[PlayedSeat]) -> PlayedGame:
     """Return what a row says. Raise ValueError for one that no game leaves."""
-    id, time, game, run, returns, steps, rated, has_replay = row
+    id, time, game, run, returns, steps, rated, has_replay, zero_sum = row
     gains = parse_json(returns)
     texts = (id, game, run, *(seat.name for seat in seats))
     if not (all(isinstance(text, str) for text in texts) and type(steps) is int and isinstance(time, int | float)):
         raise ValueError(f"the game {id!r} is not as games are written")
     if not (isinstance(gains, list) and len(gains) == len(seats) and all(_is_number(gain) for gain in gains)):
         raise ValueError(f"the game {id!r} has returns {returns!r} for {len(seats)} seats")
+    numbers = [float(gain) for gain in gains]
     return PlayedGame(
         id=id,
         time=float(time),
         game=game,
         run=run,
         seats=seats,
-        returns=[float(gain) for gain in gains],
+        returns=numbers,
         steps=steps,
         rated=bool(rated),
         has_replay=bool(has_replay),
+        zero_sum=abs(sum(numbers)) < _NOTHING if zero_sum is None else bool(zero_sum),
     )
 
 
@@ -111,8 +117,11 @@ class People:
             packed = None
         with self._open(write=True) as connection, connection:
             row = connection.execute(
-                "INSERT INTO games (id, time, game, run, steps, rated, returns, replay) VALUES (?,?,?,?,?,?,?,?)",
-                (game.id, game.time, game.game, game.run, game.steps, game.rated, json.dumps([*game.returns]), packed),
+                "INSERT INTO games (id, time, game, run, steps, rated, returns, replay, zero_sum) VALUES (?,?,?,?,?,?,?,?,?)",
+                (
+                    *(game.id, game.time, game.game, game.run, game.steps, game.rated),
+                    *(json.dumps([*game.returns]), packed, game.zero_sum),
+                ),
             )
             connection.executemany(
                 "INSERT INTO seats VALUES (?,?,?,?)",
@@ -129,8 +138,9 @@ class People:
                 "SELECT game, person, name FROM seats ORDER BY game, player"
             ):
                 seats.setdefault(number, []).append(PlayedSeat(person=bool(person), name=name))
+            zero_sum = "zero_sum" if _version(connection) > 1 else "NULL"
             rows = connection.execute(
-                "SELECT number, id, time, game, run, returns, steps, rated, replay IS NOT NULL FROM games ORDER BY number"
+                f"SELECT number, id, time, game, run, returns, steps, rated, replay IS NOT NULL, {zero_sum} FROM games ORDER BY number"
             )
             return [_game(row, seats.get(number, [])) for number, *row in rows]
 
@@ -181,16 +191,35 @@ class People:
             raise RunError(
                 f"{str(self.path)!r} was written by a newer Ludus (version {version}; this one reads up to {VERSION}). Upgrade ludus."
             )
+        if write:
+            self._migrate(connection)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection):
+            for version in range(_version(connection), VERSION):
+                connection.execute(MIGRATIONS[version])
+                connection.execute(f"PRAGMA user_version = {version + 1}")
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")  # of two processes that come first, one makes the tables
-        try:
+        with _transaction(connection):
             if not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                 for statement in TABLES.split(";\n"):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute("COMMIT")
-        except sqlite3.Error:
-            connection.execute("ROLLBACK")
-            raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Of two processes that come first, one makes or changes the tables."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        connection.execute("ROLLBACK")
+        raise

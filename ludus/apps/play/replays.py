@@ -132,7 +132,7 @@ def play(game: RunGame, who: Sequence[str], *, seed: int | None = None, steps: i
     chosen = secrets.randbits(31) if seed is None else seed
     with game.episode(who, seed=chosen, steps=steps or MOST_STEPS) as episode:
         view = View(episode, list(episode.episode.policy), action_name=game.action_name)
-        return view.replay(run=game.name, seed=chosen, created=time.time())
+        return view.replay(run=game.name, seed=chosen, created=time.time(), discount=game.discount)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ludus.envs.wrappers.registry import wrap
 from ludus.evaluation.policies import BEST, META, NEWEST, STRONGEST, NamedPlayers
 from ludus.metagame.population.base import seats_in
 from ludus.policies.base import Policy
-from ludus.policies.bots import parse_bot, require_fit
+from ludus.policies.bots import SupportsMoveStatistics, parse_bot, require_fit
 from ludus.storage.stored_run import open_run
 
 PERSON = "person"
@@ -40,11 +40,13 @@ _KNOWN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Somebody who can play. name: in the grammar of `ludus.evaluation.policies`. players: whom it can play."""
+    """Somebody who can play. name: in the grammar of `ludus.evaluation.policies`. players: whom it can play. advises: whether it can give
+    hints."""
 
     name: str
     label: str
     players: Sequence[int]
+    advises: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +57,15 @@ class PlayerSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seats:
-    """Possible occupants of the seats. defaults: [P] those that play by default. human: whether a person can play it here. keys: of a
-    keyboard (`KeyboardEvent.key`) to actions; None where there are none."""
+    """Possible occupants of the seats. run: name of the run, or of the entry of a zoo. defaults: [P] those that play by default; hints: [P]
+    whose hints are given by default. human: whether a person can play it here. keys: of a keyboard (`KeyboardEvent.key`) to actions; None
+    where there are none."""
 
+    run: str
     players: Sequence[PlayerSeat]
     members: Sequence[Member]
     defaults: Sequence[str]
+    hints: Sequence[str]
     family: str
     human: bool
     keys: Mapping[str, int] | None
@@ -131,9 +136,11 @@ class RunGame:
         words = self._words()
         mixed = next((word.players for word in words if word.name == f"@{META}"), ())
         return Seats(
+            run=self.name,
             players=[PlayerSeat(player=p, name=names[p]) for p in players],
             members=[*words, *self._members(), *self._bots()],
             defaults=[PERSON, *(f"@{META}" if p in mixed else "random" for p in players[1:])],
+            hints=[self.default_hints(p) for p in players],
             family=self.family,
             human=True,
             keys=self.keys,
@@ -166,12 +173,31 @@ class RunGame:
 
     def _bots(self) -> list[Member]:
         everybody = list(range(self.spec.num_players))
-        members = [Member(name="random", label="any legal action", players=everybody)]
+        members = [Member(name="random", label="any legal action", players=everybody, advises=False)]
         for text in _OFFERED:
             with suppress(LudusError):  # a bot that does not fit the game is not offered
-                require_fit(text, parse_bot(text).make(), self.spec, wrapped=bool(self.run.env.wrappers))
-                members.append(Member(name=f"bot:{text}", label=f"a bot, {text}", players=everybody))
+                bot = parse_bot(text).make()
+                require_fit(text, bot, self.spec, wrapped=bool(self.run.env.wrappers))
+                advises = isinstance(bot, SupportsMoveStatistics) and not self.run.env.wrappers
+                members.append(Member(name=f"bot:{text}", label=f"a bot, {text}", players=everybody, advises=advises))
         return members
+
+    def default_hints(self, player: int) -> str:
+        """Return whose hints a player is given by default: those of the mixture, unless all of its policies were
+        not trained, such as the random one of the start; then of the best policy that was; of an entry of a zoo without either, ""."""
+        which = self.run.population[player]
+        if self.run.members[which]:
+            probs = self.run.solution.strategies[player]
+            played = [record for record, prob in zip(self.run.members[which], probs, strict=False) if prob > 0]
+            return f"@{META}" if any(map(self.run.trained, played)) else f"@{BEST}"
+        return ""
+
+    @cached_property
+    def discount(self) -> float | None:
+        """Return what the run's learners discount future rewards by; None where its algorithm has no such option."""
+        algorithm = self.run.part("algorithm", lambda data: data, default={})
+        gamma = algorithm.get("gamma") if isinstance(algorithm, Mapping) else None
+        return gamma if isinstance(gamma, float) else None
 
     # ------------------------------------------------------------------------------------------ episodes
 

@@ -9,6 +9,7 @@ h). Nobody can gain where all of them are 0 or less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from ludus.apps.episodes.schemas import Board
 from ludus.apps.play.boards import board_of, chance_label, label_of
 from ludus.apps.play.run_game import PERSON, RunGame, check_name
 from ludus.core.arrays import kernel
-from ludus.core.errors import ConfigError, ScenarioError
+from ludus.core.errors import ConfigError, LudusError, ScenarioError
 from ludus.envs.tree.game_tree import GameTree
 from ludus.envs.tree.walk import CHANCE, TERMINAL
 from ludus.evaluation.policies import META
@@ -30,6 +31,7 @@ Ints: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_PATH = 4096  # characters
+_NOTHING = 1e-6  # of the largest return; values below are shown as 0
 _JOINT = "The run's meta-strategy draws players together; here each draws on its own, as often as there."
 _KINDS = {CHANCE: "chance", TERMINAL: "terminal"}
 
@@ -288,6 +290,61 @@ class TreeExplorer:
         after = state.clone()
         after.apply_actions(moves)
         return after, []
+
+
+class MoveValues:
+    """What a player's moves are worth in a compiled tree: it plays as one name says, all others play the mixture. The sweeps are made
+    when they are first asked for."""
+
+    def __init__(self, game: RunGame, player: int, who: str) -> None:
+        """who: as `tables_of` takes it."""
+        self._game, self._player, self._who = game, player, who
+        self._tree = game.tree
+        self._swept: tuple[Analysis, NDArray[np.float64]] | None = None
+
+    def at(self, ids: NDArray[Any]) -> tuple[Floats, Floats] | None:
+        """Return expected returns of information states.
+
+        Args:
+            ids: int32[n], as the tree's enumeration counts them.
+
+        Returns:
+            (float64[n, A] after each action, NaN of what is not legal or never reached by the others; float64[n] before it); None without a
+            tree, or where somebody's play has no table.
+        """
+        if self._tree is None:
+            return None
+        try:
+            analysis, weight = self._swept = self._swept or self._sweep(self._tree)
+        except LudusError:  # a policy that remembers, or a player for whom there is no mixture
+            self._tree = None
+            return None
+        nodes, rows = self._tree.arrays.nodes, []
+        for info in ids.tolist():
+            at = np.flatnonzero((nodes.info == info) & (nodes.player == self._player))
+            rows.append(self._row(info, at, analysis, weight))
+        return np.stack([after for after, _ in rows]), np.array([before for _, before in rows])
+
+    def _sweep(self, tree: GameTree) -> tuple[Analysis, NDArray[np.float64]]:
+        """Return the analysis, and float64[N], how likely the others and chance are to do their part in reaching each node."""
+        who = [self._who if p == self._player else f"@{META}" for p in range(tree.num_players)]
+        analysis = analyze(tree, tables_of(self._game, who))
+        return analysis, np.delete(analysis.reach, self._player, axis=1).prod(axis=1)
+
+    def _row(
+        self, info: int, at: NDArray[np.int64], analysis: Analysis, weight: NDArray[np.float64]
+    ) -> tuple[Floats, float]:
+        assert self._tree is not None
+        nodes, after = self._tree.arrays.nodes, np.full(self._tree.num_actions, np.nan)
+        share = weight[at]
+        if not share.sum() > 0:
+            return after, math.nan
+        legal = np.flatnonzero(self._tree.enumeration.mask[info])
+        children = nodes.child[at][:, None] + np.arange(len(legal))
+        after[legal] = share @ analysis.value[children, self._player] / share.sum()
+        before = share @ analysis.value[at, self._player] / share.sum()
+        nothing = _NOTHING * np.abs(self._tree.arrays.returns).max()  # rounding, where several moves are worth the same
+        return np.where(np.abs(after) < nothing, 0.0, after), 0.0 if abs(before) < nothing else float(before)
 
 
 def _root(game: RunGame) -> Any:

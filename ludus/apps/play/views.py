@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.episodes.debugger import Decision, EpisodeDebugger
+from ludus.apps.episodes.played_episode import PlayedEpisode
 from ludus.apps.episodes.recording import png
 from ludus.apps.episodes.schemas import (
     Board,
@@ -204,8 +205,10 @@ class View:
             decisions=[self.decision(number, one) for one in due],
         )
 
-    def replay(self, *, run: str = "", seed: int | None = None, created: float = 0.0) -> Replay:
-        """All of it, to its end."""
+    def replay(
+        self, *, run: str = "", seed: int | None = None, created: float = 0.0, discount: float | None = None
+    ) -> Replay:
+        """All of it, to its end. Arguments as the fields of `Replay`."""
         episode = self._debugger.episode
         while not self._debugger.over:
             self._debugger.reach(len(episode.steps))
@@ -229,6 +232,8 @@ class View:
             seed=seed,
             created=created,
             board_seats=self.board_seats(),
+            zero_sum=self.spec.zero_sum,
+            discount=discount,
         )
 
     # ------------------------------------------------------------------------------------------ parts of a frame
@@ -331,6 +336,9 @@ class View:
         actions = [option.action for option in legal]
         discrete = one.legal is not None
         has_action = not discrete or int(one.action) >= 0
+        output = (
+            self._debugger.output(number, one.player, one.agent) if isinstance(self._debugger, PlayedEpisode) else ""
+        )
         return FrameDecision(
             player=one.player,
             agent=one.agent,
@@ -343,7 +351,8 @@ class View:
             probs=None if one.probs is None else one.probs[actions].tolist(),
             values=None if one.action_values is None else one.action_values[actions].tolist(),
             value=one.value if math.isfinite(one.value) else None,
-            information=one.information,
+            information=one.information.removesuffix(output).rstrip(),
+            output=output,
             box=None if discrete else self._box(one),
         )
 

@@ -21,10 +21,10 @@ _MARGIN = 5.0
 _BOX, _BOX_HALF, _SMALL, _SMALL_HALF, _SPOT, _CIRCLE = 16.5, 20.16, 5.5, 9.16, 11.0, 9.15
 _GOAL_DEPTH = 2.2
 _BODY, _BALL = 1.6, 0.7
-_LEFT_COLOR: _Color = (40, 100, 220)
-_RIGHT_COLOR: _Color = (225, 85, 30)
-_LEFT_KEEPER: _Color = (20, 50, 120)
-_RIGHT_KEEPER: _Color = (125, 40, 10)
+_LEFT_COLOR: _Color = (225, 85, 30)  # red and blue are the colours of players 0 and 1 on the page
+_RIGHT_COLOR: _Color = (40, 100, 220)
+_LEFT_KEEPER: _Color = (125, 40, 10)
+_RIGHT_KEEPER: _Color = (20, 50, 120)
 _WHITE, _BLACK, _YELLOW = (255, 255, 255), (20, 20, 20), (255, 220, 40)
 _GRASS = ((58, 128, 58), (52, 118, 52))
 _HEADER: _Color = (28, 30, 34)
@@ -33,7 +33,7 @@ _HEADER: _Color = (28, 30, 34)
 def draw(views: Sequence[SideView], *, scale: int = 6) -> _Picture:
     """Draw a moment: both sides, the ball and what the referee calls.
 
-    The left side is blue and its goal on the left, whichever side sees it. Numbers are the indices of bodies; keepers are darker; a white
+    The left side is red and its goal on the left, whichever side sees it. Numbers are the indices of bodies; keepers are darker; a white
     ring marks the body that has the ball; dots show where a body runs; a small card is a yellow card. The ball rises from its shadow by its
     height.
 

@@ -1,7 +1,7 @@
 // The frame: which page is shown for an address, and what every page may rely on.
 //
 // A page is a module with   async function show(root, { source, params, query, go }) -> { update(panels), close() }   (both optional)
-//   root    an empty element to fill          params  the names in the address: run, population, policy, table, replay
+//   root    an empty element to fill          params  the names in the address: run, population, policy, table, replay, tournament
 //   source  see source.js                     query   URLSearchParams after the "?" of the address
 //   go(to)  opens another address             update  called at most twice a second with the Set of panels that changed, never while
 //                                                     an earlier call is under way or the page is hidden; close when the page is left
@@ -19,6 +19,9 @@ const ROUTES = [
   { path: "compare", title: "Comparison", load: () => import("./compare.js") },
   { path: "experiment/:experiment", title: "Experiment", load: () => import("./experiment.js") },
   { path: "people", title: "People", load: () => import("./people.js") },
+  { path: "tournaments", title: "Tournaments", load: () => import("./tournaments.js") },
+  { path: "tournament/:tournament", title: "Tournament", load: () => import("./tournaments.js") },
+  { path: "zoo", title: "Zoo", load: () => import("./zoo.js") },
   { path: "replay", title: "Replay", load: () => import("./replay.js") },
   { path: "table/:table", title: "Table", load: () => import("./table.js") },
   { path: "run/:run", tab: "overview", load: () => import("./overview.js") },
@@ -29,6 +32,7 @@ const ROUTES = [
   { path: "run/:run/play", tab: "play", load: () => import("./play.js") },
   { path: "run/:run/tree", tab: "tree", load: () => import("./tree.js") },
   { path: "run/:run/show", tab: "play", title: "A game", load: () => import("./replay.js") },
+  { path: "run/:run/episodes", tab: "play", title: "Episodes", load: () => import("./episodes.js") },
   { path: "run/:run/replay/:replay", tab: "play", title: "Replay", load: () => import("./replay.js") },
 ];
 
@@ -110,7 +114,7 @@ function unknown(error) {
 
 // Where the page goes: below the header of its run, or on its own.
 async function place({ route: { tab }, params }, mine) {
-  if (!tab) {
+  if (!tab || isEntry(params.run)) {
     leave();
     return fresh();
   }
@@ -129,6 +133,8 @@ async function place({ route: { tab }, params }, mine) {
   frame.select(tab);
   return frame.body;
 }
+
+const isEntry = (run) => Boolean(run?.startsWith("zoo-"));  // of a zoo: no run, it has no frame and does not change
 
 function fresh() {
   const root = h("div", { class: "page" });
@@ -149,7 +155,7 @@ const loading = () => h("p", { class: "loading", text: "Loading …" });
 async function start(page, root, { route: { tab, path }, params, query }, mine) {
   const wait = setTimeout(() => root.childElementCount || root.append(loading()), 200);
   let running = {};
-  const follower = page.alone ? { stop() {}, release() {} } : follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
+  const follower = page.alone || isEntry(params.run) ? { stop() {}, release() {} } : follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
   try {
     running = (await page.show(root, { source: tab ? frame.paper.source(path, page) : source, params, query, go })) ?? {};
   } catch (error) {
@@ -227,15 +233,15 @@ function missing() {
 
 function mark({ route: { path } }) {
   for (const link of document.querySelectorAll("#top nav a")) {
-    const here = link.dataset.path === path;
+    const here = link.dataset.path === path.replace(/^tournament\/.*/, "tournaments");
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
 
 function top() {
-  const links = [h("a", { href: "#/", text: "Runs", dataset: { path: "" } })];
-  if (source.may.play) links.push(h("a", { href: "#/people", text: "People", dataset: { path: "people" } }));
+  const links = [h("a", { href: "#/", text: "Runs", dataset: { path: "" } }), h("a", { href: "#/tournaments", text: "Tournaments", dataset: { path: "tournaments" } })];
+  if (source.may.play) links.push(h("a", { href: "#/zoo", text: "Zoo", dataset: { path: "zoo" } }), h("a", { href: "#/people", text: "People", dataset: { path: "people" } }));
   const brand = source.live ? h("a", { class: "brand", href: "#/", text: "Ludus" }) : h("span", { class: "brand", text: "Ludus" });
   document.getElementById("top").replaceChildren(brand, source.live ? h("nav", { "aria-label": "Main" }, links) : h("span", { class: "kicker", text: source.snapshot.kicker }));
 }

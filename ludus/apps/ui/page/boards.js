@@ -3,10 +3,12 @@
 import { clear, h } from "./dom.js";
 import { cards } from "./cards.js";
 import { number } from "./charts.js";
+import { diverging } from "./colours.js";
 import { grid } from "./grid.js";
 
 const KINDS = { grid, cards, matrix, frame, text };
 const IDLE = /^(nothing|no-?op|stay|still|idle|wait)$/i; // what a game calls doing nothing
+const PALE = 0.5; // of a payoff's colour, so that the numbers on it can be read
 const HIGH = 500; // pixels that a picture has at most
 const MANY = 14; // legal actions beyond which they are a list with a filter
 
@@ -178,9 +180,7 @@ function matrixTable(board, view, choose) {
   const [mine, theirs] = [board.actions[me], board.actions[they] ?? []];
   const pay = (player, i, j) => board.payoffs?.[player]?.[me === 0 ? i : j]?.[me === 0 ? j : i];
   const chosen = board.chosen ?? [];
-  const all = (board.payoffs?.[me] ?? [[]]).flat().filter(Number.isFinite);
-  const [low, high] = [Math.min(...all), Math.max(...all)];
-  const tint = (value) => (high > low ? (value - low) / (high - low) : 0.5);
+  const tint = tints((board.payoffs?.[me] ?? [[]]).flat().filter(Number.isFinite));
   const head = h("tr", null, h("td", { class: "corner" }), theirs.map((label, j) => h("th", { scope: "col", class: chosen[they] === j ? "chosen" : null, text: label })));
   const rows = mine.map((label, i) => {
     const move = view.legal.find((legal) => legal.label === label) ?? view.legal[i];
@@ -192,14 +192,23 @@ function matrixTable(board, view, choose) {
   });
   function cell(i, j) {
     const [own, other] = [pay(me, i, j), pay(they, i, j)];
-    const made = h("td", { class: chosen[me] === i && chosen[they] === j ? "pay played" : "pay" }, h("b", { text: number(own) }), h("span", { text: number(other) }));
-    if (Number.isFinite(own)) made.style.setProperty("--tint", tint(own));
+    const made = h("td", { class: chosen[me] === i && chosen[they] === j ? "pay played" : "pay" }, h("b", { text: number(own) }), h("span", { class: "unseen", text: ", " }), h("span", { class: "theirs", text: number(other) }));
+    if (Number.isFinite(own)) made.style.background = diverging(PALE * tint(own));
     return made;
   }
   const [first, second] = [view.names?.[me] ?? `player ${me}`, view.names?.[they] ?? `player ${they}`];
+  const spot = (player) => h("span", { class: `spot small p${player}`, "aria-hidden": "true" });
   return h("div", { class: "matrix-game" },
-    h("p", { class: "soft" }, `Rows are ${view.mine === null ? first : "yours"}, columns ${second}’s. In a cell: `, h("b", { text: view.mine === null ? `what ${first} gets` : "what you get" }), `, then what ${second} gets.`),
+    h("p", { class: "soft" }, `Rows are ${view.mine === null ? first : "yours"}, columns ${second}’s. In a cell: `, spot(me), h("b", { text: view.mine === null ? `what ${first} gets` : "what you get" }), ", then ", spot(they), `what ${second} gets. Red is much for ${view.mine === null ? first : "you"}, blue little.`),
     h("div", { class: "scroll", tabindex: board.actions[they]?.length > 6 ? 0 : null }, h("table", null, h("thead", null, head), h("tbody", null, rows))));
+}
+
+/** Colours as in the payoff table: value -> -1 (the least) to 1, around 0 where both signs occur, else around the middle. */
+function tints(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const centre = low < 0 && high > 0 ? 0 : (low + high) / 2;
+  const reach = Math.max(high - centre, centre - low) || 1;
+  return (value) => (value - centre) / reach;
 }
 
 /**

@@ -38,12 +38,18 @@ export function cards(node, { choose }) {
     const mine = view.mine === of.player;
     const name = view.names?.[of.player] ?? of.name;
     const hand = h("div", { class: of.cards.length > 7 ? "hand many" : "hand" }, of.cards.map((held) => held_card(board, held, mine, view)));
-    const chips = of.chips && h("span", { class: "chips" }, h("i", { "aria-hidden": "true" }),
-      `${number(of.chips.paid)} in the pot${of.chips.stack === null || of.chips.stack === undefined ? "" : `, ${number(of.chips.stack)} left`}`);
+    const chips = of.chips && h("span", { class: "chips" }, h("i", { "aria-hidden": "true" }), chipsText(of.chips, view.over));
     const classes = ["seat", mine && "mine", view.turn?.includes(of.player) && "turn"].filter(Boolean).join(" ");
-    return h("div", { class: classes, role: "group", "aria-label": mine && !view.watching ? `${name}, you` : name },
-      h("div", { class: "who" }, h("strong", { text: name }), mine && !view.watching ? h("span", { class: "you", text: "you" }) : null, of.note ? h("span", { class: "note", text: of.note }) : null),
+    return h("div", { class: classes, role: "group", "aria-label": mine && !view.watching && name !== "You" ? `${name}, you` : name },
+      h("div", { class: "who" }, h("strong", { text: name }), mine && !view.watching && name !== "You" ? h("span", { class: "you", text: "you" }) : null, of.note ? h("span", { class: "note", text: of.note }) : null),
       of.cards.length ? hand : null, chips || null);
+  }
+
+  // At the end the pot has been paid: a stack has what was won in it.
+  function chipsText({ paid, stack }, over) {
+    const text = `${number(paid)} ${over ? "paid" : "in the pot"}`;
+    if (stack === null || stack === undefined) return text;
+    return over ? `${text}, has ${number(stack)} now` : `${text}, ${number(stack)} left`;
   }
 
   // In goofspiel a card of one's hand is the bid itself.
@@ -55,12 +61,12 @@ export function cards(node, { choose }) {
     return h("span", { class: "bidding" }, card(held, { action: () => choose(move.action), label: `bid ${held.text}` }), share);
   }
 
-  function middle(board) {
+  function middle(board, over) {
     const table = board.table ?? [];
     const parts = [];
     const prize = board.game === "goofspiel";
     if (table.length) parts.push(h("div", { class: "hand", role: "group", "aria-label": prize ? "The prize" : "On the table" }, prize ? h("span", { class: "prize", text: "The prize" }) : null, table.map((lying) => card(lying))));
-    if (board.pot !== null && board.pot !== undefined) parts.push(h("div", { class: "pot" }, h("i", { "aria-hidden": "true" }), `Pot ${number(board.pot)}`));
+    if (board.pot !== null && board.pot !== undefined) parts.push(h("div", { class: "pot" }, h("i", { "aria-hidden": "true" }), `Pot ${number(board.pot)}${over ? ", paid out" : ""}`));
     const bids = board.bids ?? [];
     if (bids.length) parts.push(h("div", { class: "bids", role: "group", "aria-label": "Bids so far" }, bids.map((bid, k) => bid_shown(bid, k === bids.length - 1))));
     return h("div", { class: "middle" }, parts);
@@ -98,7 +104,7 @@ export function cards(node, { choose }) {
 
   return {
     set(board, view) {
-      const key = JSON.stringify([board, view.legal, view.can, view.mine, view.turn, view.chosen, [...(view.weights ?? [])]]);
+      const key = JSON.stringify([board, view.legal, view.can, view.mine, view.turn, view.chosen, view.over, [...(view.weights ?? [])]]);
       if (key === drawn) return;
       drawn = key;
       const held = node.contains(document.activeElement);
@@ -107,7 +113,7 @@ export function cards(node, { choose }) {
       const [top, bottom] = mine.length ? [others, mine] : [board.seats.slice(0, -1), board.seats.slice(-1)];
       const history = board.history?.length ? h("p", { class: "so-far" }, h("span", { text: "So far: " }), board.history.map((done) => done.replace(/^@/, "")).join(", ")) : null;
       clear(node).append(h("div", { class: `felt ${board.game}` },
-        h("div", { class: "seats" }, top.map((of) => seat(board, of, view))), middle(board),
+        h("div", { class: "seats" }, top.map((of) => seat(board, of, view))), middle(board, view.over),
         h("div", { class: "seats" }, bottom.map((of) => seat(board, of, view))), history), actions(board, view) ?? "");
       first = node.querySelector("button:not(:disabled)");
       if (held) first?.focus();

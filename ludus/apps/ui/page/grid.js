@@ -256,7 +256,7 @@ export function grid(node, { choose }) {
       const symbol = board.cells[where[0]][where[1]];
       const offer = offers(where);
       stand(drawn, symbol, r, line.some((won) => same(won, where)));
-      mark(drawn, where, symbol, offer);
+      mark(drawn, where, symbol, offer, line.some((won) => same(won, where)));
       const classes = ["cell", offer.playable && "legal", offer.target && selected && "target", same(selected, where) && "selected", offer.landing && "landing"];
       drawn.node.setAttribute("class", classes.filter(Boolean).join(" "));
       drawn.node.setAttribute("aria-label", name(where, symbol, offer.playable));
@@ -275,7 +275,7 @@ export function grid(node, { choose }) {
     drawn.piece.setAttribute("class", won ? "at won" : symbol === "?" && view.weights ? "at under" : "at");
   }
 
-  function mark(drawn, where, symbol, offer) {
+  function mark(drawn, where, symbol, offer, won) {
     const last = board.last?.some((found) => same(found, where));
     drawn.tile?.classList.toggle("last", Boolean(last));
     drawn.tile?.classList.toggle("hole", symbol === "?");
@@ -287,6 +287,7 @@ export function grid(node, { choose }) {
     if (offer.target && selected) parts.push(symbol === "" ? svg("circle", { class: "dot", r: 15 }) : svg("circle", { class: "ring", r: 43 }));
     if (offer.landing) parts.push(svg("g", { class: "ghost" }, piece(board.game, mine)));
     if (offer.chosen) parts.push(svg("circle", { class: "taken", r: 41 }));
+    if (won) parts.push(svg("circle", { class: "of-line", r: 42 }));
     if (offer.weight !== null && offer.weight >= LITTLE) parts.push(svg("g", { class: "weight" },
       svg("circle", { r: 10 + 30 * Math.sqrt(offer.weight) }), offer.weight >= 2 * LITTLE ? svg("text", { y: 9, text: `${Math.round(100 * offer.weight)}` }) : null));
     drawn.mark.replaceChildren(...parts);

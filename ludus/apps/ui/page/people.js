@@ -10,9 +10,9 @@ import { ending, signed } from "./outcomes.js";
 export async function show(root, { source }) {
   const [{ people, games }, { runs }] = await Promise.all([source.get("people"), source.get("runs")]);
   const ids = new Map(runs.map((run) => [run.name, run.id]));
-  root.append(h("header", { class: "page-head" }, h("h1", { text: "People" }), h("p", { class: "lead", text: "Everybody who sat down at a table on this machine. Their games are kept apart from the runs’ own results." })));
+  root.append(h("header", { class: "page-head" }, h("h1", { text: "People" }), h("p", { class: "lead", text: "People who played at a table on this machine. Their games do not count in the runs’ results." })));
   if (!people.length) {
-    root.append(empty("Nobody has played yet. Open a run and choose “Play”.", h("a", { href: "#/", text: "All runs" })));
+    root.append(empty("No game has been played yet. Open a run and choose “Play”.", h("a", { href: "#/", text: "All runs" })));
     return {};
   }
   root.append(ratings(people), recent(games, ids));
@@ -20,15 +20,26 @@ export async function show(root, { source }) {
 }
 
 function ratings(people) {
-  const made = card("Ratings", { hint: "From rated games only; with fewer than about ten games a rating says little." });
-  const rated = people.some((person) => person.rating !== null);
+  const made = card("Ratings", { hint: "Of each game, from rated games only; with fewer than about ten games a rating says little." });
+  for (const game of new Set(people.map((person) => person.game))) {
+    const place = h("div");
+    made.body.append(h("h3", { class: "of-game", text: title(game) }), place);
+    ratingsOf(place, title(game), people.filter((person) => person.game === game));
+  }
+  return made.node;
+}
+
+// Where what one earns is not another's loss, nobody wins: the mean return stands in place of a rating.
+function ratingsOf(place, game, rows) {
+  const rated = rows.some((person) => person.rating !== null), won = rows.some((person) => person.won || person.drawn || person.lost);
   const columns = [
     { key: "name", title: "Name", text: true },
     ...(rated ? [{ key: "rating", title: "Rating", format: (value, person) => (value === null ? "–" : `${number(value, 3)} ± ${number(person.half_width, 2)}`) }] : []),
-    { key: "games", title: "Games" }, { key: "won", title: "Won" }, { key: "drawn", title: "Drawn" }, { key: "lost", title: "Lost" },
+    { key: "games", title: "Rated games" },
+    ...(won ? [{ key: "won", title: "Won" }, { key: "drawn", title: "Drawn" }, { key: "lost", title: "Lost" }] : []),
+    { key: "mean", title: "Mean return", format: signed }, { key: "unrated", title: "Games not rated" },
   ];
-  table(made.body, { columns, rows: people, sort: { key: rated ? "rating" : "games", down: true }, limit: 50 });
-  return made.node;
+  table(place, { columns, rows, sort: { key: rated ? "rating" : "games", down: true }, limit: 50, label: `Ratings in ${game}` });
 }
 
 function recent(games, ids) {
@@ -43,7 +54,7 @@ function line(game, run) {
   return h("li", null,
     time(game.time),
     h("span", { class: "played", text: title(game.game) }),
-    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(ends[k] === "won" ? "strong" : "span", { text: game.people[k] ? name : called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
+    h("span", null, game.seats.flatMap((name, k) => [k ? h("span", { class: "soft", text: " against " }) : null, h(game.zero_sum && ends[k] === "won" ? "strong" : "span", { text: game.people[k] ? name : called(name) }), h("span", { class: "soft", text: ` ${signed(game.returns[k])}` })])),
     game.rated ? null : h("span", { class: "soft", text: "not rated" }), game.has_replay ? replayOf(game, run) : null);
 }
 

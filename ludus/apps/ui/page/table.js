@@ -1,6 +1,7 @@
 // A table: one game with people in it, from the seat of whoever holds its token. Two people at one screen hold two tokens.
 //
-//   the server's stream of frames, one stream for all seats here ──► the seat that is to move ──► the board ──► a move, posted ──► the next frame
+//   one seat here:     its stream of views ──► the board ──► a move, posted ──► the next view
+//   several seats:     a stream of what everybody may see ──► whose turn it is ──► that seat's view, asked for once the person is there ──► …
 
 import { announce, clear, failure, h, icon, sentence, write } from "./dom.js";
 import { atBoard, placeOf, showBoard } from "./boards.js";
@@ -23,14 +24,11 @@ export const alone = true;
 /** See app.js. */
 export async function show(root, { source, params, query, go }) {
   const tokens = (query.get("seat") ?? "").split(",");
-  const seats = await Promise.all(tokens.map((token) => sitDown(source, params.table, token)));
-  const page = tablePage(root, { source, table: params.table, seats, go });
+  const state = worded(await source.get(`tables/${params.table}`, { seat: tokens.join(",") }));
+  const players = state.here ?? state.you;
+  const seats = tokens.map((token, k) => ({ token, player: players[k] ?? null }));
+  const page = tablePage(root, { source, table: params.table, seats, state, go });
   return { close: page.close };
-}
-
-async function sitDown(source, table, token) {
-  const state = worded(await source.get(`tables/${table}`, { seat: token }));
-  return { token, state, heard: { round: state.round, number: state.frame.number - 1 } };
 }
 
 /** A table whose players are called what people call them; those of one name are told apart by their seats. */
@@ -41,11 +39,14 @@ function worded(state) {
   return { ...state, players };
 }
 
-function tablePage(root, { source, table, seats, go }) {
+function tablePage(root, { source, table, seats, state: first, go }) {
   const parts = layOut(root);
   const before = past.get(table) ?? [];
   const board = showBoard(parts.board, { choose });
-  const local = { seat: seats[0], busy: false, made: [], within: false, ready: null, hold: false, rate: 15, onBoard: true, told: "", stream: null, lost: false, timer: null, ended: false };
+  const several = seats.length > 1;
+  const screen = { token: seats.map((seat) => seat.token).join(","), player: null }; // what everybody at the table may see
+  const local = { seat: several ? screen : seats[0], open: first, next: null, ready: null, asked: 0, busy: false, made: [], within: false, hold: false, rate: 15, onBoard: true, told: "", stream: null, lost: false, timer: null, ended: false };
+  for (const seat of [screen, ...seats]) Object.assign(seat, { state: first, heard: { round: first.round, number: first.frame.number - 1 } });
   const again = h("button", { type: "button", class: "more main", on: { click: restart } }, icon("again"), "Play again");
   const swap = h("button", { type: "button", class: "more", text: "Swap seats", on: { click: swapSeats } });
   const review = h("a", { class: "more", text: "Step through it" });
@@ -53,22 +54,20 @@ function tablePage(root, { source, table, seats, go }) {
   parts.leave.addEventListener("click", leave);
   listen();
   document.addEventListener("visibilitychange", looked);
-  local.seat = due();
-  local.ready = local.seat; // whoever opened the page is looked over by nobody
+  if (several) look();
   draw();
   board.focus();
 
   // ------------------------------------------------------------------------------------------------- what the server says
 
-  // One stream serves all seats, and a page that nobody looks at gives it back.
+  // A page that nobody looks at gives its stream back.
   function listen() {
     hush();
     if (local.ended || document.hidden) return;
-    const tokens = seats.map((seat) => seat.token).join(",");
-    const stream = new EventSource(`api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(tokens)}`);
+    const stream = new EventSource(`api/tables/${encodeURIComponent(table)}/live?seat=${encodeURIComponent(screen.token)}`);
     local.stream = stream;
     stream.addEventListener("gone", () => gone(new Error("this table was closed. Lay another one.")));
-    stream.addEventListener("frame", (event) => { const { seat, view } = JSON.parse(event.data); take(seats[seat], view); });
+    stream.addEventListener("frame", (event) => hear(JSON.parse(event.data)));
     stream.addEventListener("open", async () => {
       if (!local.lost) return;
       local.lost = false;
@@ -101,11 +100,10 @@ function tablePage(root, { source, table, seats, go }) {
     if (!local.ended) local.timer = setTimeout(anew, AGAIN);
   }
 
-  /** Asks how all seats here see the table. */
+  /** Asks for what the stream would bring. */
   async function refresh() {
     try {
-      const states = await Promise.all(seats.map((seat) => source.get(`tables/${table}`, { seat: seat.token })));
-      seats.forEach((seat, k) => take(seat, states[k]));
+      await hear(await source.get(`tables/${table}`, { seat: screen.token }));
       return true;
     } catch (error) {
       if (error.status === 404) gone(error);
@@ -114,39 +112,64 @@ function tablePage(root, { source, table, seats, go }) {
     }
   }
 
+  /** Of one seat here its view, of several what everybody may see. */
+  async function hear(news) {
+    if (!several) return take(seats[0], news);
+    const state = worded(news);
+    if (local.ended || older(state, local.open)) return;
+    local.open = state;
+    await look();
+  }
+
+  /** Looks from the seat here that is to move, once its person is there; else from the one that was looked from. */
+  async function look() {
+    try {
+      await lookFrom(++local.asked);
+    } catch (error) {
+      if (error.status === 404) gone(error);
+      else later();
+    }
+  }
+
+  async function lookFrom(mine) {
+    const seat = due(local.open);
+    local.next = seat && hides(local.open) && local.ready !== seat ? seat : null;
+    if (local.next) return draw();
+    const from = seat ?? local.seat;
+    const news = from === screen ? local.open : await source.get(`tables/${table}`, { seat: from.token });
+    if (mine === local.asked) take(from, news);
+  }
+
+  /** Whoever has the device now says who they are. */
+  async function confirm() {
+    local.ready = local.next;
+    await look();
+    if (!local.ended) board.focus();
+  }
+
   function gone(error) {
     if (local.ended) return;
     close();
     clear(root).append(h("h1", { class: "unseen", text: "The table is gone" }), failure(error),
-      h("p", { class: "links" }, h("a", { href: `#/run/${seats[0].state.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
+      h("p", { class: "links" }, h("a", { href: `#/run/${local.open.run}/play`, text: "Lay another table" }), h("a", { href: "#/", text: "All runs" })));
   }
 
   function take(seat, news) {
     const state = worded(news);
-    if (local.ended || older(state, seat.state)) return;
-    const fresh = state.frame.number !== seat.state.frame.number || state.round !== seat.state.round;
+    if (local.ended || (seat === local.seat && older(state, seat.state))) return;
+    const fresh = seat !== local.seat || state.frame.number !== seat.state.frame.number || state.round !== seat.state.round;
     seat.state = state;
-    if (fresh && seat === local.seat) Object.assign(local, { busy: false, made: [] });
-    const next = due();
-    if (next !== local.seat) {
-      local.seat = next;
-      Object.assign(local, { busy: false, made: [] });
-    }
+    local.seat = seat;
+    if (fresh) Object.assign(local, { busy: false, made: [] });
     draw();
   }
 
   // ------------------------------------------------------------------------------------------------- whose turn it is
 
-  /** The seat here that is to move; else the one that is looked from now. */
-  function due() {
-    const found = seats.filter((seat) => seat.state.frame.decisions.length && !seat.state.over);
-    return found.includes(local.seat) || !found.length ? local.seat : found[0];
-  }
-
-  /** Between two people's turns nobody sees a hand: the next one says that it is them. */
-  function covered() {
-    const state = local.seat.state;
-    return seats.length > 1 && hides(state) && !state.over && local.ready !== local.seat && state.frame.decisions.length > 0;
+  /** The seat here that is to move, or null. */
+  function due({ over, waiting_for: waiting }) {
+    const able = over ? [] : seats.filter((seat) => waiting.includes(seat.player));
+    return able.includes(local.seat) ? local.seat : able[0] ?? null;
   }
 
   function decisions() {
@@ -165,7 +188,7 @@ function tablePage(root, { source, table, seats, go }) {
     draw();
     try {
       const state = await source.post(`tables/${table}/move`, { seat: seat.token, moves: local.made, number: seat.state.frame.number });
-      if (state?.frame) take(seat, state);
+      if (seat === local.seat) take(seat, state);
     } catch (error) {
       Object.assign(local, { busy: false, made: [] });
       write(parts.said, sentence(error.message));
@@ -178,8 +201,7 @@ function tablePage(root, { source, table, seats, go }) {
     again.disabled = swap.disabled = true;
     write(parts.said, "");
     try {
-      take(local.seat, await source.post(`tables/${table}/again`, { seat: local.seat.token }));
-      await refresh();
+      await hear(await source.post(`tables/${table}/again`, { seat: screen.token }));
       board.focus();
     } catch (error) {
       write(parts.said, sentence(error.message));
@@ -208,9 +230,9 @@ function tablePage(root, { source, table, seats, go }) {
   }
 
   async function leave() {
-    const { run, you } = local.seat.state;
+    const { run } = local.open;
     close();
-    if (you.length) await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // gone already: that is what was wanted
+    if (seats[0].player !== null) await source.remove(`tables/${table}?seat=${encodeURIComponent(seats[0].token)}`).catch(() => {}); // gone already: that is what was wanted
     go(`#/run/${run}/play`);
   }
 
@@ -218,15 +240,13 @@ function tablePage(root, { source, table, seats, go }) {
 
   function draw() {
     const state = local.seat.state;
-    const hide = covered();
     write(parts.title, title(state.game));
-    parts.cover.hidden = !hide;
-    parts.play.hidden = hide;
-    if (hide) return drawCover(state);
-    local.ready = seats.length > 1 && hides(state) && state.frame.decisions.length ? local.seat : local.ready;
+    parts.cover.hidden = !local.next;
+    parts.play.hidden = Boolean(local.next);
+    if (local.next) return drawCover(local.open, local.next.player);
     drawBoard(state);
     drawStatus(state);
-    drawSeats(parts.seats, state, [...before, ...named(state.results, state.players)]);
+    drawSeats(parts.seats, state, several, [...before, ...named(state.results, state.players)]);
     drawMoves(parts.moves, state);
     parts.sofar.hidden = !parts.moves.childElementCount;
     drawLive(state);
@@ -239,10 +259,10 @@ function tablePage(root, { source, table, seats, go }) {
     else if (decisions().length && !local.busy) board.focus();
   }
 
-  function drawCover(state) {
-    const name = state.players.find((player) => state.you.includes(player.player))?.name ?? "the next player";
-    const button = h("button", { type: "button", class: "more main", on: { click: () => { local.ready = local.seat; draw(); board.focus(); } } }, icon("person"), `I am ${name}`);
-    parts.cover.replaceChildren(h("h2", { text: `Pass the device to ${name}` }), h("p", { class: "soft", text: "Their cards show when they say that it is them." }), button);
+  function drawCover(state, player) {
+    const name = capital(nameOf(state, player));
+    const button = h("button", { type: "button", class: "more main", on: { click: confirm } }, icon("person"), `I am ${name}`);
+    parts.cover.replaceChildren(h("h2", { text: `Pass the device to ${name}` }), h("p", { class: "soft", text: "What they hold is asked for and shown after this button is pressed." }), button);
     button.focus();
     tell(`Pass the device to ${name}.`);
   }
@@ -250,14 +270,14 @@ function tablePage(root, { source, table, seats, go }) {
   function drawBoard(state) {
     const { frame } = state;
     const decision = local.busy ? null : decisions()[0] ?? null;
-    const hints = state.hints && decision?.probs;
+    const hints = state.hints !== null && decision?.probs;
     board.set(frame.board, {
       legal: decision?.legal ?? [], can: Boolean(decision) && !state.over,
       ...atBoard(state.board_seats, { player: decision?.player ?? state.you[0] ?? null, decision, names: state.players.map((player) => player.told), turn: state.over ? [] : frame.to_move, decisions: frame.decisions }),
       weights: hints && local.onBoard ? new Map(decision.legal.map((move, k) => [move.action, decision.probs[k]])) : null,
       chosen: null, over: Boolean(state.over), box: decision?.box ?? null, keys: state.keys ?? null, hold: local.hold && !state.over, rate: local.rate,
     });
-    parts.thoughts.hidden = !(state.hints && decision && (decision.probs || decision.hint));
+    parts.thoughts.hidden = !(state.hints !== null && decision && (decision.probs || decision.hint));
     if (!parts.thoughts.hidden) hintPanel(parts.thoughts, decision, { onBoard: local.onBoard, toggle: (on) => { local.onBoard = on; draw(); } });
   }
 
@@ -266,24 +286,24 @@ function tablePage(root, { source, table, seats, go }) {
     write(parts.status, text);
     parts.status.className = `turn-line ${kind}`;
     parts.again.hidden = !state.over;
-    again.hidden = !state.you.length;
-    swap.hidden = !state.you.length || state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
+    again.hidden = seats[0].player === null;
+    swap.hidden = again.hidden || state.players.length < 2 || state.players.filter((player) => player.person).length !== seats.length;
     review.hidden = !state.replay;
     if (state.replay) review.href = `#/run/${state.run}/replay/${encodeURIComponent(state.replay)}`;
     write(parts.returns, told(state));
     const others = unheard(state, local.seat.heard).map((move) => `${capital(nameOf(state, move.player))} played ${move.label}.`);
     local.seat.heard = { round: state.round, number: state.frame.number };
     if (state.frame.board.kind === "frame" && !state.over) return; // what moves all the time is seen, not read out
-    tell([...others, `${text}.`].join(" "), `${state.round} ${state.frame.number} ${state.over}`);
+    tell([...others, `${text}.`].join(" "), `${state.you} ${state.round} ${state.frame.number} ${state.over}`);
   }
 
   function status(state) {
-    if (state.over) return outcome(state, seats.length);
+    if (state.over) return outcome(state, several);
     if (local.hold) return ["In real time", "mine"];
     const todo = decisions();
     if (local.busy) return ["Your move is on its way", "waits"];
     if (todo.length) {
-      const name = seats.length > 1 ? `${nameOf(state, todo[0].player)}, it is your turn` : "Your turn";
+      const name = several ? `${capital(nameOf(state, todo[0].player))}, it is your turn` : "Your turn";
       return [state.frame.decisions.length > 1 ? `${name}: choose for ${todo[0].name || `agent ${todo[0].agent + 1}`} (${local.made.length + 1} of ${state.frame.decisions.length})` : name, "mine"];
     }
     const thinking = state.frame.to_move.filter((player) => !state.you.includes(player));
@@ -365,10 +385,11 @@ function nameOf(state, player) {
 
 const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
-function outcome(state, here) {
+function outcome(state, several) {
   const { returns, over } = state.frame;
   if (!isEnd(over)) return ["The game was stopped", "drawn"];
-  const mine = here === 1 && state.you.length === 1 ? ending(returns, state.you[0]) : "";
+  if (state.players.length > 1 && !state.zero_sum) return ["The game is over", "drawn"]; // what each gets is not the others' loss
+  const mine = !several && state.you.length === 1 ? ending(returns, state.you[0]) : "";
   if (mine) return [{ won: "You won", lost: "You lost", drawn: "A draw" }[mine], mine];
   const best = Math.max(...returns);
   const winners = state.players.filter((player) => returns[player.player] === best);
@@ -376,20 +397,24 @@ function outcome(state, here) {
   return [state.players.length > 1 ? "A draw" : `The game is over with ${signed(returns[0])}`, "drawn"];
 }
 
-function drawSeats(node, state, results) {
+function drawSeats(node, state, several, results) {
   const score = scores(results);
   node.replaceChildren(...state.players.map((player) => {
     const turn = !state.over && state.frame.to_move.includes(player.player);
     const shown = stoneIcon(state.frame.board, placeOf(state.board_seats, player.player)) ?? h("span", { class: `spot p${player.player % 8}`, "aria-hidden": "true" });
-    const won = number(score.get(calledIn(player, 0, state.players)) ?? 0);
+    const key = calledIn(player, 0, state.players);
+    const won = number(score.get(key) ?? 0);
+    const earned = signed(results.reduce((sum, { returns, seats }) => sum + returns[seats.indexOf(key)], 0));
+    const [text, label] = state.zero_sum ? [won, `${won} won`] : [earned, `${earned} in all`];
     return h("div", { class: `sitter${turn ? " turn" : ""}` }, shown,
-      h("div", { class: "names" }, h("strong", { text: capital(player.told) }), h("span", { class: "soft", text: kindOf(player, state) })),
-      results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": `${won} won`, text: won }) : null);
+      h("div", { class: "names" }, h("strong", { text: capital(player.told) }), h("span", { class: "soft", text: kindOf(player, state, several) })),
+      results.length && state.players.length > 1 ? h("b", { class: "score", "aria-label": label, text }) : null);
   }), results.length ? h("p", { class: "soft tally", text: `${results.length} ${results.length === 1 ? "game" : "games"} so far` }) : "");
 }
 
-function kindOf(player, state) {
-  if (state.you.includes(player.player)) return "you";
+function kindOf(player, state, several) {
+  if (player.person && several) return "at this screen";
+  if (state.you.includes(player.player)) return player.name === "You" ? "at this screen" : "you";
   if (player.person) return "a person";
   return player.who === player.name ? "a policy" : called(player.who);
 }

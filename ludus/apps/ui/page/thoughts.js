@@ -1,9 +1,9 @@
-// What policies think of a position: how likely each move is, what it is worth, and what the mixture would answer.
+// A decision's moves in a table: how likely each is, what it is worth, and what the mixture would answer.
 
 import { h } from "./dom.js";
-import { number } from "./charts.js";
 import { probability, share } from "./measured.js";
 import { called } from "./members.js";
+import { signed } from "./outcomes.js";
 
 const FEW = 8;
 
@@ -20,13 +20,13 @@ export function thoughts(decision, { most = FEW } = {}) {
     has.worth ? h("th", { scope: "col", text: "Value" }) : null, has.meta ? h("th", { scope: "col", text: "Mixture" }) : null);
   const body = shown.map((row) => h("tr", { class: row.move.action === decision.chosen ? "chosen" : null },
     h("th", { class: "text", scope: "row" }, row.move.label, row.move.action === decision.chosen ? h("span", { class: "unseen", text: ", chosen" }) : null),
-    h("td", { class: "text" }, probability(row.share)), has.worth ? h("td", { text: number(row.worth) }) : null, has.meta ? h("td", { text: share(row.meta) }) : null));
+    h("td", { class: "text" }, probability(row.share)), has.worth ? h("td", { text: signed(row.worth) }) : null, has.meta ? h("td", { text: share(row.meta) }) : null));
   const hidden = rows.length - shown.length;
   return h("div", { class: "thinking" }, h("table", { class: "thought-table" }, h("thead", null, head), h("tbody", null, body)),
     hidden > 0 ? h("p", { class: "soft", text: `and ${hidden} less likely` }) : null);
 }
 
-/** The panel beside a table: what the policy of the hints would do here. toggle(on): whether the board shows it too. */
+/** The panel of hints at a table. toggle(on): whether the board shows it too. */
 export function hintPanel(node, decision, { onBoard, toggle }) {
   const box = h("input", { type: "checkbox", checked: onBoard, on: { change: () => toggle(box.checked) } });
   const held = node.contains(document.activeElement);
@@ -38,7 +38,7 @@ export function hintPanel(node, decision, { onBoard, toggle }) {
 
 function told(decision) {
   const policy = called(decision.hint?.policy || decision.policy || "the policy");
-  const worth = decision.value === null || decision.value === undefined ? "" : ` It expects ${decision.value > 0 ? "+" : ""}${number(decision.value)} from here.`;
-  const mixture = decision.hint?.meta ? " The last column is what the mixture would answer." : "";
-  return [decision.probs || decision.values ? `What ${policy} would play.${worth}${mixture}` : "", decision.hint?.how ?? ""].join(" ").trim();
+  const worth = decision.value === null || decision.value === undefined ? "" : ` The position is worth ${signed(decision.value)}.`;
+  const mixture = decision.hint?.meta ? " The last column is the mixture’s answer." : "";
+  return [decision.probs || decision.values ? `What ${policy} would play.${worth}${mixture}` : "", decision.hint?.values ?? "", decision.hint?.how ?? ""].filter(Boolean).join(" ");
 }

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from ludus import __version__
-from ludus.apps.ui.server import control_routes, play_routes, replay_routes, watch_routes
+from ludus.apps.ui.server import control_routes, play_routes, replay_routes, tournament_routes, watch_routes
 from ludus.apps.ui.server.access import Access, AccessMiddleware
 from ludus.apps.ui.server.answer_cache import Body, respond
 from ludus.apps.ui.server.open_games import PlayRoom
@@ -62,6 +62,7 @@ def make_app(state: State) -> AccessMiddleware:
     room = PlayRoom(state)
     app.include_router(play_routes.router(room))  # before the panels, whose addresses look like some of theirs
     app.include_router(replay_routes.router(room))
+    app.include_router(tournament_routes.router(state))
     app.include_router(watch_routes.router(state))
     app.include_router(control_routes.router(state))
     return AccessMiddleware(app, state.access)

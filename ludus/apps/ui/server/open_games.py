@@ -33,6 +33,7 @@ from ludus.core.machine import redact_paths
 from ludus.storage.run_dirs import RUNS
 
 if TYPE_CHECKING:
+    from ludus.apps.play.episodes import EpisodeCache
     from ludus.apps.play.game_sessions import GameSession, GameSessions
     from ludus.apps.play.run_game import RunGame
     from ludus.apps.play.trees import TreeExplorer
@@ -89,13 +90,17 @@ class OpenGames:
                 self._open.popitem(last=False)
             return entry
 
+    def stamp(self, run: KnownRun) -> Stamp | None:
+        """Return which state of a run is open; None of one that is not."""
+        entry = self._open.get(run.id)
+        return None if entry is None else entry.stamp
+
     def tree(self, run: KnownRun, who: Sequence[str]) -> TreeExplorer:
         """The tree of a run's game under a profile. Raises as `TreeExplorer`."""
         from ludus.apps.play.trees import TreeExplorer
 
         with self.use(run) as game:
-            entry = self._open.get(run.id)
-            key = run.id, None if entry is None else entry.stamp, tuple(who)
+            key = run.id, self.stamp(run), tuple(who)
             explorer = self._trees.get(key) or TreeExplorer(game, who)
             with self._lock:  # other runs' trees are kept by other threads
                 self._trees[key] = explorer
@@ -134,6 +139,7 @@ class PlayRoom:
     def __init__(self, state: State) -> None:
         self.state = state
         self.open, self.replays = OpenGames(), ReplayCache()
+        self._episodes: EpisodeCache | None = None
         self.people = People(state.people or Path(RUNS) / FILE)
         self._tables: GameSessions | None = None
         self.filming = threading.Lock()
@@ -148,6 +154,15 @@ class PlayRoom:
 
             self._tables = GameSessions()
         return self._tables
+
+    @property
+    def episodes(self) -> EpisodeCache:
+        """How episodes of profiles ended; made when it is first asked for, in a thread of `play`."""
+        if self._episodes is None:
+            from ludus.apps.play.episodes import EpisodeCache
+
+            self._episodes = EpisodeCache()
+        return self._episodes
 
     def session(self, id: str) -> GameSession | None:
         """Return None for one that there is not (any more). Loads nothing, and waits for nobody."""

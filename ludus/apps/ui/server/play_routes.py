@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Response
@@ -49,11 +49,12 @@ class ReplacedTableBody(_Body):
 
 
 class TableRequestBody(_Body):
-    """A table that is wanted. instead: whose place it takes, where its people only change their seats."""
+    """A table that is wanted. hints: whose hints are given, "" the usual one's; null for no hints. instead: whose place it takes, where its
+    people only change their seats."""
 
     run: Annotated[str, Field(max_length=64)]
     seats: Annotated[list[SeatRequestBody], Field(min_length=1, max_length=_MOST_SEATS)]
-    hints: bool = False
+    hints: Annotated[str | None, Field(max_length=200)] = None
     seed: Annotated[int | None, Field(ge=0, lt=2**48)] = None
     rated: bool = False
     instead: ReplacedTableBody | None = None
@@ -78,9 +79,9 @@ class MoveRequestBody(_Body):
 
 
 class SeatBody(_Body):
-    """Whose wish it is."""
+    """Whose wish it is. seat: a token, or those of all seats at one screen."""
 
-    seat: Token
+    seat: Tokens
 
 
 def router(room: PlayRoom) -> APIRouter:
@@ -98,8 +99,14 @@ def _add_people(routes: APIRouter, room: PlayRoom) -> None:
     @routes.get("/runs/{run}/seats", dependencies=[state.access.needs("play")])
     async def seats(run: str) -> Response:
         """Return who can sit where in a run's game."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _seats, room, known))
+
+    @routes.get("/zoo")
+    async def zoo() -> Response:
+        """Return the entries of zoos that can be played."""
+        state.runs.refresh()
+        return json_response([{"id": entry.id, "name": entry.name} for entry in state.runs.entries()])
 
     @routes.get("/people")
     async def people() -> Response:
@@ -114,7 +121,7 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     @routes.post("/tables", dependencies=[may_play])
     async def lay(body: TableRequestBody) -> Response:
         """Return a new table, with a token for each person's seat and one for who only watches."""
-        known = state.runs.run(body.run)
+        known = state.runs.playable(body.run)
         if body.instead is not None:
             _require_seat(room, body.instead.table, body.instead.seat)
         table = await room.play(known, _lay, room, known, body)
@@ -131,9 +138,9 @@ def _add_playing(routes: APIRouter, room: PlayRoom) -> None:
     @routes.post("/tables/{table}/again", dependencies=[may_play])
     async def again(table: str, body: SeatBody) -> Response:
         """Return another game, with the seats as they are."""
-        session, viewer = _find_session(room, table, body.seat)
-        await room.play(None, session.again, viewer)
-        return json_response(session.view(viewer))
+        screen = _find_screen(room, table, body.seat)
+        await room.play(None, screen.session.again, screen.players[0])
+        return json_response(screen.view())
 
     @routes.delete("/tables/{table}", dependencies=[may_play])
     async def leave(table: str, seat: Token = "") -> Response:
@@ -147,37 +154,57 @@ def _add_looking(routes: APIRouter, room: PlayRoom) -> None:
     state = room.state
 
     @routes.get("/tables/{table}")
-    async def look(table: str, seat: Token = "") -> Response:
-        """Return a table, as this seat sees it."""
-        session, viewer = _find_session(room, table, seat)
-        return json_response(session.view(viewer))
+    async def look(table: str, seat: Tokens = "") -> Response:
+        """Return a table as this seat sees it; of several seats at one screen, with commas between, what everybody may see."""
+        return json_response(_find_screen(room, table, seat).view())
 
     @routes.get("/tables/{table}/live")
     async def live(table: str, seat: Tokens = "") -> Response:
-        """Return the same whenever it changes, as server-sent events, of several seats with one connection: `frame`, of {seat, view}, the
-        seat by its place in what was asked for, from 0."""
-        tokens = seat.split(",")
-        if len(tokens) > _MOST_SEATS:
-            raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
-        seats = [_find_session(room, table, token) for token in tokens]
+        """Return the same whenever it changes, as server-sent events: `frame`."""
+        screen = _find_screen(room, table, seat)
         ends: list[Callable[[], None]] = []
+        stream = Stream(state.watcher.streams, closed=lambda: [end() for end in ends])
 
-        def closed() -> None:
-            for end in ends:
-                end()
-
-        stream = Stream(state.watcher.streams, closed=closed)
-
-        def tell(place: int, view: Any) -> None:
+        def tell(view: Any) -> None:
             if view is None:
                 stream.put_soon("gone", {"table": table})
             else:
-                stream.put_soon("frame", {"seat": place, "view": view}, key=str(place))
+                stream.put_soon("frame", screen.with_players(view))
 
-        for place, (session, viewer) in enumerate(seats):
-            ends.append(session.listen(viewer, partial(tell, place)))
-            stream.put("frame", {"seat": place, "view": session.view(viewer)}, key=str(place))
+        ends.append(screen.session.listen(screen.viewer, tell))
+        stream.put("frame", screen.view())
         return stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    """A browser at a table. players: of its seats, None of who only watches. One seat is looked from. Several share what everybody may see:
+    what one of them holds is asked for with its own token, when the person is there."""
+
+    session: GameSession
+    players: Sequence[Viewer]
+
+    @property
+    def viewer(self) -> Viewer:
+        """Return whose view is sent."""
+        return self.players[0] if len(self.players) == 1 else None
+
+    def view(self) -> Any:
+        """Return the table as JSON, now."""
+        return self.with_players(self.session.view(self.viewer))
+
+    def with_players(self, view: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a view, with the players of the seats here, in the order of their tokens."""
+        return view if len(self.players) == 1 else {**view, "here": self.players}
+
+
+def _find_screen(room: PlayRoom, id: str, seats: str) -> _Screen:
+    """Raise HTTPException as `_find_session`, and 422 for too many seats."""
+    tokens = seats.split(",")
+    if len(tokens) > _MOST_SEATS:
+        raise HTTPException(422, f"{len(tokens)} seats were given; up to {_MOST_SEATS} can be looked at together.")
+    opened = [_find_session(room, id, token) for token in tokens]
+    return _Screen(opened[0][0], [viewer for _, viewer in opened])
 
 
 def _seats(room: PlayRoom, run: KnownRun) -> bytes:
@@ -226,6 +253,7 @@ def _finished(room: PlayRoom, run: KnownRun, finished: FinishedGame) -> SavedRep
         returns=finished.returns,
         steps=finished.steps,
         rated=finished.rated,
+        zero_sum=finished.zero_sum,
     )
     try:
         room.people.add(game, replay)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Response
@@ -25,6 +26,8 @@ _TYPES: Mapping[str, str] = {
 _MOST_SEATS = 64
 _MOST_FILMED = 2001  # positions
 
+_MOST_EPISODES = 50
+
 Name = Annotated[str, Field(max_length=200)]
 
 
@@ -35,6 +38,16 @@ class ShowBody(BaseModel):
 
     seats: Annotated[list[Name], Field(min_length=1, max_length=_MOST_SEATS)]
     seed: Annotated[int | None, Field(ge=0, lt=2**31)] = None
+
+
+class EpisodesBody(BaseModel):
+    """Episodes that are wanted, of the seeds from `first` on. seats: [P] names, or one for all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seats: Annotated[list[Name], Field(min_length=1, max_length=_MOST_SEATS)]
+    first: Annotated[int, Field(ge=0, lt=2**31 - _MOST_EPISODES)] = 0
+    many: Annotated[int, Field(ge=1, le=_MOST_EPISODES)] = 10
 
 
 class KeepBody(BaseModel):
@@ -53,25 +66,31 @@ def router(room: PlayRoom) -> APIRouter:
     @routes.get("/runs/{run}/replays")
     async def replays(run: str) -> Response:
         """Return the replays that are kept beside a run."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _listed, known))
 
     @routes.get("/runs/{run}/replays/{id}")
     async def replay(run: str, id: str) -> Response:
         """Return a replay: kept, or made here."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _replay, room, known, id))
 
     @routes.post("/runs/{run}/show", dependencies=[state.access.needs("play")])
     async def show(run: str, body: ShowBody) -> Response:
         """Play one game now."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _show, room, known, body))
+
+    @routes.post("/runs/{run}/episodes", dependencies=[state.access.needs("play")])
+    async def episodes(run: str, body: EpisodesBody) -> Response:
+        """Return how episodes of a profile ended, those that are not known played now."""
+        known = state.runs.playable(run)
+        return json_response(await room.play(known, _episodes, room, known, body))
 
     @routes.post("/runs/{run}/keep", dependencies=[state.access.needs("play")])
     async def keep(run: str, body: KeepBody) -> Response:
         """Put a game that was shown beside its run."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _keep, room, known, body.replay))
 
     @routes.get("/replays/{file}")
@@ -82,7 +101,7 @@ def router(room: PlayRoom) -> APIRouter:
             raise HTTPException(
                 404, "there is no such file of a replay. Its id and .html, .json, .gif or .mp4 are expected."
             )
-        known = state.runs.run(run) if run else None
+        known = state.runs.playable(run) if run else None
         content, name = await room.play(known, _file, room, known, match[1], match[2])
         headers = {"content-disposition": f'attachment; filename="{name}.{match[2]}"'}
         return Response(content, media_type=_TYPES[match[2]], headers=headers)
@@ -92,7 +111,7 @@ def router(room: PlayRoom) -> APIRouter:
         run: str, seats: Annotated[str, Field(max_length=4000)] = "", node: Annotated[str, Field(max_length=4096)] = ""
     ) -> Response:
         """Return a node of a small game's tree, under a profile: [P] names, joined by commas; default: the meta-strategies."""
-        known = state.runs.run(run)
+        known = state.runs.playable(run)
         return json_response(await room.play(known, _tree, room, known, seats, node))
 
     return routes
@@ -128,13 +147,26 @@ def _show(room: PlayRoom, run: KnownRun, body: ShowBody) -> bytes:
         replay = play(game, body.seats, seed=body.seed)
     id = new_id()
     room.replays.put(id, run.id, to_json(replay))
-    return to_json({"id": id, **to_builtins(replay)})
+    return to_json({"id": id, "saves": not run.entry, **to_builtins(replay)})
+
+
+def _episodes(room: PlayRoom, run: KnownRun, body: EpisodesBody) -> bytes:
+    from ludus.apps.play.episodes import EpisodeList, play_episodes
+
+    seeds = range(body.first, body.first + body.many)
+    with room.open.use(run) as game:
+        key = run.id, room.open.stamp(run), tuple(body.seats)
+        lines = room.episodes.get(key, seeds, partial(play_episodes, game, body.seats))
+        repeats = game.spec.determinism != "none"
+        return to_json(EpisodeList(zero_sum=game.spec.zero_sum, repeats=repeats, episodes=lines))
 
 
 def _keep(room: PlayRoom, run: KnownRun, id: str) -> bytes:
     """Return the game itself that was seen: played again it could be another one, since a run goes on. Raises HTTPException 404."""
     from ludus.apps.play.replays import save_replay
 
+    if run.entry:
+        raise HTTPException(422, "an entry of a zoo stays as it was pushed: save the game as a file.")
     replay = room.replays.get(id, run.id)
     if replay is None:
         raise HTTPException(404, "this game is not held any more. Watch another one, and keep that.")

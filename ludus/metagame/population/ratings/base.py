@@ -107,6 +107,23 @@ def rating_table(
     return RatingTable(kind, unit, tuple(sizes), rating, low, high, groups, tuple(notes))
 
 
+def rank_intervals(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the ranks that intervals leave open, as the leaderboard of LMArena has them (Chiang et al. 2024, section 5).
+
+    Args:
+        low: float64[n], lower ends; higher is better.
+        high: float64[n], upper ends.
+
+    Returns:
+        int64[n, 2], from 1: one more than there are others whose whole interval lies above, and that many with those whose interval
+        overlaps. 0 where an interval is not known; it counts in no other rank.
+    """
+    above = (low[None, :] > high[:, None]).sum(axis=1)
+    not_below = (high[None, :] >= low[:, None]).sum(axis=1)
+    known = np.isfinite(low) & np.isfinite(high)
+    return np.where(known[:, None], np.stack([1 + above, np.maximum(not_below, 1)], axis=1), 0).astype(np.int64)
+
+
 def population_sizes(payoffs: Payoffs) -> tuple[int, ...]:
     """Return policies per population."""
     sizes = dict(zip(payoffs.population, payoffs.sizes, strict=True))
