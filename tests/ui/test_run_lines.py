@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import synthetic_run as synthetic
 
+from ludus.apps.ui.figures import run_lines
 from ludus.apps.ui.figures.overview import overview
 from ludus.apps.ui.figures.run_lines import (
     MAX_TREND,
@@ -20,7 +22,9 @@ from ludus.apps.ui.figures.run_lines import (
     settings_of,
     setup_of,
 )
-from ludus.core.types import PolicyRef, PolicySpec, TrainingResult
+from ludus.core import recorders
+from ludus.core.types import Curve, Match, PolicyRef, PolicySpec, TrainingResult
+from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
 from ludus.storage.run_dirs import EXPERIMENT
 from ludus.storage.run_notes import FILE, make_notes, write_notes
@@ -38,7 +42,18 @@ def trained(store: Store, population: int, generation: int, value: float | None)
     if value is not None:
         metrics = {"loss": 1.0, "return": value}
         ref, spec = PolicyRef(population, task.policy, 0), PolicySpec("random", {})
-        store.task_done(TrainingResult(task, ref, spec, {}, metrics, {}, curve=synthetic.curve(90)))
+        store.task_done(TrainingResult(task, ref, spec, {}, metrics, {}, curve=curve(value)))
+
+
+def curve(value: float) -> Curve:
+    """Sixty iterations of two episodes, whose returns are 1 below and above this value; earlier ones are 5 lower."""
+    recorder = recorders.CurveRecorder()
+    for k in range(1, 61):
+        counts = dict.fromkeys(("iterations", "env_steps", "decisions", "episodes", "samples", "updates"), 2 * k)
+        mean = value - 5.0 if k <= 10 else value
+        returns, lengths = np.array([mean - 1, mean + 1]), np.array([40, 60], np.int32)
+        recorder.add(counts, seconds=float(k), returns=returns, lengths=lengths, metrics={})
+    return recorder.curve()
 
 
 def run(run_dir: Path, *returns: float, players: int = 1, seed: int = 7, text: str = "") -> Path:
@@ -57,9 +72,9 @@ def run(run_dir: Path, *returns: float, players: int = 1, seed: int = 7, text: s
 def test_the_return_of_a_single_player_says_whose_it_is(tmp_path: Path) -> None:
     line = line_of(run(tmp_path / "run", 3.5))
     assert (line.return_, line.returns) == (3.5, [LearnerReturn(0, "0-1", 1, 3.5)])
-    assert line.return_of == "policy 0-1, newest rollouts of its training in generation 1"
+    assert line.return_of == "policy 0-1, the newest 100 episodes of its training"
     assert line.trend is not None  # of the newest training that has a curve
-    assert (line.trend.title, line.trend.values[-1]) == ("return of the newest policy in training", 91.0)
+    assert (line.trend.title, line.trend.values[-1]) == ("return of the newest policy in training", 3.5)
 
 
 def test_several_players_have_no_mean_return(tmp_path: Path) -> None:
@@ -82,8 +97,45 @@ def test_the_trend_is_the_main_measure_in_few_points(tmp_path: Path) -> None:
     trend = line_of(tmp_path / "single").trend
     assert trend is not None
     assert len(trend.values) <= MAX_TREND
-    assert trend.values[-1] == 91.0  # the mean of the last iteration, of returns 90 and 92
-    assert line_of(synthetic.write(tmp_path / "none", generations=3, with_nash_conv=False)).trend is None
+    assert trend.values[-1] == 89.0
+    assert line_of(run(tmp_path / "two", 1.0, 2.0, players=2)).trend is None
+
+
+def games_of(run_dir: Path) -> Path:
+    """A run without NashConv, whose newest policy of player 0 wins six of eight games against the first of player 1."""
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        for number in range(2):
+            for player in range(2):
+                store.policy_added(synthetic.policy(player, number, number))
+        for profile, won in (((0, 0), 4), ((1, 0), 6), ((0, 1), 4), ((1, 1), 4)):
+            seats = tuple(PolicyRef(player, f"p{place}", 0) for player, place in enumerate(profile))
+            mean, m2 = np.array([won / 4 - 1, 1 - won / 4]), np.full(2, 8 - 8 * (won / 4 - 1) ** 2)
+            wins = ((won, 0, 8 - won), (8 - won, 0, won))
+            store.matches_recorded([Match(f"m{profile}", profile, seats, 8, mean, m2, wins)])
+        for number in range(2):
+            marginals = tuple((0.0,) * number + (1.0,) for _ in range(2))
+            store.generation_done(GenerationRecord(number, 1.0 + number, 100 * number, marginals=marginals))
+        store.commit("g1")
+    return run_dir
+
+
+def test_a_run_without_nash_conv_has_its_games_against_the_start(tmp_path: Path) -> None:
+    line = line_of(games_of(tmp_path / "games"))
+    assert (line.nash_conv, line.gain, line.return_) == (None, None, None)
+    assert line.win_rate == pytest.approx((6 / 8 + 4 / 8) / 2)  # of player 0 and of player 1
+    assert line.score_of.startswith("of generation 1 against")
+    assert "95% interval" in line.score_of
+    assert line.trend is not None
+    assert line.trend.title == "win rate against the start, over generations"
+    assert line.trend.values[-1] == line.win_rate
+    known = line_of(synthetic.write(tmp_path / "exact", generations=2))
+    assert (known.win_rate, known.gain, known.score_of) == (None, None, "")
+
+
+def test_the_games_of_a_large_run_are_not_read_for_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_lines, "_MAX_POLICIES", 3)
+    line = line_of(games_of(tmp_path / "games"))
+    assert (line.policies, line.win_rate) == (4, None)
 
 
 def test_the_machine_s_use_is_over_the_whole_run(tmp_path: Path) -> None:

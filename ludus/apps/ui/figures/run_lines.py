@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from ludus.apps.ui.figures.base import Number, all_finite, finite, thin
+from ludus.apps.ui.figures.improvement import improvement, newest_return
+from ludus.apps.ui.figures.meta_game import meta_game
 from ludus.apps.ui.figures.overview import run_progress, run_state
 from ludus.core.config import from_yaml
 from ludus.core.errors import LudusError, RunError
 from ludus.metagame.solvers.confidence import student
-from ludus.storage.base import RunInfo
+from ludus.storage.base import GenerationRecord, RunInfo
 from ludus.storage.reader import Reader
 from ludus.storage.run_notes import RunNotes, read_notes
 
 MAX_TREND = 40
 """Points of a line's small chart."""
 _MAX_RETURNS = 8  # learners whose returns a line has
+_MAX_POLICIES = 400  # of a run whose games are read for its line: those of larger ones take a second
 _MAX_SETTINGS, _MAX_TEXT = 400, 120  # settings of a run, characters of one
 _OF_ONE_RUN = re.compile(r"^(seed|name):.*$", re.MULTILINE)  # of a scenario, at its top level
 
@@ -59,6 +62,7 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class RunLine:
     """A run in a list. state: as `Reader.state`, or "paused". cause: why it ended, of a failed run. began: Unix time of its first policy.
+    win_rate, gain: games of the newest meta-strategies against the run's start, where NashConv is not known; score_of: of which generation.
     return_, return_of: of a single player, and whose it is and when; None and "" of several. returns: of the newest learners, in training.
     setup: the same for runs whose scenarios differ in seed and name alone. notes_problem: why
     its notes cannot be read. last_note: its newest warning or error."""
@@ -84,6 +88,9 @@ class RunLine:
     began: Number
     nash_conv: Number
     exact: bool
+    win_rate: Number
+    gain: Number
+    score_of: str
     return_: Number
     return_of: str
     returns: list[LearnerReturn]
@@ -105,10 +112,11 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
         counted, policies, first = reader.event_counts(), reader.policy_counts(), reader.any_policy()
         newest = reader.last_events(limit=1, levels=("warning", "error"))
         returns, usage, trend = _returns(reader), _usage(reader), _trend(reader, info)
+        earned = newest_return(reader)
+        score = _Score() if info.players == 1 else _score(reader, last, sum(policies.values()))
     state, status = run_state(reader)
     progress = run_progress(reader, info, last, summary, status)
     notes, problem = _notes(reader)
-    value, of = _return(info, returns)
     return RunLine(
         id=id,
         name=name,
@@ -131,10 +139,13 @@ def run_line(reader: Reader, id: str, name: str, group: str | None) -> RunLine:
         began=None if first is None else first.created,
         nash_conv=finite(last.nash_conv) if last else None,
         exact=last is None or last.exact,
-        return_=value,
-        return_of=of,
+        win_rate=score.win_rate,
+        gain=score.gain,
+        score_of=score.of,
+        return_=None if earned is None else finite(earned.value),
+        return_of="" if earned is None else earned.of,
         returns=returns,
-        trend=trend,
+        trend=trend or score.trend,
         usage=usage,
         setup=setup_of(info.text),
         tags=list(notes.tags),
@@ -154,13 +165,27 @@ def _notes(reader: Reader) -> tuple[RunNotes, str]:
         return RunNotes(), str(error).replace(str(reader.run_dir), reader.run_dir.name)
 
 
-def _return(info: RunInfo, returns: Sequence[LearnerReturn]) -> tuple[Number, str]:
-    """Return (a single player's return, whose it is and when). The returns of several players have no mean that means something: of a
-    zero-sum game it is 0."""
-    if info.players != 1 or not returns:
-        return None, ""
-    newest = returns[-1]
-    return newest.value, f"policy {newest.policy}, newest rollouts of its training in generation {newest.generation}"
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """Games of the newest meta-strategies against the run's start, where NashConv is not known. win_rate, gain: one of them is known."""
+
+    win_rate: Number = None
+    gain: Number = None
+    of: str = ""
+    trend: Trend | None = None
+
+
+def _score(reader: Reader, last: GenerationRecord | None, policies: int) -> _Score:
+    if last is None or last.nash_conv is not None or policies > _MAX_POLICIES:
+        return _Score()
+    answer = improvement(reader, meta_game(reader))
+    value, low, high = answer.now.value, answer.now.low, answer.now.high
+    if value is None or answer.measure not in ("win rate", "payoff"):
+        return _Score()
+    of = answer.of if low is None or high is None else f"{answer.of}; 95% interval {low:.3g} to {high:.3g}"
+    trend = Trend(f"{answer.measure} against the start, over generations", thin(answer.values, MAX_TREND))
+    won = answer.measure == "win rate"
+    return _Score(value if won else None, None if won else value, of, trend)
 
 
 def _returns(reader: Reader) -> list[LearnerReturn]:
@@ -216,7 +241,7 @@ def setup_of(text: str) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # Experiments.
 
-MEASURES = ("nash_conv", "return_")
+MEASURES = ("nash_conv", "win_rate", "gain", "return_")
 """Fields of `RunLine` of which an experiment has a mean."""
 
 
@@ -232,13 +257,15 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class ExperimentLine:
     """An experiment in a list. runs: ids of its runs that have begun. states: run state -> number of runs. same: whether its runs differ in
-    seed and name alone; if not, there are no means. nash_conv, return: over the runs that know them."""
+    seed and name alone; if not, there are no means. The others: as of `RunLine`, over the runs that know them."""
 
     name: str
     runs: list[str]
     states: dict[str, int]
     same: bool
     nash_conv: Interval | None
+    win_rate: Interval | None
+    gain: Interval | None
     return_: Interval | None
 
 
@@ -255,7 +282,7 @@ def _experiment_line(name: str, members: Sequence[RunLine]) -> ExperimentLine:
     same = len({line.setup for line in members}) == 1
     means = {key: _interval([getattr(line, key) for line in members]) if same else None for key in MEASURES}
     states = dict(Counter(line.state for line in members))
-    return ExperimentLine(name, [line.id for line in members], states, same, means["nash_conv"], means["return_"])
+    return ExperimentLine(name, [line.id for line in members], states, same, **means)
 
 
 def _interval(values: Sequence[Number]) -> Interval | None:

@@ -8,6 +8,7 @@ import { interval, share, tidy } from "./measured.js";
 import { shortNames } from "./names.js";
 
 const WRITTEN = 8;  // columns up to which a cell has its number, and names stand in full
+const LEGIBLE = 0.52;  // share of a colour on which text has a contrast of 4.5 in light and in dark
 
 const shown = (value, rate) => (rate ? percent(value) : number(tidy(value), 2));
 
@@ -27,20 +28,19 @@ export function beats(run, data) {
   const cell = (mean, i, j) => {
     const text = described(data, i, j);
     if (mean === null) return h("td", { class: "hole", title: text, "aria-label": text });
-    const away = spread ? (mean - middle) / spread : 0;
-    const strong = Math.abs(away) > 0.55;
-    return h("td", { class: strong ? "strong" : null, title: text, style: { background: diverging(away) } }, few ? shown(mean, rate) : h("span", { class: "unseen", text: shown(mean, rate) }));
+    const away = spread ? Math.min(1, Math.max(-1, (mean - middle) / spread)) : 0;
+    return h("td", { title: text, style: { background: diverging(few ? LEGIBLE * away : away) } }, few ? shown(mean, rate) : h("span", { class: "unseen", text: shown(mean, rate) }));
   };
   const [rowNames, columnNames] = [rows, columns].map(({ policies }) => (few ? policies : shortNames(policies)));
   const link = (side, names, k) => h("a", { href: policyAddress(run, side.population, side.policies[k]), title: `${side.policies[k]}, played with ${share(side.share[k])}`, text: names[k] });
   const head = h("tr", null, h("td"), columns.policies.map((_, j) => h("th", { scope: "col" }, h("div", null, link(columns, columnNames, j)))));
   const body = rows.policies.map((_, i) => h("tr", null, h("th", { scope: "row" }, link(rows, rowNames, i)), value[i].map((mean, j) => cell(mean, i, j))));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who beats whom" }, h("table", { class: "beats" }, h("thead", null, head), h("tbody", null, body)));
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Who beats whom" }, h("table", { class: "beats" }, h("thead", null, head), h("tbody", null, body)));
 }
 
 // What its colours mean, in a line.
-export function beatsScale({ rate, middle, spread }) {
+export function beatsScale({ columns, rate, middle, spread }) {
   const end = (sign) => (rate ? (sign < 0 ? "0%" : "100%") : number(middle + sign * spread, 3));
   if (!spread) return h("p", { class: "key", text: "All earn the same." });
-  return h("p", { class: "key" }, h("span", { text: `row loses ${end(-1)}` }), h("span", { class: "heat-scale", "aria-hidden": "true" }), h("span", { text: `${end(1)} row wins` }));
+  return h("p", { class: "key" }, h("span", { text: `row loses ${end(-1)}` }), h("span", { class: columns.policies.length <= WRITTEN ? "heat-scale pale" : "heat-scale", "aria-hidden": "true" }), h("span", { text: `${end(1)} row wins` }));
 }

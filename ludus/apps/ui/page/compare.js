@@ -140,7 +140,7 @@ function settings(state) {
       const sections = parts.map((part) => h("tbody", null,
         rows.some(({ name }) => name.startsWith(`${part}.`)) ? h("tr", { class: "part-of" }, h("th", { scope: "rowgroup", colspan: String(names.length + 1), text: part })) : null,
         rows.filter(({ name }) => name.split(".")[0] === part).map(line)));
-      clear(body).append(...(rows.length ? [h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Difference of the scenarios" }, h("table", { class: "difference" }, head, sections))] : []));
+      clear(body).append(...(rows.length ? [h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Difference of the scenarios" }, h("table", { class: "difference" }, head, sections))] : []));
     },
   };
 }

@@ -36,14 +36,14 @@ function label(key, title, hint, of) {
 }
 
 // The main measures: of an experiment the mean and its interval.
-function measure(key, title, hint, tip, prefix = () => "") {
+function measure(key, title, hint, tip, { prefix = () => "", share = false } = {}) {
   const format = (value, row) => {
-    if (!row.members) return known(value) ? h("span", { title: tip(row), text: `${prefix(row)}${number(value)}` }) : NONE;
+    if (!row.members) return known(value) ? h("span", { title: tip(row), text: `${prefix(row)}${share ? percent(value) : number(value)}` }) : NONE;
     const { experiment } = row, interval = experiment[key];
     if (!experiment.same) return h("span", { class: "faint", title: "Its runs differ in more than the seed: no mean is taken. Open it.", text: NONE });
     if (!interval) return NONE;
     const tail = known(interval.half_width) ? ", 95% interval (Student's t)" : "";
-    return h("span", { title: `mean of ${interval.n} ${interval.n === 1 ? "run" : "runs"}${tail}`, text: estimate(interval) });
+    return h("span", { title: `mean of ${interval.n} ${interval.n === 1 ? "run" : "runs"}${tail}`, text: share ? `${estimate({ mean: 100 * interval.mean, half_width: known(interval.half_width) ? 100 * interval.half_width : null })}%` : estimate(interval) });
   };
   return { key, title, hint, only: some(key), numeric: (run) => run[key], value: (row) => (row.members ? row.experiment[key]?.mean ?? null : row[key]), format };
 }
@@ -68,8 +68,10 @@ export const COLUMNS = [
   { key: "state", title: "state", text: true, value: (row) => runsOf(row).map((run) => run.state).join(" "), format: states },
   { key: "game", title: "game", text: true, value: (row) => common(runsOf(row).map((run) => run.game)) ?? "", format: game },
   { key: "progress", title: "progress", value: (row) => mean(runsOf(row).map((run) => run.fraction)) ?? 0, format: (_, row) => (row.members ? progressOfAll(row) : progress(row)) },
-  { key: "trend", title: "trend", sorts: false, hint: "NashConv over the generations; of a single player, the return of the newest policy in training", only: (rows) => rows.some((row) => runsOf(row).some((run) => run.trend)), format: (_, row) => sparkline(runsOf(row)) },
-  measure("nash_conv", "NashConv", "After the newest generation; ≥ where it is a lower bound", (run) => `after generation ${run.generation}${run.exact ? "" : ", a lower bound"}`, (run) => (run.exact ? "" : "≥ ")),
+  { key: "trend", title: "trend", sorts: false, hint: "NashConv over the generations, or games against the run's start; of a single player, the return of the newest policy in training", only: (rows) => rows.some((row) => runsOf(row).some((run) => run.trend)), format: (_, row) => sparkline(runsOf(row)) },
+  measure("nash_conv", "NashConv", "After the newest generation; ≥ where it is a lower bound", (run) => `after generation ${run.generation}${run.exact ? "" : ", a lower bound"}`, { prefix: (run) => (run.exact ? "" : "≥ ") }),
+  measure("win_rate", "win rate", "Of the newest meta-strategies against the run's start, where NashConv is not known; a draw counts as half", (run) => run.score_of, { share: true }),
+  measure("gain", "payoff against the start", "Of the newest meta-strategies, above what the start earns itself, where NashConv is not known", (run) => run.score_of),
   measure("return", "return", "Of the newest policy of a single player", (run) => run.return_of),
   { key: "health", title: "health", text: true, value: (row) => runsOf(row).reduce((sum, run) => sum + 1000 * run.errors + run.warnings, 0), format: (_, row) => health(row) },
   { key: "began", title: "age", hint: "Since it began", value: (row) => (known(begin(row)) ? -begin(row) : null), format: (_, row) => (known(begin(row)) ? time(begin(row), age(begin(row))) : NONE) },
@@ -89,7 +91,7 @@ export const COLUMNS = [
   amount("warnings", "warnings", "", (run) => run.warnings, whole),
   amount("errors", "errors", "", (run) => run.errors, whole),
 ];
-export const DEFAULT = ["state", "game", "progress", "trend", "nash_conv", "return", "health", "began", "notes"];
+export const DEFAULT = ["state", "game", "progress", "trend", "nash_conv", "win_rate", "gain", "return", "health", "began", "notes"];
 
 // Results by name, for the filter.
 export const RESULTS = new Map(COLUMNS.filter((column) => column.numeric).map((column) => [column.key, column.numeric]));
@@ -192,5 +194,5 @@ function sparkline(runs) {
     return [svg("polyline", { points: points.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" ") }), svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 2 })];
   };
   const told = drawn.length === 1 ? `${drawn[0].trend.title}: from ${number(drawn[0].trend.values.find(known))} to ${number(drawn[0].trend.values.findLast(known))}, between ${number(low)} and ${number(high)}` : `${drawn[0].trend.title} of ${drawn.length} runs: between ${number(low)} and ${number(high)}`;
-  return svg("svg", { class: "sparkline", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": told }, svg("title", null, told), drawn.map(line));
+  return svg("svg", { class: "trend", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": told }, svg("title", null, told), drawn.map(line));
 }

@@ -95,7 +95,7 @@ function winRates(view) {
     return made;
   }
   const left = view.rows.length - rows.length;
-  made.body.append(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": made.node.querySelector("h2").textContent }, h("table", { class: "win-rates" }, h("thead", null, head), h("tbody", null, body))),
+  made.body.append(h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": made.node.querySelector("h2").textContent }, h("table", { class: "win-rates" }, h("thead", null, head), h("tbody", null, body))),
     left > 0 ? h("p", { class: "hint", text: `The best ${rows.length} are shown, ${left} more are not.` }) : "");
   return made.node;
 }
