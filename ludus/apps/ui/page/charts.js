@@ -214,7 +214,7 @@ class Lines {
     const [low, high] = ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
     if (low !== high) return [low, high];
     if (this.data.logX) return [low / 2, high * 2];
-    if (this.data.whole) return [Math.max(0, low - 1), low + 1];
+    if (this.data.whole) return [low - 0.5, low + 0.5];  // the only tick is the place itself
     return low === 0 ? [-1, 1] : [low - Math.abs(low), low + Math.abs(low)];
   }
 

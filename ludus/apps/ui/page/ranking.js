@@ -71,7 +71,7 @@ class Ranking {
     const what = "Mean return against the last meta-strategy of the other players";
     const how = !known ? "No mean return is known yet: it needs matches against the last meta-strategy of the other players." : !sampled ? `${what}, computed exactly.` : `${what}, with its ${names.find(([name]) => name === kind)[1]}: ${kind === "sequence" && !sequence ? "valid at one time only, as the game has no utility range" : KINDS[kind].hint}.`;
     const rated = this.rankedBy === "rating" ? " The rating is Elo by wins and losses with its 95% interval." : "";
-    const ranked = rows.some(({ ranks }) => ranks[this.rankedBy]) ? ` Rank: the places that the intervals of the ${this.rankedBy === "rating" ? "rating" : "mean return"} leave open.` : "";
+    const ranked = (sampled || rated) && rows.some(({ ranks }) => ranks[this.rankedBy]) ? ` Rank: the places that the intervals of the ${this.rankedBy === "rating" ? "rating" : "mean return"} leave open.` : "";
     write(this.hint, `${how}${rated}${ranked}`);
   }
 
