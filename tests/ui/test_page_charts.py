@@ -77,6 +77,8 @@ def test_a_logarithmic_axis_holds_all_series(page: Any) -> None:
 
 def test_ranges_and_ticks(page: Any) -> None:
     assert page.evaluate("axes.axis([0, 1e-5, 2e-5], { share: true })") == {"low": 0, "high": 0.01, "floor": None}
+    rounding = page.evaluate("axes.axis([0.25, 0.25 + 2e-16, 0.25])")  # no difference, so it does not fill the axis
+    assert (rounding["low"], rounding["high"]) == pytest.approx((0.125, 0.375))
     floor = page.evaluate("axes.axis([0, 0.01, 1], { log: true })")
     assert 0 < floor["floor"] == floor["low"] <= 0.005
     assert page.evaluate("axes.logTicks(0.91, 0.95, 6)") == [0.91, 0.92, 0.93, 0.94, 0.95]

@@ -1,6 +1,7 @@
 // What charts compute before they draw: ranges of axes and their ticks, smoothing, and fewer points where a screen has no room for more.
 
 const ROOM = 0.06;  // of an axis, above and below what is drawn
+const ROUNDING = 1e-9;  // of the largest value: what differs by less is equal, but for how computers count
 const SHARE = 0.01;  // to which an axis of probabilities goes at least
 
 // The axis of some values. values: of all that is shown, null and undefined are left out; log: logarithmic; share: of probabilities.
@@ -14,6 +15,7 @@ export function axis(values, { log = false, share = false } = {}) {
     if (value > 0) least = Math.min(least, value);
     else below = true;
   }
+  if (high - low < ROUNDING * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [high, high];
   if (share) return { low: 0, high: Math.max(SHARE, high * (1 + ROOM)), floor: null };
   if (!log || least === Infinity) return { ...padded(low, high), floor: null };
   const room = Math.max(1.05, (high / least) ** ROOM), floor = below ? least / Math.max(2, room * room) : null;

@@ -325,7 +325,7 @@ class Lines {
       const even = weight && !provisional ? smoothed(one.values.slice(0, at + 1), weight)[at] : value;
       const between = provisional || !one.low || one.low[at] === null ? "" : ` (${format(one.low[at])} to ${format(one.high[at])})`;
       const apart = Math.abs(own.x[at] - x) > APART * (high - low) ? `, at ${number(own.x[at])}` : "";
-      return [{ name: one.name, k, value: even, text: `${format(even)}${weight && !provisional ? `, as measured ${format(value)}` : between}${provisional ? ", provisional" : ""}${apart}` }];
+      return [{ name: one.name, k, value: even, text: `${format(even)}${weight && !provisional ? ` (raw ${format(value)})` : between}${provisional ? ", provisional" : ""}${apart}` }];
     });
     return this.series.length > 9 ? rows.sort((a, b) => b.value - a.value) : rows;
   }
