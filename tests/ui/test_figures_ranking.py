@@ -11,9 +11,10 @@ import synthetic_run as synthetic
 from scipy.stats import t as student
 
 from ludus.apps.ui.figures.intervals import KINDS, mean_return_intervals, rank_intervals
+from ludus.apps.ui.figures.learning_curves import learning
 from ludus.apps.ui.figures.meta_game import MetaGame, mean_intervals, meta_game
-from ludus.apps.ui.figures.ranking import Ranked, Ranking, ranking
-from ludus.core.types import Match, PolicyRef
+from ludus.apps.ui.figures.ranking import Ranked, Ranking, alpha_rank, ranking
+from ludus.core.types import Match, Mixture, PolicyRef, TrainingTask
 from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -169,3 +170,30 @@ def test_the_combined_sequence_holds_while_matches_are_added(tmp_path: Path) -> 
                 wrong += 1
                 break
     assert wrong <= 8  # more have a chance below 1% where 5% are wrong
+
+
+def test_alpha_rank_is_told_by_policy(tmp_path: Path) -> None:
+    """Of both players the second policy is the dominant one: the chain stays with it."""
+    results = {(i, j): (100, 0.5 * (i - j), 10.0) for i in (0, 1) for j in (0, 1)}
+    with Reader(_run(tmp_path / "run", (2, 2), results, ((1.0, 0.0), (1.0, 0.0)))) as reader:
+        masses = alpha_rank(reader)
+    assert [{name: round(mass or 0.0, 6) for name, mass in (own or {}).items()} for own in masses] == [
+        {"p0": 0.0, "p1": 1.0}
+    ] * 2
+
+
+def test_points_of_learning_are_told_by_generation(tmp_path: Path) -> None:
+    """Tasks of generations 1 and 3, of 6 points each: from 0 to 1, and from 2 to 3."""
+    run_dir = tmp_path / "run"
+    with Store.create(run_dir, synthetic.info(run_dir)) as store:
+        for generation in (1, 3):
+            task = TrainingTask(f"g{generation}", generation, 0, (0,), "main", Mixture(()))
+            store.generation = generation
+            store.task_started(task)
+            store.curve_recorded(task.id, synthetic.curve(6))
+        store.commit("g3")
+    with Reader(run_dir) as reader:
+        learners = learning(reader).learners
+    found = [value for learner in learners for value in learner.over["generations"]]
+    assert found[:6] == pytest.approx([k / 6 for k in range(1, 7)], abs=1e-5)
+    assert found[-6:] == pytest.approx([2 + k / 6 for k in range(1, 7)], abs=1e-5)

@@ -30,6 +30,7 @@ _PANELS = (
     "convergence",
     "strategies",
     "ranking",
+    "alpha_rank",
     "statistics",
     "learning",
     "throughput",

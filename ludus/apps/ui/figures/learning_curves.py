@@ -75,13 +75,29 @@ def joined_curves(reader: Reader, tasks: Sequence[StoredTask]) -> Learning:
     learners = {}
     for name in _most_decided(by_learner):
         points = max(1, _READ // len(by_learner[name]))
-        *earlier, last = [reader.curve(task.id, points=points) for task in by_learner[name]]
-        before = recorders.joined(part for part in earlier if part is not None)
-        curve = before if last is None else recorders.joined([before, last])
+        parts = [reader.curve(task.id, points=points) for task in by_learner[name]]
+        before = recorders.joined(part for part in parts[:-1] if part is not None)
+        curve = before if parts[-1] is None else recorders.joined([before, parts[-1]])
         if len(curve):
-            learners[name] = _learner(name, by_learner[name], curve, before)
+            learners[name] = _learner(name, by_learner[name], curve, before, _ends(by_learner[name], parts))
     with_curve = len(learners) if len(by_learner) <= MAX_LEARNERS else len(by_learner)
     return Learning([learners[name] for name in sorted(learners)], with_curve)
+
+
+def _ends(tasks: Sequence[StoredTask], parts: Sequence[Curve | None]) -> NDArray[np.float64]:
+    """Return float64[tasks with a point, 2]: how many decisions the learner had made at the end of each, and its generation."""
+    known = [(part["decisions"][-1], task.generation) for task, part in zip(tasks, parts, strict=True) if part]
+    ends = np.array(known, np.float64).reshape(-1, 2)
+    ends[:, 0] = np.cumsum(ends[:, 0])
+    return ends
+
+
+def _generations(decisions: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return float64[k]: the generation of each point, g - 1 where its task began and g where it ended. ends: of `_ends`."""
+    task = np.minimum(np.searchsorted(ends[:, 0], decisions), len(ends) - 1)
+    begun = np.append(0.0, ends[:-1, 0])[task]
+    share = (decisions - begun) / np.maximum(ends[task, 0] - begun, 1.0)
+    return np.asarray(ends[task, 1] - 1.0 + share)
 
 
 def _most_decided(learners: Mapping[str, Sequence[StoredTask]]) -> list[str]:
@@ -98,7 +114,7 @@ def _in_flight(tasks: Sequence[StoredTask]) -> bool:
     return any(task.state == "started" for task in tasks)
 
 
-def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve, before: Curve) -> Learner:
+def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve, before: Curve, ends: NDArray[np.float64]) -> Learner:
     curve = recorders.thinned(curve, MAX_LEARNED)
     steps, seconds = np.diff(curve["env_steps"], prepend=0), np.diff(curve.seconds, prepend=0)
     with np.errstate(all="ignore"):
@@ -111,7 +127,10 @@ def _learner(name: str, tasks: Sequence[StoredTask], curve: Curve, before: Curve
         learner=name,
         population=tasks[0].population or 0,
         in_flight=_in_flight(tasks),
-        over={name: all_finite(curve[name]) for name in _OVER},
+        over={
+            **{name: all_finite(curve[name]) for name in _OVER},
+            "generations": all_finite(_generations(curve["decisions"], ends)),
+        },
         mean=all_finite(curve["mean"]),
         spread=all_finite(recorders.spread(curve)),
         metrics={name.replace("_", " "): all_finite(values) for name, values in series.items()},

@@ -12,7 +12,7 @@ from ludus.apps.ui.figures.lineage import lineage, policy
 from ludus.apps.ui.figures.meta_strategies import strategies
 from ludus.apps.ui.figures.overview import convergence, events, overview, parts
 from ludus.apps.ui.figures.payoff_heat_map import payoffs
-from ludus.apps.ui.figures.ranking import diversity, ranking, statistics
+from ludus.apps.ui.figures.ranking import alpha_rank, diversity, ranking, statistics
 from ludus.apps.ui.figures.response_panel import responses
 from ludus.apps.ui.figures.run_lines import experiment_lines, run_line, settings_of
 from ludus.storage.reader import Position, Reader
@@ -29,6 +29,7 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
     "parts": parts,
     "events": events,
     "ranking": ranking,
+    "alpha_rank": alpha_rank,
     "payoffs": payoffs,
     "lineage": lineage,
     "responses": responses,
@@ -40,7 +41,9 @@ PANELS: Final[Mapping[str, Callable[..., Any]]] = {
 """name -> panel(reader, **query) -> a record, or a list of records, for `ludus.core.jsonable.to_json`. Each raises ConfigError for a query
 that it does not understand, and RunError as `Reader`."""
 
-_OF_PAYOFFS = frozenset({"answers", "ranking", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"})
+_OF_PAYOFFS = frozenset(
+    {"answers", "ranking", "alpha_rank", "payoffs", "responses", "embedding", "diversity", "lineage", "policy"}
+)
 _OF_BARRIERS = frozenset({"answers", "overview", "learning", "throughput", "policy"})
 _OF_GENERATIONS = frozenset({"convergence", "strategies"}) | _OF_PAYOFFS
 _OF_EVENTS = frozenset({"events", "parts", "overview"})

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.apps.ui.figures.base import MAX_POINTS, Number, finite, require_known, thin
+from ludus.apps.ui.figures.alpha_rank import policy_masses
+from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin
 from ludus.apps.ui.figures.intervals import KINDS, mean_return_intervals, rank_intervals
 from ludus.apps.ui.figures.meta_game import PARTS, Floats, MetaGame, clusters_of, meta_game, payoff_rows
 from ludus.core.errors import DataError
@@ -123,6 +124,19 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
 def _interval(low: float, high: float) -> Interval:
     ends = finite(low), finite(high)
     return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+
+def alpha_rank(reader: Reader, **query: str) -> list[dict[str, Number] | None]:
+    """Return the data of the panel: of each population, α-Rank's mass of each policy (`policy_masses`); None where it is not known. Raises
+    ConfigError for a query; RunError as `Reader`."""
+    require_known(query, "alpha_rank")
+    game = meta_game(reader)
+    out: list[dict[str, Number] | None] = []
+    for population, members in enumerate(game.members):
+        masses = policy_masses(game, population) if members else None
+        names = [stored.record.ref.policy for stored in members]
+        out.append(None if masses is None else dict(zip(names, all_finite(masses), strict=True)))
+    return out
 
 
 def filled_half_width(game: MetaGame, player: int) -> Floats:

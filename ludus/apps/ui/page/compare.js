@@ -194,7 +194,7 @@ function decades(data) {
 }
 
 const MOST = 24;  // runs whose learning is fetched
-const OVER = ["decisions", "episodes", "updates", "seconds"];
+const OVER = ["decisions", "episodes", "updates", "seconds", "generations"];
 
 // All metrics of learning, those of a group's runs as their mean with a band from the lowest to the highest.
 function learned(state, source, asked) {

@@ -9,7 +9,7 @@ import { metricsGrid } from "./metrics.js";
 import { View, viewTools } from "./view.js";
 
 const DESCRIBED = 4;  // learners in training that have a line of their own
-const OVER = ["decisions", "episodes", "updates", "seconds"];
+const OVER = ["decisions", "episodes", "updates", "seconds", "generations"];
 
 export async function show(root, { source, params, query, go }) {
   const asked = { population: query.get("population"), policy: query.get("policy") };
@@ -83,7 +83,7 @@ export function curves({ run, asked, go, live, metrics = true }) {
 
   function returnsOf(learners, ends, banded) {
     const series = learners.filter((learner) => view.match(learner.learner)).map((learner) => ({
-      name: learner.learner, x: learner.over[view.over], values: learner.mean, colour: () => colour(learners.indexOf(learner), learners.length),
+      name: learner.learner, x: learner.over[view.over] ?? [], values: learner.mean, colour: () => colour(learners.indexOf(learner), learners.length),
       tail: ends[learner.learner] ? { x: ends[learner.learner][view.over], values: ends[learner.learner].mean } : undefined,
       ...(banded ? { low: edge(learner, -1), high: edge(learner, 1) } : {}),
     }));

@@ -1,9 +1,9 @@
 // The ranking of a population: mean return and rating with their intervals, the ranks that these leave open, and probabilities.
 
 import { h, picker, write } from "./dom.js";
-import { percent, table, whole } from "./charts.js";
+import { table, whole } from "./charts.js";
 import { drawnBy, policyLink } from "./links.js";
-import { domain, measured, probability } from "./measured.js";
+import { domain, measured, probability, share } from "./measured.js";
 
 const KINDS = {
   sequence: { text: "95% confidence sequence", hint: "valid at any time, also while matches are added" },
@@ -12,8 +12,11 @@ const KINDS = {
 
 // A part of the page Population.
 export const RANKING = {
-  title: "Ranking", panels: ["ranking"], hint: "",
-  load: ({ get }) => get("ranking"),
+  title: "Ranking", panels: ["ranking", "alpha_rank"], hint: "",
+  async load({ get }) {
+    const [tables, masses] = await Promise.all([get("ranking"), get("alpha_rank")]);
+    return tables.map((one, k) => ({ ...one, rows: one.rows.map((row) => ({ ...row, alpha_rank: masses[k]?.[row.policy] ?? null })) }));
+  },
   none: (data) => (data.some(({ rows }) => rows.length) ? "" : "There is no policy to rank yet."),
   make: (place, scene, state) => new Ranking(place, scene, state),
 };
@@ -86,7 +89,7 @@ class Ranking {
       { key: "mean", title: "mean return", only: some("mean"), format: (value, row) => measured(value, row.interval, this.scale.mean) },
       { key: "rating", title: "rating", only: some("rating"), format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
       { key: "probability", title: "probability", format: probability },
-      { key: "alpha_rank", title: "α-Rank", only: some("alpha_rank"), hint: "Share of time that α-Rank's evolution spends at the policy", format: (value) => (value === null || value === undefined ? "–" : percent(value, 1)) },
+      { key: "alpha_rank", title: "α-Rank", only: some("alpha_rank"), hint: "Share of time that α-Rank's evolution spends at the policy", format: (value) => (value === null ? "–" : share(value)) },
       { key: "games", title: "episodes", only: some("games"), format: (value) => (value ? whole(value) : "–") },
       { key: "generation", title: "generation", format: whole },
       { key: "cluster", title: "cluster", only: (all) => new Set(all.map(({ cluster }) => cluster)).size > 1, hint: "Policies of one cluster have similar payoffs" },
