@@ -171,6 +171,20 @@ def test_terminal_draws_a_long_training() -> None:
     progress.close()
 
 
+def test_the_first_generation_has_a_time_left_too() -> None:
+    progress = RichProgress(
+        Console(file=io.StringIO(), force_terminal=True, width=80, height=30), clock=(clock := Clock())
+    )
+    progress.run_started(INFO)
+    progress.task_started(task := synthetic.training(0, 1))
+    for clock.now in (1.0, 4.0):
+        progress.learned(task, partial(synthetic.curve, 4))
+    progress.task_progress(0.5, {})
+    assert "50%, about 4.0s left" in (shown := progress._render().plain)
+    assert shown.endswith("4.0s elapsed, about 1m16s left")  # nine generations of eight seconds more
+    progress.close()
+
+
 def test_the_pace_stands_in_the_line() -> None:
     progress = RichProgress(Console(file=io.StringIO(), force_terminal=True, width=80))
     progress.run_started(INFO)

@@ -74,6 +74,7 @@ function header(name) {
   const at = h("p", { class: "at" });
   const node = h("div", { class: "who" }, h("div", { class: "name" }, h("h1", { text: name }), pill), told, h("div", { class: "going" }, bar, at));
   const one = { node, state: null, set, tick };
+  let farthest = { generation: -1, all: null, share: 0 };  // of the bar: trainings of a generation that take turns each count from 0
   let left = null, came = 0, seen = null, busy = false, line = () => "";  // seconds until the end, when the newest was told; what stands under the bar
 
   function set(overview, status) {
@@ -86,7 +87,11 @@ function header(name) {
     write(told, lead(overview));
     const progress = overview.progress;
     const all = status?.generations ?? progress.generations, generation = status?.generation ?? progress.generation;
-    const share = shareOf(progress, status);
+    let share = shareOf(progress, status);
+    if (share !== null) {
+      if (generation === farthest.generation && all === farthest.all) share = Math.max(share, farthest.share);
+      farthest = { generation, all, share };
+    }
     busy = AT_WORK.includes(kind);
     bar.hidden = !busy || share === null;
     if (share !== null) {
