@@ -124,8 +124,11 @@ function playedCells({ mean, columns, row_probability: rows, column_probability:
   const width = columns.length, places = (shares) => shares.flatMap((share, k) => (share > 0 ? [k] : []));
   const cells = places(rows).flatMap((i) => places(across).map((j) => [mean[i * width + j], rows[i] * across[j]])).filter(([value]) => !Number.isNaN(value));
   if (cells.length >= ENOUGH) return cells;
-  const either = (k) => rows[Math.floor(k / width)] + across[k % width];
-  return [...mean.keys()].filter((k) => either(k) > 0 && !Number.isNaN(mean[k])).map((k) => [mean[k], either(k)]);
+  cells.length = 0;
+  rows.forEach((share, i) => {
+    for (let j = 0; j < width; j++) if (share + across[j] > 0 && !Number.isNaN(mean[i * width + j])) cells.push([mean[i * width + j], share + across[j]]);
+  });
+  return cells;
 }
 
 // Cells worth a look, as [row, column] places: between the policies that are played most, and where the weaker one wins most. Strength is
@@ -133,32 +136,44 @@ function playedCells({ mean, columns, row_probability: rows, column_probability:
 export function notable(data, shared, most = 5) {
   const { mean, columns, negligible, row_player: row, column_player: column, row_probability: rows, column_probability: across } = data;
   if (row === column) return [];
-  const width = columns.length, cells = [...mean.keys()].filter((k) => !Number.isNaN(mean[k]) && !(shared && data.rows[Math.floor(k / width)] === columns[k % width]));
-  const place = (k) => [Math.floor(k / width), k % width], share = (k) => rows[Math.floor(k / width)] * across[k % width];
-  const sums = (n, at) => {
-    const sum = new Float64Array(n), count = new Float64Array(n);
-    for (const k of cells) { sum[at(k)] += mean[k]; count[at(k)] += 1; }
-    return sum.map((value, k) => value / Math.max(1, count[k]));
-  };
-  const byRow = sums(rows.length, (k) => Math.floor(k / width)), byColumn = sums(width, (k) => k % width), middle = byRow.reduce((a, b) => a + b, 0) / Math.max(1, byRow.length);
-  const expected = (k) => byRow[Math.floor(k / width)] + byColumn[k % width] - middle;
-  const upset = (k) => (Math.sign(mean[k]) === -Math.sign(expected(k)) && Math.abs(mean[k]) > (negligible ?? 0) ? Math.abs(mean[k] - expected(k)) : 0);
-  const once = shared ? cells.filter((k) => data.row_index[Math.floor(k / width)] > data.column_index[k % width]) : cells;
-  const first = (worth) => largest(once, worth, most).map(place);
-  return [{ heading: "Played most", cells: first(share) }, { heading: "Largest upsets", cells: first(upset) }];
+  const n = rows.length, m = columns.length, own = (i, j) => shared && data.row_index[i] === data.column_index[j];
+  const strength = { rows: new Float64Array(n), columns: new Float64Array(m) }, known = { rows: new Float64Array(n), columns: new Float64Array(m) };
+  for (let i = 0, at = 0; i < n; i++) {
+    for (let j = 0; j < m; j++, at++) {
+      const value = mean[at];
+      if (value !== value || own(i, j)) continue;
+      strength.rows[i] += value;
+      strength.columns[j] += value;
+      known.rows[i] += 1;
+      known.columns[j] += 1;
+    }
+  }
+  for (const side of ["rows", "columns"]) strength[side].forEach((sum, k) => { strength[side][k] = sum / Math.max(1, known[side][k]); });
+  const middle = strength.rows.reduce((sum, value) => sum + value, 0) / n, played = best(most), upsets = best(most);
+  for (let i = 0, at = 0; i < n; i++) {
+    for (let j = 0; j < m; j++, at++) {
+      const value = mean[at];
+      if (value !== value || (shared && data.row_index[i] <= data.column_index[j])) continue;  // of a shared population each pair once
+      played.offer(rows[i] * across[j], i, j);
+      const expected = strength.rows[i] + strength.columns[j] - middle;
+      if (value * expected < 0 && Math.abs(value) > (negligible ?? 0)) upsets.offer(Math.abs(value - expected), i, j);
+    }
+  }
+  return [{ heading: "Played most", cells: played.cells() }, { heading: "Largest upsets", cells: upsets.cells() }];
 }
 
-// The k of most worth, of those that have any.
-function largest(keys, worth, most) {
-  const best = [];
-  for (const k of keys) {
-    const value = worth(k);
-    if (!(value > 0) || (best.length === most && value <= best[most - 1][1])) continue;
-    best.push([k, value]);
-    best.sort((a, b) => b[1] - a[1]);
-    if (best.length > most) best.pop();
-  }
-  return best.map(([k]) => k);
+// The cells of most worth, of those that have any.
+function best(most) {
+  const first = [];  // [worth, i, j], falling
+  return {
+    offer(worth, i, j) {
+      if (!(worth > 0) || (first.length === most && worth <= first[most - 1][0])) return;
+      first.push([worth, i, j]);
+      first.sort((a, b) => b[0] - a[0]);
+      if (first.length > most) first.pop();
+    },
+    cells: () => first.map(([, i, j]) => [i, j]),
+  };
 }
 
 // pick(cell) is called when a cell is chosen; hover needs no listener. Returns { set(data), order(name), find(name), cursor, destroy() }.

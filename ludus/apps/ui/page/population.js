@@ -317,12 +317,13 @@ function introduction({ of, row_player: row, column_player: column, others, rows
 function summary(data) {
   const { rows, columns, mean, of } = data;
   let low = Infinity, high = -Infinity, known = 0, lowest = 0, highest = 0;
-  mean.forEach((value, at) => {
-    if (Number.isNaN(value)) return;
+  for (let at = 0; at < mean.length; at++) {
+    const value = mean[at];
+    if (Number.isNaN(value)) continue;
     known += 1;
     if (value < low) [low, lowest] = [value, at];
     if (value > high) [high, highest] = [value, at];
-  });
+  }
   if (!known) return `A table of ${rows.length} rows and ${columns.length} columns; nothing has been played yet.`;
   const pair = (at) => title({ row: rows[Math.floor(at / columns.length)], column: columns[at % columns.length] }, data);
   return `What player ${of} earns, ${whole(rows.length)} rows by ${whole(columns.length)} columns, ${percent(known / mean.length)} of them known. `
