@@ -150,9 +150,10 @@ const PAYOFFS = {
   async load({ get, query, source, overview }, state) {
     state.choice ??= ["of", "row", "column"].every((key) => query.get(key)) ? ["of", "row", "column"].map((key) => Number(query.get(key))) : null;
     const [of, row, column] = state.choice ?? [];
+    const [table, now] = await Promise.all([get("payoffs", state.choice ? { of, row, column } : {}), overview()]);
     // While a run goes on, what is new matters: by age the newest row and column are the last.
-    state.order ??= ORDERS.includes(query.get("order")) ? query.get("order") : LIVE.has((await overview()).state) ? "age" : ORDERS[0];
-    return unpacked(await get("payoffs", state.choice ? { of, row, column } : {}), source);
+    state.order ??= ORDERS.includes(query.get("order")) ? query.get("order") : LIVE.has(now.state) ? "age" : ORDERS[0];
+    return unpacked(table, source);
   },
   none: (data) => (data.rows.length && data.columns.length ? "" : "There are no policies yet. The table appears with the first of them."),
   make: (place, scene, state) => new Payoffs(place, scene, state),
