@@ -120,15 +120,6 @@ def test_few_edges_reach_what_all_better_replies_reach(seed: int) -> None:
     assert len(source) < np.count_nonzero(gain >= 0)
 
 
-def test_shortest_cycle() -> None:
-    ring = np.zeros((5, 5), bool)
-    ring[[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]] = True
-    assert graphs.shortest_cycle(ring) == [0, 1, 2, 3, 4]
-    ring[3, 1] = True
-    assert graphs.shortest_cycle(ring) == [1, 2, 3]
-    assert graphs.shortest_cycle(np.triu(np.ones((4, 4), bool), 1)) == []
-
-
 def test_dominance_among_what_is_known() -> None:
     rows = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0], [0.0, 5.0, 0.0], [0.5, 0.5, np.nan], [1.0, 2.0, 1.0]])
     # 1 and 4 are equal: neither dominates the other. 3 is below 1 in all that is known of it; nothing known is below 3.

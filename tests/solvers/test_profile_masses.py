@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.metagame.analysis.cycles import strongest_cycles
-from ludus.metagame.analysis.profile_masses import SETTLED, iterated_masses
+from ludus.metagame.analysis.cycles import LONGEST, strongest_cycles
+from ludus.metagame.analysis.profile_masses import SETTLED, iterated_masses, iterated_policy_masses
 from ludus.metagame.analysis.response_graph import alpha_rank_masses, better_replies, strong_components
 from ludus.metagame.solvers.alpha_rank import multi_population
 
@@ -27,11 +27,41 @@ def test_iterated_masses_are_alpha_rank_s(sizes: tuple[int, ...], values: int) -
     assert np.abs(masses - exact).sum() < 10 * SETTLED
 
 
+def test_iterated_masses_of_policies_are_alpha_rank_s() -> None:
+    rng = np.random.default_rng(0)
+    gain = np.triu(rng.integers(-3, 4, (40, 40)).astype(float), 1)  # with ties
+    gain -= gain.T
+    components = strong_components(*np.nonzero(gain >= 0.0), 40)
+    source, target = np.nonzero(~np.eye(40, dtype=np.bool_))
+    exact = alpha_rank_masses(source, target, gain[source, target], 40, 0.0)
+    masses = iterated_policy_masses(gain, 0.0, np.flatnonzero(components.sink[components.label]))
+    assert exact is not None
+    assert masses is not None
+    assert np.abs(masses - exact).sum() < 10 * SETTLED
+    alone = iterated_policy_masses(gain, 0.0, np.array([7]))
+    assert alone is not None
+    assert alone.argmax() == 7
+
+
 def test_a_sink_of_one_profile_has_all_mass() -> None:
     mean = np.stack([np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])])
     masses = iterated_masses(mean, 0.0, np.array([3]))
     assert masses is not None
     assert masses.tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_a_cycle_s_weakest_edge_counts_not_its_length() -> None:
+    gain = np.full((5, 5), np.nan)
+    gain[0, 1] = gain[1, 2] = gain[2, 0] = 0.3
+    gain[2, 3] = gain[3, 4] = gain[4, 2] = 0.5
+    gain[1, 0] = 0.1  # the shortest, but weak
+    assert sorted(strongest_cycles(gain, 1)[0]) == [2, 3, 4]
+    assert strongest_cycles(np.full((2, 2), np.nan), 1) == []
+    ring = np.full((LONGEST + 1, LONGEST + 1), np.nan)
+    ring[np.arange(LONGEST + 1), (np.arange(LONGEST + 1) + 1) % (LONGEST + 1)] = 1.0
+    assert strongest_cycles(ring, 1) == []  # too long
+    ring[3, 0] = 0.5
+    assert strongest_cycles(ring, 1) == [[0, 1, 2, 3]]
 
 
 def test_the_strongest_cycles_come_first() -> None:

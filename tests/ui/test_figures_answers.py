@@ -19,7 +19,6 @@ from ludus.apps.ui.figures.improvement import newest_return, training_blocks, tr
 from ludus.apps.ui.figures.panels import PANELS
 from ludus.core.jsonable import to_json
 from ludus.core.types import Match, PolicySpec
-from ludus.metagame.analysis.response_graph import strongest_cycle
 from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
 from ludus.storage.store import Store
@@ -396,16 +395,6 @@ def test_three_players_cycle_by_what_one_gains(tmp_path: Path) -> None:
     assert answer.cycle.policies[(at + 1) % 4] == "p0 / p1 / p0", "player 1 leaves where both agree"
     assert answer.table is not None
     assert answer.table.others
-
-
-def test_strongest_cycle_has_the_largest_least_edge() -> None:
-    gain = np.full((5, 5), np.nan)
-    gain[0, 1] = gain[1, 2] = gain[2, 0] = 0.3
-    gain[2, 3] = gain[3, 4] = gain[4, 2] = 0.5
-    gain[1, 0] = 0.1  # the shortest, but weak
-    assert sorted(strongest_cycle(gain, 0.0)) == [2, 3, 4]
-    assert strongest_cycle(gain, 0.5) == []
-    assert strongest_cycle(np.full((2, 2), np.nan), 0.0) == []
 
 
 def test_many_policies_are_cut_to_those_that_are_played_most(tmp_path: Path) -> None:

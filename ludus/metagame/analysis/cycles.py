@@ -8,10 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+LONGEST = 8
+"""Edges of a cycle that is returned."""
+
 
 def strongest_cycles(weight: NDArray[np.float64], most: int) -> list[list[int]]:
     """Return cycles, those first whose weakest edge is strongest: edges join the graph by falling weight, and each that closes cycles
-    gives a shortest of them, unless more than half of its vertices are in one cycle that is there already.
+    gives a shortest of them, if that has at most `LONGEST` edges and no cycle has more than half of its vertices already.
 
     Args:
         weight: float64[n, n], of the edge from row to column; no edge where it is NaN or at most 0.
@@ -27,7 +30,7 @@ def strongest_cycles(weight: NDArray[np.float64], most: int) -> list[list[int]]:
     for a, b in zip(source[falling].tolist(), target[falling].tolist(), strict=True):
         if reached[b, a]:
             cycle = _shortest_way(after, b, a)
-            if all(2 * len({*cycle} & {*other}) <= len(cycle) for other in cycles):
+            if len(cycle) <= LONGEST and all(2 * len({*cycle} & {*other}) <= len(cycle) for other in cycles):
                 cycles.append(cycle)
             if len(cycles) == most:
                 break

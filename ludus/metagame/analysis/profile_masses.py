@@ -1,7 +1,8 @@
-"""α-Rank's stationary distribution over the profiles of a large game, by iteration."""
+"""α-Rank's stationary distribution over the profiles or the policies of a large game, by iteration."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,14 +52,37 @@ def iterated_masses(mean: Floats, tie: float, component: Places) -> Floats | Non
     inside = inside.reshape(shape)
     if len(component) == 1:
         return inside.ravel().astype(np.float64)
+    return _settled(lambda flow: np.asarray(sum(_inflow(flow, reply, shape) for reply in replies)), rate, inside)
+
+
+def iterated_policy_masses(gain: Floats, tie: float, component: Places) -> Floats | None:
+    """Return the same over the policies of one population, float64[n].
+
+    Args:
+        gain: float64[n, n], what the column's policy earns more than the row's when they meet; the diagonal does not matter.
+        tie: Difference within which payoffs are equal.
+        component: int64[k], policies of the component.
+    """
+    move = np.where(gain > tie, np.float32(1.0), np.where(gain >= -tie, np.float32(0.5), np.float32(0.0)))
+    np.fill_diagonal(move, 0.0)
+    inside = np.zeros(len(gain), np.bool_)
+    inside[component] = True
+    if len(component) == 1:
+        return inside.astype(np.float64)
+    rate = move.sum(axis=1, dtype=np.float64)
+    return _settled(lambda flow: np.asarray(flow.astype(np.float32) @ move, np.float64), rate, inside)
+
+
+def _settled(inflow: Callable[[Floats], Floats], rate: Floats, inside: NDArray[np.bool_]) -> Floats | None:
+    """Return the stationary distribution of the moves within closed states, flattened. inflow: what arrives at each state, of the mass per
+    move that leaves each. rate: moves out of each state."""
     flow = inside / np.maximum(rate, 0.5)
     for _ in range(MAX_STEPS):
         flow /= (flow * rate).sum()  # visits of the chain of moves, which stays nowhere
-        arriving = sum(_inflow(flow, reply, shape) for reply in replies)
+        arriving = inflow(flow)
         moved = np.abs(arriving - flow * rate).sum()
-        flow = np.where(
-            inside, (flow + arriving / np.maximum(rate, 0.5)) / 2, 0.0
-        )  # half of it waits: moves may alternate
+        # Half of it waits: moves may alternate.
+        flow = np.where(inside, (flow + arriving / np.maximum(rate, 0.5)) / 2, 0.0)
         if moved < SETTLED:
             return np.asarray((flow / flow.sum()).ravel())
     return None

@@ -1,4 +1,4 @@
-"""The response graph of α-Rank: its strongly connected components, sinks and cycles, and dominance.
+"""The response graph of α-Rank: its strongly connected components, sinks, and dominance.
 
 Vertices are profiles of pure policies; from each an edge leads to those in which one player has done something that pays it as well or
 better (Omidshafiei et al. 2019, "α-Rank: multi-agent evaluation by evolution", on Markov-Conley chains). What evolution under strong
@@ -7,7 +7,6 @@ selection comes to stay in are the sinks: strongly connected components that no 
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +23,6 @@ Places = NDArray[np.int64]
 
 MAX_STATES = 2000
 """Of a Markov chain whose stationary distribution is computed: about a second."""
-LONGEST = 8
-"""Edges of a cycle that is looked for."""
 _FEW = 64  # opponents by which most pairs are told apart
 
 
@@ -79,57 +76,6 @@ def gains_between(places: Places, payoff: Floats) -> Floats:
     return np.where(differ.sum(axis=2) == 1, np.where(differ, gain, 0.0).sum(axis=2), np.nan)
 
 
-def shortest_cycle(adjacent: NDArray[np.bool_]) -> list[int]:
-    """Return the vertices of a shortest cycle of at most `LONGEST` edges; empty if there is none. adjacent: bool[n, n], from row to
-    column."""
-    if not adjacent.any():
-        return []
-    step = adjacent.astype(np.float32)
-    reached = step
-    for _ in range(2, LONGEST + 1):
-        reached = ((reached @ step) > 0).astype(np.float32)
-        closed = np.flatnonzero(reached.diagonal())
-        if len(closed):
-            return _around(adjacent, int(closed[0]))
-    return []
-
-
-def strongest_cycle(gain: Floats, tie: float) -> list[int]:
-    """Return the vertices of the cycle whose least gain is largest, of these a shortest one of at most `LONGEST` edges; empty if there is
-    none. gain: float64[n, n], of the edge from row to column, NaN where there is none; only gains above `tie` are edges."""
-    edges = np.where(np.isfinite(gain) & (gain > tie), gain, -np.inf)
-    np.fill_diagonal(edges, -np.inf)
-    levels = np.unique(edges[np.isfinite(edges)])
-    best: list[int] = []
-    low, high = 0, len(levels)
-    while low < high:  # the largest level whose edges close a cycle
-        middle = (low + high) // 2
-        cycle = shortest_cycle(edges >= levels[middle])
-        if cycle:
-            best, low = cycle, middle + 1
-        else:
-            high = middle
-    return best
-
-
-def _around(adjacent: NDArray[np.bool_], start: int) -> list[int]:
-    """Return a shortest way from a vertex back to it."""
-    before = {start: start}
-    waiting = deque([start])
-    while waiting:
-        at = waiting.popleft()
-        if adjacent[at, start]:
-            way = [at]
-            while way[-1] != start:
-                way.append(before[way[-1]])
-            return way[::-1]
-        for neighbor in np.flatnonzero(adjacent[at]).tolist():
-            if neighbor not in before:
-                before[neighbor] = at
-                waiting.append(neighbor)
-    return []
-
-
 def alpha_rank_masses(source: Places, target: Places, gain: Floats, states: int, tie: float) -> Floats | None:
     """Return float64[states], the stationary distribution of α-Rank's chain for infinite alpha (Rowland et al. 2019, section 2; equals take
     over half the time). source, target: int64[E], every change of one policy; gain: float64[E], what it pays. None where the chain is too
@@ -174,10 +120,9 @@ def dominance(rows: Floats, tie: float) -> list[tuple[int, int, bool]]:
         return []
     values = np.where(known, rows, -np.inf)  # unknown of the other: nobody is dominated by it
     worth = np.where(known, rows, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    required = np.where(known, rows, -np.inf)
     possible = ~np.eye(n, dtype=np.bool_)  # [by, k]
     for column in np.unique(np.linspace(0, rows.shape[1] - 1, _FEW).round().astype(int)).tolist():
-        possible &= values[:, column, None] >= required[:, column] - tie
+        possible &= values[:, column, None] >= values[:, column] - tie
     possible &= known.any(axis=1)
     out, open_rows = [], np.ones(n, np.bool_)
     for by in np.argsort(-worth, kind="stable").tolist():

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame
-from ludus.metagame.analysis.profile_masses import iterated_masses
+from ludus.metagame.analysis.profile_masses import iterated_masses, iterated_policy_masses
 from ludus.metagame.analysis.response_graph import (
     MAX_STATES,
     Components,
     alpha_rank_masses,
     better_replies,
+    gains_between,
     single_population_gains,
     strong_components,
     tie_within,
@@ -32,18 +33,21 @@ MAX_PROFILES = 1_000_000
 """Vertices of a graph; of larger games the policies that are played most, and the newest, are compared."""
 
 
+EXACT = 300
+"""Policies of one population up to which masses are exact; of more they are iterated."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseGraph:
     """policies: of each player, places in its population that are compared; of players who share one population the first has them all.
-    mean: float64[P, k_0, …] of these. gain: float64[k, k] between policies of one population, else None. components: of the vertices, in
-    C order. mass: float64[vertices] of α-Rank; None where it is not known. known: bool[vertices] that have a payoff."""
+    components: of the vertices, in C order. mass: float64[vertices] of α-Rank; None where it is not known. known: bool[vertices] that have
+    a payoff. missing: pairs of policies without matches, or profiles without a payoff."""
 
     policies: tuple[Places, ...]
-    mean: Floats
-    gain: Floats | None
     components: Components
     mass: Floats | None
     known: NDArray[np.bool_]
+    missing: int
     tie: float
 
     @property
@@ -85,18 +89,34 @@ def _compared(game: MetaGame, players: int) -> tuple[Places, ...]:
     return tuple(np.sort(own[:limit]) for own, limit in zip(order, limits, strict=True))
 
 
+def gains(game: MetaGame, graph: ResponseGraph, vertices: Places) -> Floats:
+    """Return float64[k, k]: what the change from one vertex to another pays; NaN where it is not the change of one policy."""
+    at = np.stack(np.unravel_index(vertices, graph.sizes), axis=1)
+    places = [own[column] for own, column in zip(graph.policies, at.T, strict=True)]
+    if game.symmetric:
+        return single_population_gains(game.mean[np.ix_(np.arange(2), places[0], places[0])])
+    return gains_between(at, _over_seats(game)[(slice(None), *places)].T)
+
+
 def _of_policies(game: MetaGame) -> ResponseGraph:
     (places,) = _compared(game, 1)
     mean = game.mean[np.ix_(np.arange(2), places, places)]
     gain, tie = single_population_gains(mean), tie_within(mean)
-    source, target = np.nonzero(np.nan_to_num(gain, nan=-np.inf) >= -tie)
+    source, target = np.nonzero(gain >= -tie)  # NaN is not
     components = strong_components(source, target, len(gain))
     alone = np.isnan(gain).all(axis=1)
     components.sink[components.label[alone]] = len(gain) == 1  # who has met nobody says nothing
-    complete = np.isfinite(gain).sum() == gain.size - len(gain)
-    source, target = np.nonzero(np.isfinite(gain))
-    mass = alpha_rank_masses(source, target, gain[source, target], len(gain), tie) if complete else None
-    return ResponseGraph((places,), mean, gain, components, mass, np.ones(len(gain), np.bool_), tie)
+    missing = int(np.isnan(gain).sum() - len(gain)) // 2
+    mass = None if missing else _policy_masses(gain, tie, components)
+    return ResponseGraph((places,), components, mass, np.ones(len(gain), np.bool_), missing, tie)
+
+
+def _policy_masses(gain: Floats, tie: float, components: Components) -> Floats | None:
+    """Return exact masses of few policies or several sinks, else those within the only sink."""
+    if len(gain) <= EXACT or int(components.sink.sum()) > 1:
+        source, target = np.nonzero(np.isfinite(gain))
+        return alpha_rank_masses(source, target, gain[source, target], len(gain), tie)
+    return iterated_policy_masses(gain, tie, np.flatnonzero(components.sink[components.label]))
 
 
 def _of_profiles(game: MetaGame) -> ResponseGraph:
@@ -107,7 +127,7 @@ def _of_profiles(game: MetaGame) -> ResponseGraph:
     known = np.isfinite(mean).all(axis=0).ravel()
     components.sink[components.label[~known]] = False
     mass = _profile_masses(mean, tie, components) if known.all() else None
-    return ResponseGraph(places, mean, None, components, mass, known, tie)
+    return ResponseGraph(places, components, mass, known, int((~known).sum()), tie)
 
 
 def _profile_masses(mean: Floats, tie: float, components: Components) -> Floats | None:

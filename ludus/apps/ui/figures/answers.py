@@ -19,7 +19,8 @@ from ludus.apps.ui.figures.improvement import (
 )
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
 from ludus.core import recorders
-from ludus.metagame.analysis.response_graph import Places, gains_between, strongest_cycle
+from ludus.metagame.analysis.cycles import strongest_cycles
+from ludus.metagame.analysis.response_graph import Places, gains_between
 from ludus.storage.reader import Reader
 
 MOST = 12
@@ -295,7 +296,8 @@ def cycle(game: MetaGame) -> Cycle:
         (labels, gain), meaning = _between_profiles(game, own), _GAINS
     if not np.isfinite(gain).any():
         return Cycle("Not yet known.", "The policies that are played have not met.", [])
-    order = [labels[k] for k in strongest_cycle(gain, results(game).tie)]
+    cycles = strongest_cycles(np.where(gain > results(game).tie, gain, np.nan), 1)
+    order = [labels[k] for k in cycles[0]] if cycles else []
     if not order:
         return Cycle(f"{NO_CYCLE}.", meaning, [])
     if meaning == _GAINS:

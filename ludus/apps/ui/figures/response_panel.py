@@ -8,18 +8,16 @@ from functools import reduce
 
 import numpy as np
 
-from ludus.apps.ui.figures.alpha_rank import ResponseGraph, response_graph
+from ludus.apps.ui.figures.alpha_rank import ResponseGraph, gains, response_graph
 from ludus.apps.ui.figures.base import Number, finite, require_known
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
 from ludus.metagame.analysis.cycles import strongest_cycles
-from ludus.metagame.analysis.response_graph import Places, dominance, gains_between, tie_within
+from ludus.metagame.analysis.response_graph import Places, dominance, tie_within
 from ludus.storage.reader import Reader
 
 MAX_NODES = 30
 """That are shown."""
 MAX_COMPONENTS, MAX_CYCLES = 20, 6
-LONGEST = 8
-"""Edges of a cycle that is listed."""
 MAX_PLAYED = 100
 """Vertices among which cycles are looked for."""
 PLAYED = 5e-4
@@ -106,11 +104,12 @@ def _responses(game: MetaGame) -> Responses:
     weight = played if graph.mass is None else np.maximum(played, graph.mass)
     order = _by_weight(graph, played)
     least = max(graph.tie, *(game.negligible(player) for player in range(game.players)))
-    cycles = _cycles(graph, _played(game, graph, weight), weight, least)
+    likely = _played(game, graph, weight)
+    cycles = _cycles(gains(game, graph, likely), likely, weight[likely], least)
     vertices = _select(order, cycles)
     number, components = _components(graph, names, order)
     place = {vertex: k for k, vertex in enumerate(vertices.tolist())}
-    gain = _gains(graph, vertices)
+    gain = gains(game, graph, vertices)
     source, target = np.nonzero(np.nan_to_num(gain) > least)
     label, mass = graph.components.label, graph.mass
     return Responses(
@@ -190,26 +189,12 @@ def _played(game: MetaGame, graph: ResponseGraph, weight: Floats) -> Places:
     return vertices[np.argsort(-weight[vertices], kind="stable")[:MAX_PLAYED]]
 
 
-def _gains(graph: ResponseGraph, vertices: Places) -> Floats:
-    """Return float64[k, k]: what the change from one to the other pays; NaN where it is not the change of one policy."""
-    if graph.gain is not None:
-        return graph.gain[np.ix_(vertices, vertices)]
-    places = np.stack(np.unravel_index(vertices, graph.sizes), axis=1)
-    return gains_between(places, graph.mean.reshape(len(graph.sizes), -1).T[vertices])
-
-
-def _cycles(graph: ResponseGraph, vertices: Places, weight: Floats, least: float) -> list[tuple[list[int], float]]:
-    """Return cycles among the vertices of changes that pay more than `least`, and the least gain of each, those first whose least
-    probability times gain is largest."""
-    gain = _gains(graph, vertices)
+def _cycles(gain: Floats, vertices: Places, share: Floats, least: float) -> list[tuple[list[int], float]]:
+    """Return cycles of changes between the vertices that pay more than `least`, and the least gain of each, those first whose least
+    probability times gain is largest. gain: float64[k, k] between them; share: float64[k], how likely each is."""
     gain = np.where(gain > least, gain, np.nan)
-    share = weight[vertices]
     cycles = strongest_cycles(np.minimum.outer(share, share) * gain, MAX_CYCLES)
-    return [
-        (vertices[cycle].tolist(), float(gain[cycle, [*cycle[1:], cycle[0]]].min()))
-        for cycle in cycles
-        if len(cycle) <= LONGEST
-    ]
+    return [(vertices[cycle].tolist(), float(gain[cycle, [*cycle[1:], cycle[0]]].min())) for cycle in cycles]
 
 
 def _select(order: Places, cycles: Sequence[tuple[list[int], float]]) -> Places:
@@ -242,17 +227,13 @@ def _cut(game: MetaGame, graph: ResponseGraph) -> str:
             " × ".join(f"{size:,}" for size in sizes) for sizes in (game.sizes[: len(graph.sizes)], graph.sizes)
         )
         sentences.append(f"Of {every} policies {few} are compared: those that are played most, and the newest.")
-    if graph.gain is not None:
-        missing = int(np.isnan(graph.gain).sum() - len(graph.gain)) // 2
-        if missing:
-            sentences.append(
-                f"{missing:,} {'pairs of policies have' if missing > 1 else 'pair of policies has'} no matches: no edge joins them."
-            )
-    elif not graph.known.all():
-        missing = int((~graph.known).sum())
-        sentences.append(
-            f"{missing:,} profile{'s have' if missing > 1 else ' has'} no payoff yet and {'are' if missing > 1 else 'is'} left out."
-        )
+    missing = graph.missing
+    if missing and game.symmetric:
+        pairs = "pairs of policies have" if missing > 1 else "pair of policies has"
+        sentences.append(f"{missing:,} {pairs} no matches: no edge joins them.")
+    elif missing:
+        profiles = "profiles have no payoff yet and are" if missing > 1 else "profile has no payoff yet and is"
+        sentences.append(f"{missing:,} {profiles} left out.")
     return " ".join(sentences)
 
 
