@@ -303,7 +303,13 @@ class SelfPlayScheduler(ChunkedScheduler):
     def _progress(self, view: View) -> list[PolicyProfile]:
         """Return profiles in which each player alone has its newest snapshot, and the others have earlier ones."""
         newest = [_newest(view, own).place for own in self.population]
-        earlier = [[0 if back is None else max(0, place - back) for place in newest] for back in (None, 1, EARLIER)]
+        earlier = (
+            [0 for _ in newest],
+            [max(0, place - 1) for place in newest],
+            [
+                min(place, max(1, place - EARLIER)) for place in newest
+            ],  # the first ones may play at random: nearly all is better
+        )
         profiles = [
             tuple(newest[p] if p == player else places[p] for p in range(len(newest)))
             for places in earlier

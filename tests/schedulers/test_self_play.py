@@ -226,6 +226,19 @@ def test_progress_is_the_newest_against_the_first_the_one_before_and_five_before
     view = View((refs(*(f"0-{k}" for k in range(8))),), payoffs)
     (task,) = scheduler.next_tasks(view, free=3)
     assert task.profiles == ((0, 7), (2, 7), (6, 7), (7, 0), (7, 2), (7, 6))
+    few = replace(
+        empty,
+        mean=np.full((2, 4, 4), np.nan),
+        count=empty.count[:4, :4],
+        m2=empty.m2[:, :4, :4],
+        exact=np.zeros((4, 4), bool),
+    )
+    (task,) = self_play((0, 0), generations=9, cells="progress").next_tasks(
+        View((refs("0-0", "0-1", "0-2", "0-3"),), few), free=3
+    )
+    assert task.profiles == ((0, 3), (1, 3), (2, 3), (3, 0), (3, 1), (3, 2)), (
+        "five before there are that many: the second"
+    )
     two = self_play((0, 1), generations=9, cells="progress")
     empty = exact_view(np.full((2, 2, 2), np.nan), zero_sum=True)
     view = View((refs("0-0", "0-1"), refs("1-0", "1-1")), replace(empty, exact=np.zeros((2, 2), bool)))

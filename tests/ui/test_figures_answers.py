@@ -170,6 +170,13 @@ def test_equals_do_not_improve_and_what_was_not_played_is_not_known(tmp_path: Pa
     assert [one.who for one in improves.against] == ["generation 1, the one before"]
 
 
+def test_of_few_games_those_against_the_generation_before_count(tmp_path: Path) -> None:
+    results = {(3, 0): (30, 0, 20), (3, 2): (40, 0, 10), (2, 3): (10, 0, 40)}  # none against the second
+    improves = _answers(_self_play(tmp_path / "run", results, versions=4)).improvement
+    assert (improves.verdict, improves.over) == ("improves", "the last generation")
+    assert improves.sentence.startswith("Improves: it wins 80% ± ")
+
+
 def test_payoffs_say_it_where_winners_were_not_counted(tmp_path: Path) -> None:
     """Player 0's second policy earns 0.5 against the first, 0.2 more than the first against itself does on average over the seats."""
     strategies = [([1.0], [1.0]), ([0.0, 1.0], [0.0, 1.0])]

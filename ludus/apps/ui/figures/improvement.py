@@ -15,7 +15,6 @@ from ludus.apps.ui.figures.meta_game import Floats, MetaGame
 from ludus.core import recorders
 from ludus.core.types import Curve
 from ludus.metagame.solvers.confidence import student
-from ludus.storage.base import GenerationRecord
 from ludus.storage.reader import Reader
 from ludus.storage.records import StoredTask
 
@@ -128,8 +127,8 @@ def trend(values: Sequence[float] | Floats) -> Trend | None:
     return Trend(span * gradient, span * error * float(stdtrit(n - 2, 0.975)), span)
 
 
-def _generations(change: Trend) -> str:
-    return f"the last {change.span} generations"
+def _last(generations: int) -> str:
+    return "the last generation" if generations == 1 else f"the last {generations} generations"
 
 
 def verdict_of(change: float, half_width: float, *, lower_is_better: bool = False) -> str:
@@ -162,12 +161,21 @@ def _unknown(why: str, *, measure: str = "", now: Estimate = NONE, of: str = "")
 # NashConv.
 
 
-def _by_nash_conv(records: Sequence[GenerationRecord], span: float) -> Improvement:
+Score = tuple[int, float, bool]
+"""Number of a generation, its NashConv, and whether that is no bound."""
+
+
+def _scores(reader: Reader) -> list[Score]:
+    """Return those that are known, oldest first. A generation's other columns are large where there are many policies."""
+    rows = reader.query("SELECT number, nash_conv, exact FROM generations WHERE nash_conv IS NOT NULL ORDER BY number")
+    return [(number, value, bool(exact)) for number, value, exact in rows if math.isfinite(value)]
+
+
+def _by_nash_conv(known: Sequence[Score], span: float) -> Improvement:
     """span: range of the returns, summed over the players."""
-    known = [record for record in records if record.nash_conv is not None and math.isfinite(record.nash_conv)]
-    exact, last = all(record.exact for record in known), known[-1]
+    exact = all(is_exact for _, _, is_exact in known)
     measure = "NashConv" if exact else "NashConv, at least"
-    values = np.array([record.nash_conv for record in known], np.float64)
+    values = np.array([value for _, value, _ in known])
     change = trend(values)
     if math.isfinite(span) and values[-1] < NOTHING * span:
         verdict, sentence = NO_LONGER, "Nothing is left to gain: the meta-strategies are an equilibrium."
@@ -178,7 +186,7 @@ def _by_nash_conv(records: Sequence[GenerationRecord], span: float) -> Improveme
         verdict = verdict_of(change.change, change.half_width, lower_is_better=True)
         text = plus_minus(change.change, change.half_width)
         sentence = (
-            f"{SAID[verdict]}: {'NashConv' if exact else 'the bound'} changed by {text} over {_generations(change)}."
+            f"{SAID[verdict]}: {'NashConv' if exact else 'the bound'} changed by {text} over {_last(change.span)}."
         )
     curve = thin(known, MAX_CURVE)
     return Improvement(
@@ -186,14 +194,14 @@ def _by_nash_conv(records: Sequence[GenerationRecord], span: float) -> Improveme
         verdict=verdict,
         sentence=sentence,
         change=NONE if change is None else Estimate.around(change.change, change.half_width),
-        over="" if change is None else _generations(change),
-        now=Estimate(finite(last.nash_conv)),
-        of=f"of the meta-strategies of generation {last.number}; 0 at an equilibrium",
+        over="" if change is None else _last(change.span),
+        now=Estimate(finite(float(values[-1]))),
+        of=f"of the meta-strategies of generation {known[-1][0]}; 0 at an equilibrium",
         par=None,
         against=[],
         x_title="generation",
-        x=[float(record.number) for record in curve],
-        values=[finite(record.nash_conv) for record in curve],
+        x=[float(number) for number, _, _ in curve],
+        values=[finite(value) for _, value, _ in curve],
         low=[],
         high=[],
     )
@@ -343,6 +351,8 @@ def _by_games(game: MetaGame, reader: Reader) -> Improvement:
     curve = {n: _estimate(table, strategies[n], start)[0] for n in thin(numbers, MAX_CURVE)}
     known = {n: estimate for n, estimate in curve.items() if estimate.value is not None}
     measure = "win rate" if table.rate else "payoff"
+    if not math.isfinite(compared(table, now, strategies[back])[0]):
+        back = numbers[max(0, len(numbers) - 2)]  # of those that were played, the one before is the likeliest
     verdict, sentence, change = _judged(table, now, strategies[back], last - back)
     who = "random play" if is_random else "the start"
     gained = "" if table.rate else ", above what that earns itself"
@@ -351,7 +361,7 @@ def _by_games(game: MetaGame, reader: Reader) -> Improvement:
         verdict=verdict,
         sentence=sentence,
         change=change,
-        over=f"the last {last - back} generations",
+        over=_last(last - back),
         now=curve[last],
         of=f"of generation {last} against {who}{gained}",
         par=table.par,
@@ -370,7 +380,7 @@ def _judged(table: Results, now: Profile, before: Profile, span: int) -> tuple[s
     if not math.isfinite(score) or not math.isfinite(variance):
         return (
             UNKNOWN,
-            f"{SAID[UNKNOWN]}: the newest strategies have not played those of {span} generations before.",
+            f"{SAID[UNKNOWN]}: the newest strategies have not played earlier ones.",
             NONE,
         )
     half = NORMAL * math.sqrt(variance)
@@ -428,9 +438,14 @@ def _half(n: int, m2: float) -> Number:
 
 def newest_training(reader: Reader) -> StoredTask | None:
     """Return the training task that began last and has a curve, None where none has."""
-    ids = [task for (task,) in reader.query("SELECT DISTINCT task FROM curves")]
-    tasks = [task for task in reader.tasks() if task.kind == "train" and task.id in set(ids)]
-    return max(tasks, key=lambda task: task.generation, default=None)
+    rows = reader.query(
+        "SELECT population, policy, id FROM tasks WHERE kind = 'train' AND EXISTS (SELECT 1 FROM curves WHERE task = id) "
+        "ORDER BY generation DESC, id LIMIT 1"
+    )
+    if not rows:
+        return None
+    population, policy, newest = rows[0]
+    return next(task for task in reader.tasks(policy=(population, policy)) if task.id == newest)
 
 
 def training_blocks(curve: Curve) -> Floats:
@@ -497,19 +512,17 @@ def improvement(reader: Reader, game: MetaGame) -> Improvement:
     strategies."""
     if game.players == 1:
         return _by_return(reader)
-    records = reader.generations(marginals=False)
-    if any(record.nash_conv is not None and math.isfinite(record.nash_conv) for record in records):
-        return _by_nash_conv(records, sum(high - low for low, high in game.info.utility_range))
-    if not records:
+    if scores := _scores(reader):
+        return _by_nash_conv(scores, sum(high - low for low, high in game.info.utility_range))
+    numbers = reader.generation_numbers()
+    if not numbers or (len(numbers) == 1 and game.info.generations != 0):
         return _unknown("the first generation has not finished.")
     if not (game.log.exact.any() or game.log.count.any()):
         hint = " With cells=progress they do." if "cells: needed" in game.info.text else ""
         return _unknown(f"the policies of this run have not played each other, so that none is compared.{hint}")
     answer = _by_games(game, reader)
-    if len(records) > 1:
+    if len(numbers) > 1:
         return answer
-    if game.info.generations == 0:
-        of = answer.of.replace(f"generation {records[0].number}", "the meta-strategy")
-        sentence = "Nothing is trained: policies that were there before are compared."
-        return replace(answer, verdict=UNTRAINED, sentence=sentence, of=of)
-    return replace(answer, verdict=UNKNOWN, sentence=f"{SAID[UNKNOWN]}: the first generation has not finished.")
+    of = answer.of.replace(f"generation {numbers[0]}", "the meta-strategy")
+    sentence = "Nothing is trained: policies that were there before are compared."
+    return replace(answer, verdict=UNTRAINED, sentence=sentence, of=of)
