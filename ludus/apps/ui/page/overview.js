@@ -66,11 +66,11 @@ function nashConv() {
       clear(body).append(place, said);
       clear(place);
     }
-    const [key, title] = OVER[state.over], { total, gains, log, yRange, note } = onAxis(data, state.log);
+    const [key, title] = OVER[state.over], { total, gains, log, note } = onAxis(data, state.log);
     write(said, note);
     said.hidden = !note;
     const shown = {
-      x: data[key], xTitle: title, yTitle: data.exact ? "NashConv" : "NashConv, at least", log, yRange, whole: key !== "seconds", note,
+      x: data[key], xTitle: title, yTitle: data.exact ? "NashConv" : "NashConv, at least", log, whole: key !== "seconds", note,
       series: [
         { name: data.exact ? "NashConv" : "NashConv, at least", values: total, colour: () => colour(0), width: 2.5 },
         ...gains.map((values, player) => ({ name: `gain of player ${player}`, values, colour: () => colour(player + 1), width: 1.25 })),
@@ -83,28 +83,14 @@ function nashConv() {
 }
 
 const ROUNDING = 1e-9;  // of the largest NashConv: what is smaller is 0, but for how computers count
-const SMALL = 1e-4;  // of the largest NashConv: gains below are left out of a logarithmic axis, and that is said
 
-// NashConv and the gains as they are drawn on a logarithmic axis where that shows anything, and what is to be said of what it cannot show.
+// NashConv and the gains as they are drawn, on a logarithmic axis where any NashConv is above 0; else a note says why not. charts.js draws zeros at its lower edge.
 export function onAxis({ nash_conv, gains }, wanted) {
   const largest = Math.max(0, ...nash_conv);
   const settled = (values) => values.map((v) => (v !== null && Math.abs(v) < ROUNDING * largest ? 0 : v));
-  const total = settled(nash_conv), known = total.filter((v) => v !== null), above = known.filter((v) => v > 0);
-  const log = wanted && above.length > 0;
-  const drawn = gains.map((values) => settled(values).map((v) => (log && v !== null && v < SMALL * largest ? null : v)));
-  const decade = (v, round) => 10 ** round(Math.log10(v) + (round === Math.floor ? 1e-9 : -1e-9));
-  const all = [...above, ...drawn.flat().filter((v) => v > 0)];
-  const [low, high] = log ? [decade(Math.min(...all), Math.floor), decade(largest, Math.ceil)] : [];
-  const left = log && gains.flat().some((v) => v !== null && v > ROUNDING * largest && v < SMALL * largest);
-  const note = [wanted ? unshown(known, above) : "", left ? `Gains below ${(SMALL * largest).toPrecision(1)} are left out.` : ""].filter(Boolean).join(" ");
-  return { total, gains: drawn, log, yRange: log ? [low, high > low ? high : 10 * low] : null, note };
-}
-
-function unshown(known, above) {
-  const last = known[known.length - 1];
-  if (!above.length) return known.every((v) => v === 0) ? "NashConv is 0 in every generation, so the axis is linear." : "No value is above 0, so the axis is linear.";
-  if (last <= 0) return `NashConv is ${number(last)} at the end, which a logarithmic axis cannot show.`;
-  return above.length < known.length ? "A logarithmic axis cannot show values of 0 or less: choose “linear” to see them." : "";
+  const total = settled(nash_conv), above = total.some((v) => v > 0);
+  const why = total.every((v) => v === null || v === 0) ? "NashConv is 0 in every generation" : "No NashConv is above 0";
+  return { total, gains: gains.map(settled), log: wanted && above, note: wanted && !above ? `${why}, so the axis is linear.` : "" };
 }
 
 // ------------------------------------------------------------------------------------------------------------ tables
