@@ -1,4 +1,4 @@
-"""Policies as points in a plane, so that who is strong and who beats whom in a circle show."""
+"""Policies as points in a plane, which shows strength and cycles."""
 
 from __future__ import annotations
 

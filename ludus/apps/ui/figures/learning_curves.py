@@ -151,7 +151,7 @@ _SEEN = 0.01  # share from which on it is told
 @dataclass(frozen=True, slots=True)
 class Throughput:
     """One entry per stretch of time. seconds: of the run, at its end. shares: of its time, by what it went to, each in [0, 1] and 1
-    together; in the order of `told`. Where several work at a time, they are of what was measured. told: what each is, in a few words.
+    together; in the order of `told`. Where several work at a time, the whole is the measured time. told: what each is, in a few words.
     steps_per_second: of environments. lag: mean versions that the learners were ahead of what they learned from; None where they never
     were."""
 

@@ -28,7 +28,7 @@ class PayoffTable:
     """Mean return of player `of`; rows and columns are the policies of two players, in `order`. row_index, column_index: their places in
     the population. Matrices have a line for each row: mean f4 (NaN: unknown); half_width f4 of its interval (0: exact, NaN: unknown);
     count u4 of units (4294967295: exact). wins: u4 [3, rows, columns] episodes that `of` won, drew and lost; None where nobody counted, and
-    for more than 10,000 cells. row_clusters, column_clusters: groups that earn alike. row_probability, column_probability: of the last
+    for more than 10,000 cells. row_clusters, column_clusters: clusters of similar payoffs. row_probability, column_probability: of the last
     meta-strategies. utility: least and largest return; negligible: difference of returns that is drawn as none; choices: other (of, row,
     column) that there are. others: what the other players do, empty if there are none. interval: what the intervals promise. rows_in_all,
     columns_in_all: policies that there are, of which these are a part."""

@@ -1,4 +1,4 @@
-// Who began as a copy of whom: generations from left to right, each line of copies in a lane of its own.
+// Lineage: parents and children, generations from left to right, each line of copies in a lane of its own.
 
 import { announce, h, write } from "./dom.js";
 import { number, whole } from "./charts.js";

@@ -1,4 +1,4 @@
-// A population: who earns what against whom, what is mixed now, who stems from whom, where it goes in circles.
+// A population: payoffs, the meta-strategies, lineage, and cycles.
 //
 // The payoff table is drawn first, then every other part; a part whose data has changed asks for it again when it is on the screen.
 
