@@ -7,9 +7,7 @@ import { axis, drawnPlaces, logTicks, nearest, smoothed } from "./axes.js";
 import { clear, h, write } from "./dom.js";
 import { saveCsv, savePng } from "./download.js";
 import { legendItems, View } from "./view.js";
-import { colour, css, faded, ontheme, ramp } from "./colours.js";
-
-export { colour, css, ontheme, ramp };
+import { colour, css, faded, ontheme } from "./colours.js";
 
 // ------------------------------------------------------------------------------------------------------------ numbers
 

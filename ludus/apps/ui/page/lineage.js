@@ -10,6 +10,7 @@ import { font, nameThem, nearest, neighbour, scaleKey, stage } from "./stage.js"
 
 const TALLEST = 520, AXIS = 26, TITLE = 36;  // pixels
 const LANES = [[6, 44], [18, 26], [Infinity, 15]];  // up to so many lanes: pixels of one
+const WIDE = 3.8;  // times the radius of the largest dot are a lane: names of the lane below keep their place
 const NAMED = 400;  // names at most
 const ONE_POINT = 1;  // of Elo, below which ratings are equal
 const APART = 24;  // lanes of a population, up to which no connection runs through another's
@@ -137,7 +138,7 @@ class LineageView {
       node.y = band.y + (node.lane - band.lane + 0.5) * this.lane;
       node.apart = band.apart;
       node.x = node.generation - first + 0.5;
-      node.radius = Math.min(this.lane / 3, 3.5 + 9 * Math.sqrt(node.member.probability));
+      node.radius = Math.min(this.lane / WIDE, 3.5 + 9 * Math.sqrt(node.member.probability));
     }
     this.dress();
     const roots = this.nodes.filter(({ parent }) => !parent).length;

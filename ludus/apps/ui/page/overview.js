@@ -2,7 +2,8 @@
 
 import { card, clear, empty, h, picker, sentence, time, write } from "./dom.js";
 import { answers } from "./answers.js";
-import { colour, lines, number, table, whole } from "./charts.js";
+import { lines, number, table, whole } from "./charts.js";
+import { colour } from "./colours.js";
 import { drawnBy, policyLink } from "./links.js";
 import { interval, probability } from "./measured.js";
 import { cards } from "./panels.js";

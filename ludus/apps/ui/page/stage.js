@@ -318,7 +318,7 @@ export function neighbour(places, from, key) {
   return found;
 }
 
-// Writes names beside (or above) their places where there is room, the first ones first. places: [{ at, radius, name }].
+// Writes names beside their places (above: above or beside, so that none seems to belong to a place below) where there is room, the first ones first. places: [{ at, radius, name }].
 // halo: of what is behind, so that lines below a name do not blur it. dots: places that no name may cover (its own is never covered).
 export function nameThem(context, places, { width, height, most = 60, colour, halo, above = false, dots = [] }) {
   const taken = dots.map(({ at: [x, y], radius }) => ({ x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius }));
@@ -336,7 +336,7 @@ export function nameThem(context, places, { width, height, most = 60, colour, ha
     if (x < 0 || y < 0 || x > width || y > height) continue;
     const size = context.measureText(name).width;
     const beside = [[x + radius + 4, y - 7], [x - radius - 4 - size, y - 7]], upright = [[x - size / 2, y - radius - 15], [x - size / 2, y + radius + 3]];
-    const box = (above ? [...upright, ...beside] : [...beside, ...upright]).map(([left, top]) => ({ x: left, y: top, width: size, height: 14 })).find(free);
+    const box = (above ? [upright[0], ...beside] : [...beside, ...upright]).map(([left, top]) => ({ x: left, y: top, width: size, height: 14 })).find(free);
     if (!box) continue;
     taken.push(box);
     context.strokeStyle = halo;
