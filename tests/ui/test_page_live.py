@@ -80,6 +80,15 @@ def test_a_first_task_shows_before_any_checkpoint_of_it(browser: Any, root: Path
             page.wait_for_selector("text=/Since the last checkpoint.*steps\\/s.*processor.*memory.*environment/")
             charts = page.locator(".chart canvas")
             charts.first.wait_for()
+            for axis in (
+                "episodes",
+                "updates",
+                "seconds",
+                "generations",
+                "decisions",
+            ):  # the last but one has no live points
+                page.get_by_role("button", name=axis, exact=True).first.click()
+                page.wait_for_timeout(200)
             page.reload()
             line.wait_for(timeout=20_000)  # the newest point is there at once
             trained.kill()

@@ -84,7 +84,7 @@ export function curves({ run, asked, go, live, metrics = true }) {
   function returnsOf(learners, ends, banded) {
     const series = learners.filter((learner) => view.match(learner.learner)).map((learner) => ({
       name: learner.learner, x: learner.over[view.over] ?? [], values: learner.mean, colour: () => colour(learners.indexOf(learner), learners.length),
-      tail: ends[learner.learner] ? { x: ends[learner.learner][view.over], values: ends[learner.learner].mean } : undefined,
+      tail: ends[learner.learner]?.[view.over] ? { x: ends[learner.learner][view.over], values: ends[learner.learner].mean } : undefined,
       ...(banded ? { low: edge(learner, -1), high: edge(learner, 1) } : {}),
     }));
     return { xTitle: view.over, yTitle: "return", series, height: 300 };
