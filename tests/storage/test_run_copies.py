@@ -19,6 +19,7 @@ from ludus.apps.hub import copies
 from ludus.apps.hub.copies import copy_run, verify_run
 from ludus.cli.main import main
 from ludus.core.errors import RunError
+from ludus.storage.run_notes import make_notes, read_notes, write_notes
 
 SHORT = [
     "generations=3",
@@ -57,6 +58,14 @@ def test_nothing_is_copied_over_what_is_there(whole: Path, run_dir: Path) -> Non
     with pytest.raises(RunError, match="is not empty"):
         copy_run(whole, run_dir)
     assert sorted(run_dir.iterdir()) == names
+
+
+def test_a_copy_has_tags_and_notes(run_dir: Path, tmp_path: Path) -> None:
+    notes = make_notes(["final"], "as in the paper")
+    write_notes(run_dir, notes)
+    assert copy_run(run_dir, tmp_path / "again") == []
+    assert read_notes(tmp_path / "again") == notes
+    assert places(tmp_path / "again") == []
 
 
 def flip(path: Path) -> None:

@@ -21,7 +21,7 @@ from ludus.core.machine import replace_file
 from ludus.runs.lost_commits import lost_commits
 from ludus.runs.resumable_run import SCENARIO
 from ludus.runs.scenario_files import parse_scenario
-from ludus.storage import checkpoint
+from ludus.storage import checkpoint, run_notes
 from ludus.storage.database import FILE, HASHED
 from ludus.storage.reader import Reader, translated
 from ludus.storage.run_dirs import EXPERIMENT, STUDY, SWEEP, require_empty
@@ -30,7 +30,7 @@ from ludus.storage.stored_run import StoredRun
 
 _ATTEMPTS = 8
 _PAUSE = 0.5  # seconds between two of them: a run publishes a policy shortly before the database names it
-_BESIDE = (SCENARIO, trust.FILE, "report.html", "episode.gif", "episode.txt")
+_BESIDE = (SCENARIO, trust.FILE, run_notes.FILE, "report.html", "episode.gif", "episode.txt")
 _FOLDERS = ("tensorboard", "replays")
 
 
