@@ -261,6 +261,13 @@ def return_freed_memory() -> bool:
     return _set_malloc((_MMAP_THRESHOLD, _MIB), (_ARENA_MAX, 2))
 
 
+def trim_memory() -> None:
+    """Return to the system what lies free within the heaps of this process; it takes about a millisecond. Does nothing without glibc."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
+
+
 def _set_malloc(*settings: tuple[int, int]) -> bool:
     """Return whether glibc has taken all of (option, value)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

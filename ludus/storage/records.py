@@ -385,14 +385,15 @@ def _whole_numbers(listed: str) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PayoffLog:
-    """Pooled over the log. mean, m2 float64[P, n_0, …], count int64[n_0, …], exact bool[n_0, …] as in `Payoffs`; wins int32[P, 3, n_0, …].
+    """Pooled over the log. mean, m2 float64[P, n_0, …], count int64[n_0, …], exact bool[n_0, …] as in `Payoffs`; wins [P, 3, n_0, …],
+    uint16 where the sum of any two of them is one, else int32.
     Arrays are never written again: what grows out of one has others."""
 
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
     count: NDArray[np.int64]
     exact: NDArray[np.bool_]
-    wins: NDArray[np.int32]
+    wins: NDArray[np.int32] | NDArray[np.uint16]
 
     @staticmethod
     def empty(sizes: tuple[int, ...]) -> PayoffLog:
@@ -445,6 +446,8 @@ class PayoffLog:
                 log._place(batch.profiles[batch.exact], batch.mean[batch.exact])
         for profiles, mean in cells:
             log._place(profiles, mean)
+        if log.wins.max(initial=0) < 1 << 15:
+            log = replace(log, wins=log.wins.astype(np.uint16))
         for array in log.arrays:
             array.setflags(write=False)
         return log

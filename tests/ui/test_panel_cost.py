@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from fastapi import Request
 
 from benchmarks.synthetic_league import League, rematch, write
 from ludus.apps.ui.figures import meta_game
+from ludus.apps.ui.figures.base import packed, unpacked
 from ludus.apps.ui.figures.panels import PANELS
+from ludus.apps.ui.server.answer_cache import Body, respond
 from ludus.storage.reader import Memory, Reader
 from ludus.storage.records import Batch, PayoffLog
 from ludus.storage.store import Store
@@ -101,3 +106,55 @@ def test_rows_that_differ_are_told_apart_even_if_their_codes_are_one(monkeypatch
         first, back = meta_game._different(n, mean)
         assert n[first][back].tolist() == n.tolist()
         assert mean[first][back].tolist() == mean.tolist()
+
+
+def test_wins_take_two_bytes_until_a_sum_of_two_would_not_fit() -> None:
+    few, many = one((0, 1), 4, 0.5), one((0, 1), 4, 0.5)
+    few.wins[:], many.wins[:] = 7, 40_000
+    small = PayoffLog.empty((2, 2)).extended((2, 2), few, [])
+    large = small.extended((2, 2), many, [])
+    assert small.wins.dtype == np.uint16
+    assert large.wins.dtype == np.int32
+    assert (small.wins[0, 0, 0, 1], large.wins[0, 0, 0, 1]) == (7, 40_007)
+
+
+@pytest.mark.parametrize("shape", [(100, 100), (3, 5)])
+@pytest.mark.parametrize("different", [3, 300, 10_000])
+def test_a_packed_matrix_is_the_same_unpacked(shape: tuple[int, int], different: int) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.choice(np.append(rng.normal(size=different), np.nan), shape).astype(np.float32)
+    matrix = packed(values, "f4")
+    few = values.size > 4096 and different < 1000
+    assert matrix.places == (("u1" if different < 256 else "u2") if few else "")
+    np.testing.assert_array_equal(unpacked(matrix), values)
+    assert np.isnan(values).any() or values.size < 100 or different > 1000
+
+
+def test_a_large_answer_is_sent_a_part_at_a_time() -> None:
+    content, sent = bytes(range(256)) * 1000, list[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def ask() -> None:
+        scope = {"type": "http", "headers": [], "client": ("127.0.0.1", 1)}
+        answer = await respond(Request(scope), Body(content))
+        await answer(scope, lambda: None, send)  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+    parts = [message["body"] for message in sent[1:]]
+    assert b"".join(parts) == content
+    assert max(map(len, parts)) <= 1 << 16 < len(content)
+    assert [message["more_body"] for message in sent[1:]] == [True] * (len(parts) - 1) + [False]
+    assert dict(sent[0]["headers"])[b"content-length"] == str(len(content)).encode()
+
+
+def test_the_payoff_table_leaves_no_table_behind(league: Path) -> None:
+    with Reader(league, memory=Memory()) as reader:
+        PANELS["payoffs"](reader)
+        tables = [
+            name
+            for name, value in meta_game.meta_game(reader)._cache.items()
+            if isinstance(value, np.ndarray) and value.ndim > 1
+        ]
+    assert tables == []

@@ -40,8 +40,8 @@ def stationary(
     common scale. States outside the one recurrent class get 0. Raises SolverError if that class has more than 12,000 states.
     """
     check_watcher()
-    positive = rate > 0.0
-    source, target, rate = source[positive], target[positive], rate[positive]
+    if not (positive := rate > 0.0).all():
+        source, target, rate = source[positive], target[positive], rate[positive]
     graph = coo_array((rate, (source, target)), shape=(states, states)).tocsr()
     classes, of = connected_components(graph, directed=True, connection="strong")
     leaves = np.zeros(classes, dtype=np.bool_)
@@ -60,7 +60,14 @@ def stationary(
         raise SolverError(
             f"alpha_rank: a Markov chain of {len(members)} states is too large to solve, at most {MAX_STATES} are; use fewer policies."
         )
-    weights = eliminate(graph[members][:, members].toarray())
+    chain = graph if len(members) == states else graph[members][:, members]
+    del (
+        graph,
+        source,
+        target,
+        rate,
+    )  # a chain of a thousand states has a million transitions, and is as large as a table
+    weights = eliminate(chain.toarray())
     if weights is None:
         return None
     out = np.zeros(states)

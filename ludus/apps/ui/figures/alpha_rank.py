@@ -100,7 +100,7 @@ def gains(game: MetaGame, graph: ResponseGraph, vertices: Places) -> Floats:
 
 def _of_policies(game: MetaGame) -> ResponseGraph:
     (places,) = _compared(game, 1)
-    mean = game.mean[np.ix_(np.arange(2), places, places)]
+    mean = game.mean if len(places) == game.sizes[0] else game.mean[np.ix_(np.arange(2), places, places)]
     gain, tie = single_population_gains(mean), tie_within(mean)
     source, target = np.nonzero(gain >= -tie)  # NaN is not
     components = strong_components(source, target, len(gain))

@@ -26,6 +26,7 @@ CONFIDENCE = 0.95
 """Of each interval by itself, at all times at once."""
 NEGLIGIBLE = 1e-4
 """Share of the utility range: smaller differences are noise of an equilibrium, and shown as none."""
+_CELLS = 1 << 17  # of which intervals are computed at a time
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # a multiplier that mixes bits
 ALIKE = 0.01
 """Distance, as a share of the payoffs' range, within which policies are alike, however clear the clusters are."""
@@ -53,6 +54,11 @@ class MetaGame:
             self._cache[name] = make()
         value: T = self._cache[name]
         return value
+
+    def forget(self, *names: str) -> None:
+        """Free what was made once: what is large, and used by one panel."""
+        for name in names:
+            self._cache.pop(name, None)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -108,14 +114,17 @@ class MetaGame:
         """Return float32[n_0, …]: of the interval of each mean; 0 where it is exact, NaN where nobody played, or the utility range is
         infinite and a single unit was played. See `half_widths`. Where means of both seat orders are taken, each is so wide that both hold
         together."""
+        return self.once(f"half width {player}", lambda: self._half_width(player))
+
+    def _half_width(self, player: int) -> Floats:
         log, returns = self.log, self.returns(player)
         alpha = (1.0 - CONFIDENCE) / (2 if self.symmetric else 1)
-        return self.once(
-            f"half width {player}",
-            lambda: half_widths(log.count, log.mean[player], log.m2[player], log.exact, returns, alpha=alpha).astype(
-                "f4"
-            ),
-        )
+        count, mean, m2, exact = log.count.ravel(), log.mean[player].ravel(), log.m2[player].ravel(), log.exact.ravel()
+        half = np.empty(count.size, "f4")
+        for start in range(0, len(half), _CELLS):
+            some = slice(start, start + _CELLS)
+            half[some] = half_widths(count[some], mean[some], m2[some], exact[some], returns, alpha=alpha)
+        return half.reshape(log.sizes)
 
     def earned(self, player: int) -> Floats:
         """Return float64[n_p]: by each policy of a player against the last meta-strategies of the others. NaN where a missing entry has
@@ -278,7 +287,7 @@ def payoff_rows(game: MetaGame, population: int) -> Floats:
             blocks.append(game.mean[own][:, None])
         if game.symmetric:
             break  # the other seat says the same, up to luck
-    return np.concatenate(blocks, axis=1)
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
 
 def clusters_of(game: MetaGame, population: int) -> Clusters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from ludus.apps.ui.figures.ranking import clusters, filled_half_width, ratings
 from ludus.core.errors import ConfigError
 from ludus.storage.reader import Reader
 
+T = TypeVar("T", bound=np.generic)
 ORDERS = ("rating", "age", "cluster")
 MAX_CELLS = 1000
 """Policies of an axis that are given out at a time."""
@@ -75,7 +77,9 @@ def payoffs(reader: Reader, **query: str) -> PayoffTable:
         places[part(query, name, len(places))][:MAX_CELLS]
         for name, places in zip(("rows", "columns"), sides, strict=True)
     )
-    mean, half, count = (values[np.ix_(rows, columns)] for values in _table(game, of, (row, column)))
+    cells, seats = np.ix_(rows, columns), (row, column)
+    half = packed(_half_width(game, of, seats)[cells], "f4")
+    game.forget(*(f"half width {player}" for player in range(game.players)))
     return PayoffTable(
         of=of,
         row_player=row,
@@ -86,10 +90,10 @@ def payoffs(reader: Reader, **query: str) -> PayoffTable:
         columns=_names(game, column, columns) if game.players > 1 else ["return"],
         row_index=rows.tolist(),
         column_index=columns.tolist(),
-        mean=packed(mean, "f4"),
-        half_width=packed(half, "f4"),
-        count=packed(count, "u4"),
-        wins=_wins(game, of, (row, column), (rows, columns)),
+        mean=packed(_mean(game, of, seats)[cells], "f4"),
+        half_width=half,
+        count=packed(_count(game, seats)[cells], "u4"),
+        wins=_wins(game, of, seats, (rows, columns)),
         row_clusters=_clusters(game, row, rows),
         column_clusters=_clusters(game, column, columns) if game.players > 1 else [0],
         row_probability=_probability(game, row, rows),
@@ -125,25 +129,39 @@ def _chosen(game: MetaGame, query: Query, choices: list[tuple[int, int, int]]) -
     return of, row, column
 
 
-def _table(game: MetaGame, of: int, sides: tuple[int, int]) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return mean, half width and count [rows, columns]."""
+# Each matrix of a table is computed and packed before the next one: of a thousand policies each takes 8 MB.
 
-    def make() -> tuple[Floats, Floats, NDArray[np.int64]]:
-        if game.players == 1:
-            exact = np.where(game.log.exact, EXACT, game.log.count)
-            return game.mean[0][:, None], game.half_width(0)[:, None], exact[:, None]
-        keep = tuple(sorted(sides))
-        mean = game.expected(game.mean[of], *keep)
-        half = game.expected(filled_half_width(game, of), *keep)
-        count = _counted(game, keep)
-        if game.symmetric:
-            mean = (mean + game.mean[1 - of].T) / 2
-            half = (half + filled_half_width(game, 1 - of).T) / 2
-        if sides != keep:
-            mean, half, count = mean.T, half.T, count.T
-        return mean, half, count
 
-    return game.once(f"payoffs {of} {sides}", make)
+def _mean(game: MetaGame, of: int, sides: tuple[int, int]) -> Floats:
+    """Return [rows, columns]."""
+    if game.players == 1:
+        return np.asarray(game.mean[0][:, None])
+    mean = game.expected(game.mean[of], *sorted(sides))
+    if game.symmetric:
+        mean = np.asarray((mean + game.mean[1 - of].T) / 2)
+    return _turned(mean, sides)
+
+
+def _half_width(game: MetaGame, of: int, sides: tuple[int, int]) -> Floats:
+    """Return [rows, columns]."""
+    if game.players == 1:
+        return np.asarray(game.half_width(0)[:, None])
+    half = game.expected(filled_half_width(game, of), *sorted(sides))
+    if game.symmetric:
+        half = np.asarray((half + filled_half_width(game, 1 - of).T) / 2)
+    return _turned(half, sides)
+
+
+def _count(game: MetaGame, sides: tuple[int, int]) -> NDArray[np.int64]:
+    """Return [rows, columns]."""
+    if game.players == 1:
+        return np.asarray(np.where(game.log.exact, EXACT, game.log.count)[:, None])
+    return _turned(_counted(game, tuple(sorted(sides))), sides)
+
+
+def _turned(values: NDArray[T], sides: tuple[int, int]) -> NDArray[T]:
+    """Return the same by the rows' player first."""
+    return values if sides[0] <= sides[1] else values.T
 
 
 def _counted(game: MetaGame, keep: tuple[int, ...]) -> NDArray[np.int64]:

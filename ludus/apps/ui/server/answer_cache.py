@@ -12,14 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from fastapi import Request, Response
+from starlette.types import Receive, Scope, Send
 
 from ludus.apps.ui.server.address import is_loopback
+from ludus.core.machine import trim_memory
 
 KEPT = 24 << 20
 """Bytes of answers that are kept, packed ones included."""
 THREADS = 2
 """Threads that compute; what belongs to one run is computed in one of them, one after the other."""
 _EACH = 1 << 10  # bytes that an answer costs beside its content, at most
+_PART = 1 << 16  # bytes that are handed to a connection at a time
 _SMALL, _LARGE = 1 << 10, 1 << 20
 """Bytes: what is smaller is not worth packing, what is larger not for this machine's own browser, nor worth keeping packed."""
 
@@ -50,6 +53,17 @@ class Body:
         return _EACH + len(self.content) * (2 if _SMALL <= len(self.content) <= _LARGE else 1)
 
 
+class _Parts(Response):
+    """An answer that is sent a part at a time, each once the connection has room: ten browsers that ask for 4 MB at once cost no copies."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(self.body), _PART):
+            part = self.body[start : start + _PART]
+            await send({"type": "http.response.body", "body": part, "more_body": start + _PART < len(self.body)})
+
+
 async def respond(request: Request, body: Body, *, media_type: str = "application/json") -> Response:
     """Return 304 where the browser has it already; packed where that is worth the time, as hardly ever for a browser on this machine."""
     near = request.client is not None and is_loopback(request.client.host)
@@ -62,7 +76,14 @@ async def respond(request: Request, body: Body, *, media_type: str = "applicatio
         headers["content-encoding"] = "gzip"
         packed = await asyncio.to_thread(body.packed)
         return Response(packed, media_type=media_type, headers=headers)
-    return Response(body.content, media_type=media_type, headers=headers)
+    kind = Response if len(body.content) <= _PART else _Parts
+    return kind(body.content, media_type=media_type, headers=headers)
+
+
+def _body(compute: Callable[[], bytes]) -> Body:
+    body = Body(compute())
+    trim_memory()  # of the tables of a large league, what was freed in pieces
+    return body
 
 
 class AnswerCache:
@@ -89,7 +110,7 @@ class AnswerCache:
     async def _compute(self, key: Hashable, group: str, compute: Callable[[], bytes], state: Hashable) -> Body:
         try:
             chosen = self._threads[int(group[:8] or "0", 16) % len(self._threads)]
-            body = await asyncio.get_running_loop().run_in_executor(chosen, lambda: Body(compute()))
+            body = await asyncio.get_running_loop().run_in_executor(chosen, _body, compute)
         finally:
             del self._coming[key, state]
         self._drop(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from ludus.apps.ui.server.app import make_app
 from ludus.apps.ui.server.known_runs import KnownRuns
 from ludus.apps.ui.server.state import State
 from ludus.apps.ui.server.watcher import Watcher
-from ludus.core.machine import return_freed_memory, thread_limits
+from ludus.core.machine import return_freed_memory, thread_limits, trim_memory
 
 
 def make_state(access: Access, runs: KnownRuns, *, people: Path | None = None) -> State:
@@ -43,6 +44,8 @@ class Served:
     def run(self) -> None:
         """Serve until Ctrl-C, with one thread for products of matrices, so that a run on the same machine keeps its cores."""
         return_freed_memory()
+        gc.collect()
+        trim_memory()  # of what modules left when they were loaded
         with suppress(KeyboardInterrupt), thread_limits(torch_threads=None):
             self.server.run(sockets=[self.socket])
 

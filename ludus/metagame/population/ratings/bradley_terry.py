@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -188,14 +188,15 @@ def maximize(
     if fixed is not None:
         contrast, target = fixed
         at += contrast * (target - contrast @ at) / (contrast @ contrast)
-    curve = likelihood.curve(at)
     for _ in range(MOST_STEPS):
+        curve = likelihood.curve(at)
         step = _newton(curve, None if fixed is None else fixed[0])
         gain = float(curve.gradient @ step)  # twice what the step promises
         if gain < tolerance:
             return at + step, curve
-        at = at + _damped(likelihood, curve.value, at, step)
-        curve = likelihood.curve(at)
+        value = curve.value
+        del curve  # its matrices are large where policies are many
+        at = at + _damped(likelihood, value, at, step)
     raise DataError("the ratings did not converge; give a larger prior.")
 
 
@@ -226,9 +227,9 @@ def _damped(likelihood: Likelihood, value: float, at: Vector, step: Vector) -> V
 
 def covariance(curve: LikelihoodCurve) -> NDArray[np.float64]:
     """Return float64[m, m]: the inverse of the observed information."""
-    half, _ = dpotri(curve.factor, lower=True)  # its lower triangle; a third of the work of solving for an identity
-    whole = half + half.T
-    np.fill_diagonal(whole, half.diagonal())
+    whole, _ = dpotri(curve.factor, lower=True)  # its lower triangle; a third of the work of solving for an identity
+    for k in range(len(whole) - 1):
+        whole[k, k + 1 :] = whole[k + 1 :, k]
     return np.asarray(whole)
 
 
@@ -280,8 +281,8 @@ class BradleyTerry:
             return rating_table(kind, "Elo points", sizes, np.empty(0))
         sizes = tuple(sizes) or (n,)
         group = results.groups()
-        davidson = self.ties == "davidson"
-        likelihood = Likelihood.of(results if davidson else _halved(results), self.prior, davidson=davidson)
+        # Where a draw is half a win, it adds to both sides alike: a score is what wins and losses differ by.
+        likelihood = Likelihood.of(results, self.prior, davidson=self.ties == "davidson")
         if self.prior == 0:
             _require_finite(results, group, kind)
         del results  # a million pairs are large, and the likelihood has what it needs
@@ -336,11 +337,6 @@ class Elo(BradleyTerry):
     """Elo of greatest likelihood: `BradleyTerry` with each draw as half a win."""
 
     ties: Literal["davidson", "half"] = "half"
-
-
-def _halved(results: PairCounts) -> PairCounts:
-    half = 0.5 * results.draws
-    return replace(results, wins=results.wins + half, draws=np.zeros_like(half), losses=results.losses + half)
 
 
 def _notes(group: NDArray[np.int64]) -> tuple[str, ...]:
