@@ -434,11 +434,21 @@ class PayoffLog:
         Raises:
             ValueError: For a profile outside of `sizes`.
         """
-        log = PayoffLog.empty(sizes)
-        for new in reversed(log.arrays):
-            old, head = arrays.pop(), new.ndim - len(sizes)
+        larger = list[NDArray[Any]]()
+        while arrays:
+            old = arrays.pop()
+            head = old.ndim - len(sizes)
+            kind, fill = (np.int32, 0) if head == 2 else (old.dtype, np.nan if not arrays else 0)
+            new = (
+                np.full((*old.shape[:head], *sizes), fill, kind)
+                if fill
+                else np.zeros((*old.shape[:head], *sizes), kind)
+            )
             if old.any():  # NaN, too; memory of what holds zeros only is not touched
                 new[(slice(None),) * head + tuple(slice(n) for n in old.shape[head:])] = old
+            larger.append(new)
+        del old
+        log = PayoffLog(*reversed(larger))
         for batch in batches:
             if not batch.exact.all():
                 log._pool(batch.select(~batch.exact) if batch.exact.any() else batch)
@@ -447,6 +457,7 @@ class PayoffLog:
         for profiles, mean in cells:
             log._place(profiles, mean)
         if log.wins.max(initial=0) < 1 << 15:
+            larger.clear()
             log = replace(log, wins=log.wins.astype(np.uint16))
         for array in log.arrays:
             array.setflags(write=False)

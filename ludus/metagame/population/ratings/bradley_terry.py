@@ -287,7 +287,9 @@ class BradleyTerry:
             _require_finite(results, group, kind)
         del results  # a million pairs are large, and the likelihood has what it needs
         best, curve = maximize(likelihood)
-        low, high = self._ends(likelihood, best, curve, group)
+        profiled = likelihood if self.intervals == "profile" else None
+        del likelihood
+        low, high = self._ends(profiled, best, curve, group)
         alone = np.bincount(group)[group] == 1
         if self.intervals != "none":
             low[alone], high[alone] = -np.inf, np.inf
@@ -302,7 +304,7 @@ class BradleyTerry:
         )
 
     def _ends(
-        self, likelihood: Likelihood, best: Vector, curve: LikelihoodCurve, group: NDArray[np.int64]
+        self, likelihood: Likelihood | None, best: Vector, curve: LikelihoodCurve, group: NDArray[np.int64]
     ) -> tuple[Vector, Vector]:
         """The ends of the intervals of log strengths, less the mean of their groups."""
         n = len(group)
@@ -310,7 +312,7 @@ class BradleyTerry:
         if self.intervals == "none":
             return low, high
         half = Z95 * np.sqrt(np.maximum(_variance(covariance(curve)[:n, :n], group), 0.0))
-        if self.intervals == "wald":
+        if likelihood is None:
             rating = _centred(best[:n], group)
             return rating - half, rating + half
         for i in np.flatnonzero(np.bincount(group)[group] > 1):
