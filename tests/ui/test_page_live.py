@@ -148,7 +148,7 @@ def test_a_failed_run_is_not_called_complete(browser: Any, root: Path, server: S
     with opened(browser, server) as page:
         page.get_by_role("link", name="nan").click(timeout=30_000)
         page.wait_for_selector(".cause >> text=the loss is not finite")
-        page.wait_for_selector("main .tiles .value")
+        page.wait_for_selector("main .happens .verdict strong")
         assert "schedule is complete" not in page.inner_text("body").lower()
     remove_run(root / "nan")
 
