@@ -37,7 +37,7 @@ _COMMAND = "import sys; from ludus.cli.main import script; script()"
 _SECRET = b"of this measurement, thirty-two characters or more"
 _POLICIES = 1000
 _CHANGE = 10.0  # seconds between two changes of a league
-_SAYS = "[...document.querySelectorAll('.tiles .value')].some((node) => node.textContent)"
+_SAYS = "[...document.querySelectorAll('.five .verdict')].some((node) => node.textContent)"
 _DRAWN = (
     "document.querySelector('.heat canvas')?.width > 0 && document.querySelector('.heat .key')?.childElementCount > 0"
 )
