@@ -92,7 +92,8 @@ def test_ctrl_p_on_a_served_page_asks_for_all_tabs_first(browser: Any, server: S
         page.wait_for_selector(".card .uplot")
         page.evaluate("void (window.print = () => { window.wanted = true; })")  # or it would be called
         page.keyboard.press("Control+p")
-        page.wait_for_function("window.wanted")
+        while not page.evaluate("window.wanted ?? false"):
+            page.wait_for_timeout(50)
         judge(page.evaluate(PRINTED))
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         assert page.is_visible("text=Learning")
