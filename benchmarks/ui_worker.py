@@ -42,7 +42,8 @@ _DRAWN = (
     "document.querySelector('.heat canvas')?.width > 0 && document.querySelector('.heat .key')?.childElementCount > 0"
 )
 _WHOLE = (
-    "document.querySelectorAll('main .card').length > 0 && !document.querySelector('main .loading') && "
+    "document.documentElement.dataset.ready === 'yes' && !document.querySelector('main .loading') && "
+    "document.querySelectorAll('main .card').length > 0 && "
     "[...document.querySelectorAll('main .card .stage-canvas')].every((node) => node.style.height)"
 )
 _PAGES = {
