@@ -11,6 +11,7 @@ from page_tools import Server, opened, run_ids
 from test_server_tournaments import met, write
 
 import ludus
+from ludus.cli.main import main
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     four = ludus.PSRO(env="openspiel/connect_four", generations=1, response={"episodes": 16})
     ludus.run(four, run_dir=root / "four", report=False)
     write(root.parent / "tournaments" / "cup", met("ab", (150, 20, 30)), met("ac", (120, 0, 80)))
+    assert main(["push", str(root / "leduc"), str(root / "zoo")]) == 0
     with Server(root) as started:
         yield started
 
@@ -148,4 +150,18 @@ def test_hints_come_from_whom_one_chooses(browser: Any, server: Server) -> None:
         assert "What the mixture would play. The position is worth" in told
         assert "computed in the game's tree" in told
         assert page.locator(".thought-table thead th").all_inner_texts() == ["Move", "Probability", "Value"]
+        assert page.messages == []
+
+
+def test_an_entry_of_a_zoo_is_played_and_shown(browser: Any, server: Server) -> None:
+    with opened(browser, server, "#/zoo") as page:
+        page.get_by_role("link", name="leduc").click()
+        page.wait_for_selector(".lay")
+        assert page.locator("h1").inner_text() == "leduc"
+        page.get_by_role("button", name="Start the game").click()
+        page.wait_for_selector(".felt")
+        page.get_by_role("button", name="Leave the table").click()
+        page.get_by_role("button", name="Show me a game").click()
+        page.wait_for_selector(".transport")
+        assert page.get_by_role("button", name="Save").count() == 0  # an entry stays as it was pushed
         assert page.messages == []

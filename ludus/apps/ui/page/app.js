@@ -157,7 +157,7 @@ async function start(page, root, { route: { tab, path }, params, query }, mine) 
   let running = {};
   const follower = page.alone || isEntry(params.run) ? { stop() {}, release() {} } : follow(params.run ?? "", (panels) => running.update?.(panels), { held: true });
   try {
-    running = (await page.show(root, { source: tab ? frame.paper.source(path, page) : source, params, query, go })) ?? {};
+    running = (await page.show(root, { source: frame ? frame.paper.source(path, page) : source, params, query, go })) ?? {};
   } catch (error) {
     follower.stop();
     throw error;
