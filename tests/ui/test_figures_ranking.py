@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from ludus.apps.ui.figures.intervals import KINDS, mean_return_intervals, rank_intervals
 from ludus.apps.ui.figures.learning_curves import learning
+from ludus.apps.ui.figures.lineage import policy
 from ludus.apps.ui.figures.meta_game import MetaGame, mean_intervals, meta_game
 from ludus.apps.ui.figures.ranking import Ranked, Ranking, alpha_rank, ranking
 from ludus.core.types import Match, Mixture, PolicyRef, TrainingTask
@@ -197,3 +198,13 @@ def test_points_of_learning_are_told_by_generation(tmp_path: Path) -> None:
     found = [value for learner in learners for value in learner.over["generations"]]
     assert found[:6] == pytest.approx([k / 6 for k in range(1, 7)], abs=1e-5)
     assert found[-6:] == pytest.approx([2 + k / 6 for k in range(1, 7)], abs=1e-5)
+
+
+def test_results_of_a_policy_end_at_the_utility_range(tmp_path: Path) -> None:
+    """200 wins of 200, as in the ranking."""
+    run_dir = _run(tmp_path / "run", (1, 1), {(0, 0): (200, 1.0, 0.0)}, ((1.0,), (1.0,)))
+    with Reader(run_dir) as reader:
+        (result,) = policy(reader, population="0", policy="p0").results
+    low, high = result.interval
+    assert high == 1.0
+    assert low == pytest.approx(1.0 - (result.half_width or 0.0))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ludus.apps.ui.figures.base import MAX_POINTS, Number, all_finite, finite, require_known, thin, whole
 from ludus.apps.ui.figures.learning_curves import Learning, joined_curves
 from ludus.apps.ui.figures.meta_game import Floats, MetaGame, meta_game
-from ludus.apps.ui.figures.ranking import CountedRow, Ranked, ranking, statistics
+from ludus.apps.ui.figures.ranking import CountedRow, Interval, Ranked, interval_of, ranking, statistics
 from ludus.core.errors import ConfigError, nearest
 from ludus.core.types import MetaSolution
 from ludus.metagame.solvers import normal_form
@@ -176,13 +176,15 @@ def _opponent(one: StoredOpponent) -> Opponent:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Against others, one for each other player: mean return of the policy, half of its interval, units. wins: episodes that it won, drew
-    and lost; None where nobody counted. player: whom it played; where two share a population the first, over both seats."""
+    """Against others, one for each other player: mean return of the policy, half of its interval, the interval's ends within the utility
+    range, units. wins: episodes that it won, drew and lost; None where nobody counted. player: whom it played; where two share a population
+    the first, over both seats."""
 
     player: int
     against: list[str]
     mean: Number
     half_width: Number
+    interval: Interval
     n: int
     exact: bool
     wins: tuple[int, int, int] | None
@@ -345,12 +347,14 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
     places = np.unravel_index(cells, tuple(game.sizes[other] for other in others)) if others else ()
     columns = (mean.ravel()[cells], half.ravel()[cells], count.ravel()[cells], exact.ravel()[cells])
     won = wins.reshape(3, -1)[:, cells].T.tolist()
+    least, most = game.returns(player)
     return [
         Result(
             player,
             [own[int(at[k])] for own, at in zip(names, places, strict=True)],
             finite(value),
             finite(width),
+            interval_of(max(value - width, least), min(value + width, most)),
             n,
             known_exactly,
             (w, d, lost) if w or d or lost else None,

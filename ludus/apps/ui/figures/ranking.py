@@ -105,7 +105,7 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
             generation=member.lineage.generation,
             start=start_of(member.lineage),
             mean=finite(mean[k]),
-            intervals={kind: _interval(low[k], high[k]) for kind, (low, high) in ends.items()},
+            intervals={kind: interval_of(low[k], high[k]) for kind, (low, high) in ends.items()},
             half_width=finite(wider[k]),
             games=int(games[k]),
             rating=finite(rated[0][k]),
@@ -121,7 +121,8 @@ def _ranking(game: MetaGame, population: int, rated: tuple[Floats, Floats]) -> R
     return Ranking(population, players, bounded, rows)
 
 
-def _interval(low: float, high: float) -> Interval:
+def interval_of(low: float, high: float) -> Interval:
+    """Return (low, high) to six digits; None where either is not finite."""
     ends = finite(low), finite(high)
     return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
 

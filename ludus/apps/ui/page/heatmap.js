@@ -48,10 +48,11 @@ function strengths({ mean, rows, columns, of, row_player: row, column_player: co
 export function cellOf(data, i, j) {
   const at = i * data.columns.length + j;
   const count = data.count[at];
-  const known = !Number.isNaN(data.mean[at]);
+  const known = !Number.isNaN(data.mean[at]), [least, most] = data.utility ?? [], half = data.half_width[at];
   return {
     row: data.rows[i], column: data.columns[j], i, j, known, exact: count === EXACT,
-    mean: known ? shown(data.mean[at], data.negligible) : null, wins: winsOf(data, at), half_width: Number.isNaN(data.half_width[at]) ? null : data.half_width[at], count,
+    mean: known ? shown(data.mean[at], data.negligible) : null, wins: winsOf(data, at), half_width: Number.isNaN(half) ? null : half, count,
+    interval: Number.isNaN(half) ? null : [Math.max(data.mean[at] - half, least ?? -Infinity), Math.min(data.mean[at] + half, most ?? Infinity)],
   };
 }
 
@@ -72,7 +73,7 @@ export const ended = (wins) => `won ${whole(wins[0])} · drawn ${whole(wins[1])}
 export function worth(cell) {
   if (!cell.known) return "not played yet";
   if (cell.exact) return `${number(cell.mean)} exactly`;
-  return interval(cell.mean, cell.half_width);
+  return interval(cell.mean, cell.interval);
 }
 
 // "rock against paper"; a single player's policies are against nobody.

@@ -64,8 +64,8 @@ function met(table, policy) {
   const i = table.rows.indexOf(policy);
   if (i < 0 || table.of !== table.row_player) return null;
   return table.columns.map((name, j) => {
-    const { mean, half_width, count, exact, wins } = cellOf(table, i, j);
-    return { player: table.of, against: [name], mean, half_width, n: exact ? 0 : count, exact, wins };
+    const { mean, interval: ends, count, exact, wins } = cellOf(table, i, j);
+    return { player: table.of, against: [name], mean, interval: ends, n: exact ? 0 : count, exact, wins };
   });
 }
 
@@ -172,12 +172,12 @@ class Results {
     this.none.hidden = this.results.length > 0;
     this.some.hidden = this.list.hidden = !this.results.length;
     if (!this.results.length) return;
-    const scale = domain(this.results, "mean", "half_width");
+    const scale = domain(this.results, "mean", "interval");
     this.low = Math.min(0, scale[0]);
     this.high = Math.max(0, scale[1]);
     this.arrange();
     const best = this.results.reduce((a, b) => (b.mean > a.mean ? b : a)), worst = this.results.reduce((a, b) => (b.mean < a.mean ? b : a));
-    write(this.told, `${whole(this.results.length)} opponents. Best against ${best.name}: ${interval(best.mean, best.half_width)}; worst against ${worst.name}: ${interval(worst.mean, worst.half_width)}. The table below has all.`);
+    write(this.told, `${whole(this.results.length)} opponents. Best against ${best.name}: ${interval(best.mean, best.interval)}; worst against ${worst.name}: ${interval(worst.mean, worst.interval)}. The table below has all.`);
     this.stage.resize();
     this.scale = scale;
     if (this.table) this.table.set(this.results);
@@ -202,7 +202,7 @@ class Results {
     const columns = [
       { key: "name", title: players > 2 ? "opponents" : "opponent", text: true, format: (_, row) => (row.against.length ? once("of", row, () => link(row)) : "alone") },
       sides && { key: "player", title: "as player", format: whole },
-      { key: "mean", title: "mean return", format: (value, row) => measured(value, row.half_width, this.scale) },
+      { key: "mean", title: "mean return", format: (value, row) => measured(value, row.interval, this.scale) },
       { key: "n", title: "episodes", format: (value, row) => (row.exact ? "computed" : whole(value)) },
       won && { key: "wins", title: "won, drawn, lost", sorts: false, format: (wins) => (wins ? wins.map(whole).join(" · ") : "–") },
       { key: "show", title: "a game", unseen: true, sorts: false, format: (_, row) => once("game", row, () => this.game(row)) },
@@ -233,7 +233,7 @@ class Results {
     this.pointed = bar ? at : null;
     if (bar) {
       const [x] = this.stage.toScreen(at + 0.5, 0);
-      this.stage.tip(x, this.y(bar.mean), [h("p", { text: `against ${bar.name}` }), h("p", null, h("b", { text: interval(bar.mean, bar.half_width) })), h("p", { class: "faint", text: bar.exact ? "computed, not played" : `${whole(bar.n)} episodes` })]);
+      this.stage.tip(x, this.y(bar.mean), [h("p", { text: `against ${bar.name}` }), h("p", null, h("b", { text: interval(bar.mean, bar.interval) })), h("p", { class: "faint", text: bar.exact ? "computed, not played" : `${whole(bar.n)} episodes` })]);
     } else this.stage.tip(null);
     this.stage.draw();
   }
@@ -251,7 +251,7 @@ class Results {
       const at = Math.min(this.bars.length - 1, Math.max(0, (this.pointed ?? (step > 0 ? -1 : this.bars.length)) + step)), bar = this.bars[at];
       this.stage.show(at + 0.5, 0, 1);
       this.point(at);
-      announce(`against ${bar.name}: ${interval(bar.mean, bar.half_width)}`);
+      announce(`against ${bar.name}: ${interval(bar.mean, bar.interval)}`);
     } else return false;
     return true;
   }
@@ -266,11 +266,11 @@ class Results {
     context.clip();
     const from = Math.max(0, Math.floor(on.view.x)), to = Math.min(this.bars.length, Math.ceil(on.view.x + body.width / scale)), gap = scale > 5 ? 1 : 0;
     for (let k = from; k < to; k++) {
-      const { mean, half_width: half } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean);
+      const { mean, interval: ends } = this.bars[k], [x] = on.toScreen(k, 0), y = this.y(mean);
       context.fillStyle = mean < 0 ? this.colours.heat_low : this.colours.heat_high;
       context.globalAlpha = this.pointed === null || this.pointed === k ? 1 : 0.55;
       context.fillRect(x + gap, Math.min(y, zero), Math.max(0.5, scale - 2 * gap), Math.max(1, Math.abs(y - zero)));
-      if (half) this.paintWhisker(context, { x, scale, top: this.y(mean + half), bottom: this.y(mean - half) });
+      if (ends && ends[0] < ends[1]) this.paintWhisker(context, { x, scale, top: this.y(ends[1]), bottom: this.y(ends[0]) });
     }
     context.globalAlpha = 1;
     context.restore();
