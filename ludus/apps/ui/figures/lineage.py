@@ -347,14 +347,14 @@ def _results_of(game: MetaGame, player: int, place: int, most: int) -> list[Resu
     places = np.unravel_index(cells, tuple(game.sizes[other] for other in others)) if others else ()
     columns = (mean.ravel()[cells], half.ravel()[cells], count.ravel()[cells], exact.ravel()[cells])
     won = wins.reshape(3, -1)[:, cells].T.tolist()
-    least, most = game.returns(player)
+    lowest, highest = game.returns(player)
     return [
         Result(
             player,
             [own[int(at[k])] for own, at in zip(names, places, strict=True)],
             finite(value),
             finite(width),
-            interval_of(max(value - width, least), min(value + width, most)),
+            interval_of(max(value - width, lowest), min(value + width, highest)),
             n,
             known_exactly,
             (w, d, lost) if w or d or lost else None,
