@@ -74,8 +74,8 @@ def announce(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     build = RuntimeChoice.build
 
-    def announcing(choice: RuntimeChoice) -> Any:
-        runtime: Any = build(choice)
+    def announcing(choice: RuntimeChoice, *, learns: bool) -> Any:
+        runtime: Any = build(choice, learns=learns)
         spawn = runtime.spawn
 
         def spawn_announced(factory: Any, spec: Any, **options: Any) -> Any:

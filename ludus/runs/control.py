@@ -467,6 +467,7 @@ class Control(NullObserver):
     def close(self) -> None:
         """End the session without a message."""
         self._parts, self._usage, self._stop.doing = tuple, dict, _closing  # which lead back to here
+        self._live = LiveRecorder(self._clock)
         remove_live_files(self._folder)
 
     # ------------------------------------------------------------------------------------------ orders

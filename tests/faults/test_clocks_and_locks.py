@@ -129,9 +129,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     build = RuntimeChoice.build
 
-    def building(self: RuntimeChoice) -> object:
+    def building(self: RuntimeChoice, *, learns: bool) -> object:
         found.append(self.kind)
-        return build(self)
+        return build(self, learns=learns)
 
     monkeypatch.setattr(RuntimeChoice, "build", building)
     return found

@@ -355,7 +355,7 @@ def watched(
     trace = kind()
     with patch.context() as own, warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # of every death
-        own.setattr(RuntimeChoice, "build", lambda self: LotRuntime(seed, deaths, trace))
+        own.setattr(RuntimeChoice, "build", lambda self, learns: LotRuntime(seed, deaths, trace))
         trace.watch(own)
         yield trace
 
@@ -365,8 +365,8 @@ def watched_processes(patch: pytest.MonkeyPatch, *, kills: Sequence[int]) -> Ite
     """Have a worker of runs in processes killed after these iterations, in turn, and yield their trace."""
     build, workers, lives = RuntimeChoice.build, list[Any](), list[int]()
 
-    def building(choice: RuntimeChoice) -> Any:
-        runtime: Any = build(choice)
+    def building(choice: RuntimeChoice, *, learns: bool) -> Any:
+        runtime: Any = build(choice, learns=learns)
         spawn = runtime.spawn
 
         def spawning(*args: Any, **options: Any) -> Any:

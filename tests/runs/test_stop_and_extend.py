@@ -163,7 +163,7 @@ def test_a_run_that_is_there_is_refused_before_a_runtime_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools.train("exact", tmp_path, "generations=1")
-    monkeypatch.setattr(RuntimeChoice, "build", lambda self: pytest.fail("the runtime was started"))
+    monkeypatch.setattr(RuntimeChoice, "build", lambda self, learns: pytest.fail("the runtime was started"))
     with pytest.raises(RunError, match=r"already holds a run\. Continue it with `ludus resume`"):
         tools.train("exact", tmp_path)
 
