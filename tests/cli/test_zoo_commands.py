@@ -11,6 +11,8 @@ import synthetic_run as synthetic
 
 import ludus
 from ludus.apps.hub.zoo import _returns
+from ludus.apps.ui.server.known_runs import entry_id
+from ludus.cli import play
 from ludus.cli.main import main
 from ludus.cli.zoo import _result
 from ludus.core.recorders import EMPTY
@@ -59,7 +61,11 @@ def test_push_list_pull_and_use(
     assert (second[0], second[3:5], second[-1]) == ("best", ["2", "returns"], "CC0")
     assert "pulled runs/all" in says("pull", "zoo/all")
     assert "all@0/0-2" in says("list", "policies", "all")
-    assert "`ludus play all --text` plays it here" in says("play", "all", code=2)
+    opened: list[str] = []
+    monkeypatch.setattr(play, "server_of", lambda options, folders: folders)
+    monkeypatch.setattr(play, "serve_until_ctrl_c", lambda server, *, to, browser: opened.append(to) or 0)
+    says("play", "all", "--no-open")
+    assert opened == [f"#/run/{entry_id(Path('runs/all'))}/play?seats=person%2C%40meta&rated=0&start=1"]
     assert "`ludus pull 'my zoo/best'` fetches it" in says("push", "mine@best", "my zoo", "--name", "best")
     assert "all" not in says("runs")
     assert "is an entry of a zoo" in says("resume", "all", code=2)
