@@ -52,7 +52,8 @@ class Called:
         self.given |= {"name": name, "overrides": overrides, "seed": seed}
         return SimpleNamespace(
             to_yaml=lambda: f"scenario: psro\nseed: {seed}\n",
-            runtime=SimpleNamespace(kind="inprocess", mode="sync", threads=1),
+            runtime=SimpleNamespace(kind="inprocess", mode="sync", threads=1, prepare=Mock()),
+            learns=True,
             algorithm=None,
             algorithms={},
         )

@@ -130,7 +130,7 @@ def test_leduc_poker() -> None:
     assert board.seats[1].cards[0].hidden
     assert [card.text for card in board.table] == ["K♥"]
     assert [(seat.chips.paid, seat.chips.stack) for seat in board.seats if seat.chips] == [(3, 97), (3, 97)]
-    assert board.history == ["Ada: Raise", "Bob: Call", "Ada: Call"]
+    assert board.history == ["Ada: Raise", "Bob: Call", "Ada: Check"]
     folded = cards(after("leduc_poker", 1, 2, 2, 0), 0, 1)
     assert [seat.note for seat in folded.seats] == ["", "folded"]
     assert folded.pot == 4  # antes, and a raise of two

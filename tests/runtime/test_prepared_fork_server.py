@@ -51,7 +51,7 @@ def test_a_process_that_a_new_one_would_differ_from_is_not_taken(change: str, mo
     fork_server.prepare()
     pid = prepared_pid()
     if change == "variable":
-        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        monkeypatch.setenv("LUDUS_TEST_OF_PREPARED", "another value")
     elif change == "path":
         monkeypatch.setattr(sys, "path", [*sys.path, "/elsewhere"])
     else:
