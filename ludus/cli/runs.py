@@ -188,7 +188,7 @@ def _strange(folder: Path) -> str:
 def _is_aside(name: str, known: Collection[str]) -> bool:
     """Return whether a kill has left it, half written, beside the place of a known file."""
     match = _ASIDE.fullmatch(name)
-    shortened = {Path(other).stem for other in known if other != NOTES}  # notes keep their suffix while they are written
+    shortened = {Path(other).stem for other in known if other != NOTES}  # notes are written under their whole name
     return match is not None and match["name"] in {*known, *shortened}
 
 

@@ -196,7 +196,7 @@ def _by_nash_conv(known: Sequence[Score], span: float) -> Improvement:
         change=NONE if change is None else Estimate.around(change.change, change.half_width),
         over="" if change is None else _last(change.span),
         now=Estimate(finite(float(values[-1]))),
-        of=f"of the meta-strategies of generation {known[-1][0]}; 0 at an equilibrium",
+        of=f"of the meta-strategies of generation {known[-1][0]}; lower is better, 0 at an equilibrium",
         par=None,
         against=[],
         x_title="generation",
