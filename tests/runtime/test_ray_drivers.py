@@ -53,8 +53,8 @@ def descendants(process):
 def nothing_is_left(folder, processes=(), seconds=30):
     end = time.monotonic() + seconds
     left = [Path(folder), *(Path("/proc", str(process)) for process in processes)]
-    while time.monotonic() < end and any(path.exists() for path in left):
-        time.sleep(0.1)
+    while time.monotonic() < end and (any(path.exists() for path in left) or session_processes(folder)):
+        time.sleep(0.1)  # the folder may be gone while processes that were killed are still dying
     assert [path for path in left if path.exists()] == []
     assert session_processes(folder) == []
 
