@@ -97,7 +97,7 @@ def show(comparison: Comparison) -> None:
     show_figures(comparison)
     if comparison.settings:
         _show_settings(comparison)
-    if len(comparison.groups) > 1:
+    if comparison.improvement:
         _show_improvement(comparison)
     if any(len(group.counted) > 1 for group in comparison.groups) and len(comparison.thresholds) > 1:
         _show_profile(comparison)
@@ -158,8 +158,8 @@ def _setting(value: object) -> str:
 
 
 def _show_improvement(comparison: Comparison) -> None:
-    names = [group.name for group in comparison.groups]
-    pairs = [(a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
+    place_of = {group.name: k for k, group in enumerate(comparison.groups)}
+    pairs = [(a, b) for a, b in comparison.improvement if place_of[a] < place_of[b]]
     rows = [(a, b, _cell(comparison.improvement[a, b], digits=2)) for a, b in pairs[:_MOST_PAIRS]]
     table(
         ("run of", "is better than one of", "probability [95%]"), rows, title="Probability of improvement", left=(0, 1)

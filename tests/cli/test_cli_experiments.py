@@ -63,6 +63,7 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
         "paper published 1.5 ± 0.25",
     ]
     assert out[6] == "a: seed-2 is left out: failed, its process was killed by SIGKILL"
+    assert "Probability of improvement" not in out, "b is a single run"
     assert out[-1] == "Plots: ludus report a b"
 
     assert main(["compare", "a", "b", "--csv"]) == 0

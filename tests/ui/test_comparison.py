@@ -389,6 +389,7 @@ def test_one_run_of_each_is_told_apart_from_several(tmp_path: Path) -> None:
     folder = experiment(tmp_path / "c", [0.1, 0.3])
     data = as_json(compare([read_group(str(each)) for each in (tmp_path / "a", tmp_path / "b", folder)]))
     assert [group["single"] for group in data["groups"]] == [True, True, False]
+    assert data["improvement"] == []
     assert data["range"] == [0.0, None]
 
 

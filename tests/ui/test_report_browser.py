@@ -192,15 +192,15 @@ def test_a_broken_page_is_noticed(tmp_path: Path, look: Look) -> None:
 
 @pytest.mark.slow
 def test_a_comparison_is_drawn_and_told(tmp_path: Path, look: Look) -> None:
-    for name, lengths in (("a", (2, 3)), ("b", (3,))):
+    for name, lengths in (("a", (2, 3)), ("b", (3,)), ("c", (2, 2))):
         for seed, generations in enumerate(lengths):
             synthetic.write(tmp_path / name / f"seed-{seed}", generations=generations)
-    groups = [read_group(str(tmp_path / name)) for name in "ab"]
-    groups = [replace(group, name=name) for group, name in zip(groups, ("a", "<b>"), strict=True)]
+    groups = [read_group(str(tmp_path / name)) for name in "abc"]
+    groups = [replace(group, name=name) for group, name in zip(groups, ("a", "<b>", "c"), strict=True)]
     page = write_comparison(compare(groups, baselines=[Baseline("paper", 1.0, 0.2)]), tmp_path / "page.html")
     opened = look(page.as_uri(), width=390)
     assert opened.said == []
-    assert opened.text("h1") == "a and <b>"
+    assert opened.text("h1") == "a, <b> and c"
     headings = opened.page.locator("h2:visible").all_inner_texts()
     assert headings[0] == "NashConv (lower is better)"
     assert headings[1:] == [
@@ -213,7 +213,13 @@ def test_a_comparison_is_drawn_and_told(tmp_path: Path, look: Look) -> None:
     assert opened.page.locator("text=The scenarios are the same, up to names and seeds.").count() == 1
     assert opened.page.locator(".chart canvas").count() == 2
     rows = opened.page.locator(".intervals >> nth=0").locator("li")
-    assert [text.split("\n")[0] for text in rows.all_inner_texts()] == ["a (n = 2)", "<b> (n = 1)", "paper"]
+    assert [text.split("\n")[0] for text in rows.all_inner_texts()] == [
+        "a (n = 2)",
+        "<b> (n = 1)",
+        "c (n = 2)",
+        "paper",
+    ]
+    assert opened.page.locator(".intervals .of").last.inner_text() == "a over c", "a single run has no probability"
     assert "1 (0.800 to 1.200)" in rows.last.inner_text()
     assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert opened.page.evaluate(_NAMELESS) == []

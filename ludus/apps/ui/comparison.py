@@ -210,8 +210,8 @@ class GroupResult:
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """environments: what the runs played; over several, scores are normalised to 0 for the worst run of all on an environment and 1 for the
-    best. improvement: (a, b) -> how probable it is that a run of a is better than one of b. thresholds: of the profiles. settings: in which
-    the groups differ."""
+    best. improvement: (a, b) -> how probable it is that a run of a is better than one of b, of groups of several runs. thresholds: of the
+    profiles. settings: in which the groups differ."""
 
     measure: Measure
     environments: tuple[str, ...]
@@ -320,10 +320,12 @@ def _thresholds(scores: Array) -> Array:
 
 
 def _improvement(scores: Mapping[str, Sequence[Array]]) -> dict[tuple[str, str], Estimate]:
-    """Of every pair, both ways round. scores: higher is better."""
-    one_way = {(a, b): probability_of_improvement(scores[a], scores[b]) for a, b in combinations(scores, 2)}
+    """Of every pair of groups that have several runs, both ways round: of a single run it is 0 or 1, which says nothing. scores: higher is
+    better."""
+    names = [name for name, rows in scores.items() if not _is_single(rows)]
+    one_way = {(a, b): probability_of_improvement(scores[a], scores[b]) for a, b in combinations(names, 2)}
     return {
-        (a, b): one_way[a, b] if (a, b) in one_way else _other_way(one_way[b, a]) for a, b in permutations(scores, 2)
+        (a, b): one_way[a, b] if (a, b) in one_way else _other_way(one_way[b, a]) for a, b in permutations(names, 2)
     }
 
 

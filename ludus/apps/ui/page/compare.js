@@ -251,12 +251,12 @@ function profiles(state) {
 }
 
 function improvement(state) {
-  const { node, body } = card("Probability of improvement", { hint: "How probable it is that a run of the first is better than a run of the second, with its 95% interval (none where a group has n = 1). At one half neither is." });
+  const { node, body } = card("Probability of improvement", { hint: "How probable it is that a run of the first is better than a run of the second, with its 95% interval; of groups of several runs. At one half neither is." });
   return {
     node,
     draw() {
       const { data } = state;
-      const pairs = lone(data) ? [] : data.improvement.filter((pair) => place(data, pair.better) < place(data, pair.than));
+      const pairs = data.improvement.filter((pair) => place(data, pair.better) < place(data, pair.than));
       node.hidden = !pairs.length;
       const rows = pairs.map((pair) => ({ ...pair, label: `${pair.better} over ${pair.than}`, colour: `var(--p${place(data, pair.better) % 8})` }));
       if (rows.length) intervals(body, { rows, title: "probability", range: [-0.02, 1.02], mark: 0.5, format: (v) => v.toFixed(2) });
