@@ -96,7 +96,7 @@ def test_a_trend_is_a_line_of_least_squares() -> None:
     assert (change.change, change.span) == (pytest.approx(5.0), 5)
     assert [verdict_of(*values) for values in ((2.0, 1.0), (0.5, 1.0), (-2.0, 1.0))] == [
         "improves",
-        "no longer improves",
+        "no measurable change",
         "gets worse",
     ]
     assert verdict_of(-2.0, 1.0, lower_is_better=True) == "improves"
@@ -106,10 +106,10 @@ def test_a_trend_is_a_line_of_least_squares() -> None:
     ("values", "exact", "verdict", "begin"),
     [
         ([4.0, 3.0, 2.0, 1.0], True, "improves", "Improves: NashConv changed by −3.00 ± 0.00 over the last 3 gen"),
-        ([1.0, 2.0, 1.0, 2.0], True, "no longer improves", "No longer improves measurably: NashConv changed by +"),
+        ([1.0, 2.0, 1.0, 2.0], True, "no measurable change", "No measurable change: NashConv changed by +"),
         ([4.0, 3.0, 2.0, 1.0], False, "improves", "Improves: the bound changed by −3"),
         ([4.0, 3.0], True, "not yet known", "Not yet known: a trend needs 4 generations."),
-        ([4.0, 1e-4, 1e-4, 1e-4], True, "no longer improves", "Nothing is left to gain"),
+        ([4.0, 1e-4, 1e-4, 1e-4], True, "nothing is left to gain", "Nothing is left to gain"),
     ],
 )
 def test_nash_conv_says_whether_a_run_improves(
@@ -126,6 +126,7 @@ def test_nash_conv_says_whether_a_run_improves(
     improves = answer.improvement
     assert (improves.verdict, improves.measure) == (verdict, "NashConv" if exact else "NashConv, at least")
     assert improves.sentence.startswith(begin)
+    assert improves.sentence.lower().startswith(verdict), "an experiment's table has the verdict alone"
     assert (improves.x, improves.values) == ([float(k) for k in range(len(values))], values)
     assert (answer.table, answer.cycle) == (None, None), "one policy of each player"
     assert [(mixed.policies, mixed.probability) for mixed in answer.mixtures] == [(["p0"], [1.0])] * 2
@@ -145,17 +146,18 @@ def test_games_say_whether_self_play_improves(tmp_path: Path) -> None:
         ("random play", 0.9, 100),
         ("generation 1, the one before", 0.7, 100),
     ]
+    assert (improves.who, improves.opponent) == ("generation 2", "random play"), "whose games, and against whom"
     # (35 + 1.9207) / 53.8415 = 0.6857, whose interval is ± 0.0877: 0.7 is more than that above 0.5.
     assert (improves.verdict, improves.sentence) == (
         "improves",
-        "Improves: it wins 70% ± 9% of the games against the strategies of 1 generation before.",
+        "Improves: the newest strategies win 70% ± 9% of their games against those of 1 generation before.",
     )
 
 
 def test_equals_do_not_improve_and_what_was_not_played_is_not_known(tmp_path: Path) -> None:
     few = {(1, 0): (6, 0, 4), (0, 1): (5, 0, 5)}
     improves = _answers(_self_play(tmp_path / "few", few, versions=2)).improvement
-    assert improves.verdict == "no longer improves", "11 of 20 games"
+    assert improves.verdict == "no measurable change", "11 of 20 games"
     lost = {(1, 0): (10, 0, 40)}
     assert _answers(_self_play(tmp_path / "lost", lost, versions=2)).improvement.verdict == "gets worse"
     none = _answers(_self_play(tmp_path / "none", {}, versions=3, text="scenario: self_play\ncells: needed\n"))
@@ -166,7 +168,7 @@ def test_equals_do_not_improve_and_what_was_not_played_is_not_known(tmp_path: Pa
     assert none.cycle.sentence == "No cycle among the policies that are played."
     gap = {(2, 1): (26, 0, 24)}  # the newest has not met the first
     improves = _answers(_self_play(tmp_path / "gap", gap, versions=3)).improvement
-    assert (improves.verdict, improves.now.value) == ("no longer improves", None)
+    assert (improves.verdict, improves.now.value) == ("no measurable change", None)
     assert [one.who for one in improves.against] == ["generation 1, the one before"]
 
 
@@ -174,7 +176,7 @@ def test_of_few_games_those_against_the_generation_before_count(tmp_path: Path) 
     results = {(3, 0): (30, 0, 20), (3, 2): (40, 0, 10), (2, 3): (10, 0, 40)}  # none against the second
     improves = _answers(_self_play(tmp_path / "run", results, versions=4)).improvement
     assert (improves.verdict, improves.over) == ("improves", "the last generation")
-    assert improves.sentence.startswith("Improves: it wins 80% ± ")
+    assert improves.sentence.startswith("Improves: the newest strategies win 80% ± ")
 
 
 def test_payoffs_say_it_where_winners_were_not_counted(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_payoffs_say_it_where_winners_were_not_counted(tmp_path: Path) -> None:
     assert (improves.measure, improves.now.value, improves.par) == ("payoff", 0.5, 0.0)
     assert improves.verdict == "improves"
     assert improves.sentence == (
-        "Improves: it earns +0.50 ± 0.00 more than the strategies of 1 generation before against them."
+        "Improves: the newest strategies earn +0.50 ± 0.00 more against those of 1 generation before than these earn themselves."
     )
 
 
@@ -326,7 +328,10 @@ def test_rock_paper_scissors_cycles(tmp_path: Path) -> None:
     assert answer.cycle.sentence.count(" beats ") == 3
     assert answer.table is not None
     assert answer.table.rows.policies == ["p2", "p1", "p0"], "of equals the newest first"
-    assert (answer.table.value[0], answer.table.middle, answer.table.spread) == ([0.0, 1.0, -1.0], 0.0, 1.0)
+    assert (answer.table.value[0], answer.table.middle, answer.table.middle_of) == ([0.0, 1.0, -1.0], 0.0, "")
+    assert (answer.table.low, answer.table.high, answer.table.wins) == (-1.0, 1.0, True)
+    assert answer.table.rows.count == 3
+    assert "red in the row of A" in answer.cycle.meaning
     assert [(mixed.players, mixed.count) for mixed in answer.mixtures] == [([0, 1], 3)]
 
 
@@ -341,7 +346,7 @@ def test_what_is_not_played_and_noise_do_not_cycle(tmp_path: Path) -> None:
     assert answer.cycle is not None
     assert answer.cycle.policies == []
     assert answer.table is not None
-    assert answer.table.spread == 0.0, "all earn the same"
+    assert answer.table.low == answer.table.high, "all earn the same"
 
 
 @pytest.mark.parametrize(("games", "cycles"), [(10, False), (1000, True)])
@@ -384,6 +389,24 @@ def test_two_populations_cycle_by_what_is_above_the_value(tmp_path: Path) -> Non
     assert [*order[at:], *order[:at]] == ["p0 (player 0)", "p0 (player 1)", "p1 (player 0)", "p1 (player 1)"]
 
 
+def test_a_table_of_two_populations_is_coloured_as_its_cycles_are_told(tmp_path: Path) -> None:
+    """Not from 0 on, but from what the meta-strategies earn: (3 - 1 - 1 + 1) / 4."""
+    with Store.create(tmp_path / "run", synthetic.info(tmp_path / "run")) as store:
+        for player in range(2):
+            for place in range(2):
+                store.policy_added(synthetic.policy(player, place))
+        earned = np.array([3.0, -1.0, -1.0, 1.0])
+        store.payoffs_recorded(np.array([*np.ndindex(2, 2)]), np.stack([earned, -earned], axis=1))
+        store.generation_done(GenerationRecord(0, 1.0, 0, None, marginals=((0.5, 0.5),) * 2))
+        store.commit("c1")
+    answer = _answers(tmp_path / "run")
+    assert answer.table is not None
+    assert (answer.table.low, answer.table.middle, answer.table.high) == pytest.approx((-2.0, 0.5, 3.0))
+    assert answer.table.middle_of == "what the meta-strategies earn against each other"
+    assert answer.cycle is not None
+    assert "blue in its column" in answer.cycle.meaning
+
+
 def test_three_players_cycle_by_what_one_gains(tmp_path: Path) -> None:
     """Player 0 wants to agree with player 1, who wants to differ; player 2 has one policy."""
     with Store.create(tmp_path / "run", synthetic.info(tmp_path / "run", players=3)) as store:
@@ -411,7 +434,7 @@ def test_many_policies_are_cut_to_those_that_are_played_most(tmp_path: Path) -> 
     answer = _answers(_exact(tmp_path / "run", np.zeros((n, n)).tolist(), [(row, row)]))
     assert answer.table is not None
     assert answer.table.rows.policies[:4] == ["p3", "p7", "p20", "p29"]
-    assert len(answer.table.rows.policies) == 12
+    assert (len(answer.table.rows.policies), answer.table.rows.count) == (12, 30)
     assert answer.table.rows.share[:4] == [0.5, 0.3, 0.2, 0.0]
     assert [(mixed.policies, mixed.rest) for mixed in answer.mixtures] == [(["p3", "p7", "p20"], 0.0)]
 

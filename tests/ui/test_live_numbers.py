@@ -355,6 +355,7 @@ def test_a_failed_run_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     )
     assert (cause.place, cause.task) == ("Bad.step (bad.py, line 8)", "response-0-2")
     assert "ludus resume run" in cause.advice
+    assert panel.end.cause == "", "the page tells it once"
     end = events(run_dir).end
     assert (end.level, end.kind) == ("error", "failed")
     assert "no reading" in end.text

@@ -82,6 +82,7 @@ def test_ranges_and_ticks(page: Any) -> None:
     floor = page.evaluate("axes.axis([0, 0.01, 1], { log: true })")
     assert 0 < floor["floor"] == floor["low"] <= 0.005
     assert page.evaluate("axes.logTicks(0.91, 0.95, 6)") == [0.91, 0.92, 0.93, 0.94, 0.95]
+    assert page.evaluate("axes.logTicks(1.3, 5.1, 4)") == [1.5, 2, 3, 5], "one near the lowest value"
     assert page.evaluate("axes.logTicks(0.3, 40, 12)") == [0.3, 1, 3, 10, 30]
     assert page.evaluate("axes.logTicks(1e-6, 1, 3)") == [1e-6, 1e-4, 1e-2, 1]
 

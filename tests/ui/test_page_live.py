@@ -76,6 +76,9 @@ def test_a_first_task_shows_before_any_checkpoint_of_it(browser: Any, root: Path
             assert re.search(r"population \d: return .+ steps/s, .*loss", line.inner_text())
             stored = page.evaluate("run => fetch(`api/runs/${run}/learning`).then(r => r.json())", run)
             assert stored["learners"] == []
+            page.evaluate("to => { location.hash = to; }", f"#/run/{run}")
+            page.locator(".happens dl div", has_text="episodes of training").get_by_text(re.compile("[1-9]")).wait_for()
+            page.evaluate("to => { location.hash = to; }", f"#/run/{run}/learning")
             page.wait_for_selector(".run .at >> text=/generation 1 of 2 .*%.* about .* left/", timeout=60_000)
             page.wait_for_selector("text=/Since the last checkpoint.*steps\\/s.*processor.*memory.*environment/")
             charts = page.locator(".chart canvas")
@@ -133,6 +136,8 @@ def test_an_error_of_an_environment_is_on_top_of_each_page_and_in_the_log(
         assert "Bad.step (badenv.py, line" in told.replace("\n", " ")
         assert "ludus resume bad" in told
         assert page.inner_text(".pill") == "failed"
+        page.wait_for_selector(".happens .verdict >> text=Failed")
+        assert page.inner_text("main").count("the sensor gave no reading") == 1
         page.get_by_role("link", name="Log").first.click()
         page.wait_for_selector(".log .error >> text=the sensor gave no reading")
         assert page.messages == []

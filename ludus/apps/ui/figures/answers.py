@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -37,20 +38,22 @@ _SPARK = 60  # points of the newest training
 @dataclass(frozen=True, slots=True)
 class Side:
     """A player's policies in the table, those that are played most first. population: theirs. share: probability of each in the last
-    meta-strategy."""
+    meta-strategy. count: policies that the player has in all."""
 
     player: int
     population: int
     policies: list[str]
     share: list[float]
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedTable:
     """The row's results against the column. value, half_width (of 95% intervals): [rows][columns], None where none was played. games:
     [rows][columns] (won, drawn, lost) of the row, empty where winners were not counted. rate: whether values are shares of games won.
-    middle: value of equals; spread: largest distance from it that is shown, 0 where all are equal. others: what further players do; empty
-    if there are none."""
+    middle: value from which on the row beats the column, as `cycle` has it; middle_of: whose value that is, in words, empty where it is
+    that of equals. low, high: ends of the scale, middle where all are equal. wins: whether more for the row is less for the column.
+    others: what further players do; empty if there are none."""
 
     rows: Side
     columns: Side
@@ -59,7 +62,10 @@ class PlayedTable:
     games: list[list[tuple[int, int, int]]]
     rate: bool
     middle: float
-    spread: float
+    middle_of: str
+    low: float
+    high: float
+    wins: bool
     others: str
 
 
@@ -158,7 +164,7 @@ def _side(game: MetaGame, player: int, now: Floats, over: Floats) -> Side:
     order = np.lexsort((-np.arange(len(now)), -over, -now))[:MOST]
     names = game.names(player)
     shares = [round(float(now[k]), 6) for k in order]
-    return Side(player, game.info.population[player], [names[k] for k in order.tolist()], shares)
+    return Side(player, game.info.population[player], [names[k] for k in order.tolist()], shares, len(names))
 
 
 def _table(game: MetaGame, rows: Side, columns: Side) -> PlayedTable:
@@ -166,8 +172,9 @@ def _table(game: MetaGame, rows: Side, columns: Side) -> PlayedTable:
     at = [_places(game, side) for side in (rows, columns)]
     value, spread = _values(game, table, at)
     half = NORMAL * np.sqrt(spread)
-    middle = _middle(game, table, value)
+    middle, middle_of = _middle(game, table, value)
     reach = float(np.nanmax(np.abs(value - middle))) if np.isfinite(value).any() else 0.0
+    reach = 0.0 if reach <= table.tie else reach
     return PlayedTable(
         rows=rows,
         columns=columns,
@@ -176,7 +183,10 @@ def _table(game: MetaGame, rows: Side, columns: Side) -> PlayedTable:
         games=_games(game, at),
         rate=table.rate,
         middle=middle,
-        spread=0.5 if table.rate else 0.0 if reach <= table.tie else reach,
+        middle_of=middle_of,
+        low=0.0 if table.rate else middle - reach,
+        high=1.0 if table.rate else middle + reach,
+        wins=table.rate or game.info.zero_sum,
         others=""
         if game.players == 2
         else f"The other players mix by the meta-strategy of generation {game.generation}.",
@@ -204,11 +214,16 @@ def _places(game: MetaGame, side: Side) -> Places:
     return np.array([place_of[name] for name in side.policies], np.int64)
 
 
-def _middle(game: MetaGame, table: Results, value: Floats) -> float:
-    """Return what equals earn: half of a constant sum; in other games the mean of what is shown."""
+def _middle(game: MetaGame, table: Results, value: Floats) -> tuple[float, str]:
+    """Return what equals earn, and in words whose value it is: "" for half of a constant sum. Where sides differ, what the meta-strategies
+    earn against each other; without a constant sum, the mean of what is shown."""
     if table.rate or game.info.zero_sum:
-        return table.par
-    return float(np.nanmean(value)) if np.isfinite(value).any() else 0.0
+        if not game.symmetric and game.players == 2 and game.generation is not None:
+            value_of_game = table.expected(0, game.marginals)[0]
+            if math.isfinite(value_of_game):
+                return value_of_game, "what the meta-strategies earn against each other"
+        return table.par, ""
+    return float(np.nanmean(value)) if np.isfinite(value).any() else 0.0, "the mean of these cells"
 
 
 def _games(game: MetaGame, at: Sequence[Places]) -> list[list[tuple[int, int, int]]]:
@@ -270,8 +285,13 @@ def _joint(game: MetaGame, joint: Floats) -> Mixed:
 # Where it cycles.
 
 NO_CYCLE = "No cycle among the policies that are played"
-_MET = "A beats B: A earns more than B when they meet, by more than the 95% interval."
-_AHEAD = "A beats B: against B, A earns more than the meta-strategies earn against each other, by more than the 95% interval."
+_MET = (
+    "A beats B: A earns more than B when they meet, by more than the 95% interval. In the table: red in the row of A."
+)
+_AHEAD = (
+    "A beats B: against B, A earns more than the meta-strategies earn against each other, by more than the 95% interval. "
+    "In the table: red in the row of A, or blue in its column."
+)
 _GAINS = "Each arrow: one player changes its policy and gains, by more than the 95% interval."
 
 

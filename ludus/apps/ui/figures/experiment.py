@@ -119,7 +119,7 @@ def mean_improvement(answers: Sequence[Improvement]) -> Improvement:
         change=change,
         over=known[0].over,
         now=now,
-        of=f"mean of {n} seeds, with its interval over the seeds",
+        of=f"{f'against {first.opponent}, ' if first.opponent else ''}mean of {n} seeds, with its interval over the seeds",
         par=first.par,
         against=[],
         x_title=first.x_title,
@@ -127,6 +127,7 @@ def mean_improvement(answers: Sequence[Improvement]) -> Improvement:
         values=values,
         low=low,
         high=high,
+        opponent=first.opponent,
     )
 
 

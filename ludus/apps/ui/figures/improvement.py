@@ -33,8 +33,8 @@ NORMAL = float(ndtri(0.975))
 _BLOCKS = 20  # parts of a training, of a change over five of them
 _QUARTER = "the last quarter of the training"
 
-IMPROVES, NO_LONGER, WORSE, UNKNOWN = "improves", "no longer improves", "gets worse", "not yet known"
-UNTRAINED = "nothing is trained"
+IMPROVES, UNCHANGED, WORSE, UNKNOWN = "improves", "no measurable change", "gets worse", "not yet known"
+SOLVED, UNTRAINED = "nothing is left to gain", "nothing is trained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Improvement:
     """measure: "NashConv", "NashConv, at least", "win rate", "payoff" or "return"; "" where nothing is known. verdict: one of the constants
     above. sentence: the verdict with its reason. change: of the value, with its interval, over the time that `over` names. of: whose value
     it is, and when. par: a comparison of equals (0.5 of a win rate), None where there is none. x: of the curve, named x_title; values, low,
-    high: its points."""
+    high: its points. who, opponent: whose win rates or payoffs `against` has, and against whom those of the curve are; empty for others."""
 
     measure: str
     verdict: str
@@ -85,6 +85,8 @@ class Improvement:
     values: list[Number]
     low: list[Number]
     high: list[Number]
+    who: str = ""
+    opponent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +134,10 @@ def _last(generations: int) -> str:
 
 
 def verdict_of(change: float, half_width: float, *, lower_is_better: bool = False) -> str:
-    """Return the verdict on a change with its interval: it improves, or gets worse, where the interval does not hold 0."""
+    """Return the verdict on a change with its interval: it improves, or gets worse, where the interval does not hold 0. With one that
+    does, nothing is said of whether it could still improve."""
     better = -change if lower_is_better else change
-    return IMPROVES if better > half_width else WORSE if better < -half_width else NO_LONGER
+    return IMPROVES if better > half_width else WORSE if better < -half_width else UNCHANGED
 
 
 def plus_minus(change: float, half_width: float) -> str:
@@ -147,7 +150,7 @@ def plus_minus(change: float, half_width: float) -> str:
 
 SAID = {
     IMPROVES: "Improves",
-    NO_LONGER: "No longer improves measurably",
+    UNCHANGED: "No measurable change",
     WORSE: "Gets worse",
     UNKNOWN: "Not yet known",
 }
@@ -178,7 +181,7 @@ def _by_nash_conv(known: Sequence[Score], span: float) -> Improvement:
     values = np.array([value for _, value, _ in known])
     change = trend(values)
     if math.isfinite(span) and values[-1] < NOTHING * span:
-        verdict, sentence = NO_LONGER, "Nothing is left to gain: the meta-strategies are an equilibrium."
+        verdict, sentence = SOLVED, "Nothing is left to gain: the meta-strategies are an equilibrium."
     elif change is None:
         verdict = UNKNOWN
         sentence = f"{SAID[verdict]}: a trend needs {LEAST_POINTS} generations."
@@ -371,6 +374,8 @@ def _by_games(game: MetaGame, reader: Reader) -> Improvement:
         values=[estimate.value for estimate in known.values()],
         low=[estimate.low for estimate in known.values()],
         high=[estimate.high for estimate in known.values()],
+        who=f"generation {last}",
+        opponent=who,
     )
 
 
@@ -385,11 +390,11 @@ def _judged(table: Results, now: Profile, before: Profile, span: int) -> tuple[s
         )
     half = NORMAL * math.sqrt(variance)
     verdict = verdict_of(score - table.par, max(half, table.tie))
-    since = f"the strategies of {span} generation{'s' if span > 1 else ''} before"
+    since = f"those of {span} generation{'s' if span > 1 else ''} before"
     if table.rate:
-        did = f"it wins {100 * score:.0f}% ± {100 * half:.0f}% of the games against {since}"
+        did = f"the newest strategies win {100 * score:.0f}% ± {100 * half:.0f}% of their games against {since}"
     else:
-        did = f"it earns {plus_minus(score, half)} more than {since} against them"
+        did = f"the newest strategies earn {plus_minus(score, half)} more against {since} than these earn themselves"
     return verdict, f"{SAID[verdict]}: {did}.", Estimate.around(score - table.par, half)
 
 
@@ -525,4 +530,4 @@ def improvement(reader: Reader, game: MetaGame) -> Improvement:
         return answer
     of = answer.of.replace(f"generation {numbers[0]}", "the meta-strategy")
     sentence = "Nothing is trained: policies that were there before are compared."
-    return replace(answer, verdict=UNTRAINED, sentence=sentence, of=of)
+    return replace(answer, verdict=UNTRAINED, sentence=sentence, of=of, who="the meta-strategy")

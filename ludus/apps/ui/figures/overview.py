@@ -77,7 +77,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """When and why the last session ended: Unix time, None where it is not known or while it runs; cause as `Reader.cause`."""
+    """When and why the last session ended: Unix time, None where it is not known or while it runs; cause as `Reader.cause`, empty where
+    `OverviewPanel.cause` says it."""
 
     time: Number
     cause: str
@@ -263,7 +264,9 @@ def _end(reader: Reader, state: str) -> RunEnd:
     if state in ("running", "paused"):
         return RunEnd(None, "")
     sessions = reader.sessions()
-    return RunEnd(sessions[-1].ended if sessions else None, reader.cause())
+    return RunEnd(
+        sessions[-1].ended if sessions else None, "" if state in ("failed", "interrupted") else reader.cause()
+    )
 
 
 def _note(event: Event) -> EventNote:

@@ -5,11 +5,11 @@ import { card, clear, h, icon, sentence, svg, time, write } from "./dom.js";
 import { lines, number, percent, span, whole } from "./charts.js";
 import { beats, beatsScale } from "./beats.js";
 import { policyLink, refill } from "./links.js";
-import { doing, speed, tails } from "./live.js";
+import { doing, episodes, speed, tails } from "./live.js";
 import { interval, share } from "./measured.js";
 
-const GRADES = { "improves": "good", "no longer improves": "even", "gets worse": "poor" };
-const HIGH = 150, LOW = 124;  // pixels of the chart, and where a table stands below it
+const GRADES = { "improves": "good", "nothing is left to gain": "good", "no measurable change": "even", "gets worse": "poor" };
+const HIGH = 136, LOW = 96;  // pixels of the chart, and where a table stands below it
 
 // Parts for cards(): each has a panel, a node and set(data).
 export function answers({ run, source }) {
@@ -49,7 +49,7 @@ export function doesItImprove() {
   let chart = null;
   const close = () => { chart?.destroy(); chart = null; };
 
-  function draw({ measure, against: others, x, x_title: xTitle, values, low, high }) {
+  function draw({ measure, opponent, against: others, x, x_title: xTitle, values, low, high }) {
     if (x.length < 2) {
       close();
       return void clear(place);
@@ -57,7 +57,7 @@ export function doesItImprove() {
     const log = measure.startsWith("NashConv") && values.every((v) => v === null || v > 0);
     const banded = low.length > 0;
     const shown = {
-      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, log, whole: xTitle === "generation", format: measure === "win rate" ? (v) => percent(v) : undefined,
+      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, note: opponent ? `Against ${opponent}.` : undefined, log, whole: xTitle === "generation", bare: others.length > 0, format: measure === "win rate" ? (v) => percent(v) : undefined,
       yRange: measure === "win rate" ? [0, 1] : undefined,
       series: [{ name: measure, values, ...(banded ? { low, high } : {}) }],
     };
@@ -70,9 +70,11 @@ export function doesItImprove() {
     set(answer) {
       const said = answer.sentence.split(": ");
       refill(verdict, answer.sentence, () => [h("strong", { class: GRADES[answer.verdict] ?? "", text: said[0].replace(/\.$/, "") }), said.length > 1 ? ` ${sentence(said.slice(1).join(": "))}` : ""]);
-      const text = estimate(answer.now, answer.measure);
-      value.hidden = !text || (answer.par !== null && answer.against.length > 0);  // the table below has it
-      refill(value, [text, answer.of, answer.measure], () => [h("span", { class: "label", text: `${answer.measure} ` }), h("b", { text }), h("span", { class: "under", text: ` ${answer.of}` })]);
+      const text = estimate(answer.now, answer.measure), listed = answer.par !== null && answer.against.length > 0;  // the table below has it
+      value.hidden = listed ? answer.x.length < 2 : !text;
+      refill(value, [text, answer.of, answer.measure, listed], () => (listed
+        ? [`${sentence(answer.measure).slice(0, -1)} of each generation against ${answer.opponent}${answer.measure === "payoff" ? ", above what that earns itself" : ""}`]
+        : [h("span", { class: "label", text: `${answer.measure} ` }), h("b", { text }), h("span", { class: "under", text: ` ${answer.of}` })]));
       draw(answer);
       against.hidden = !answer.against.length;
       refill(against, answer.against, () => [opponents(answer)]);
@@ -80,13 +82,15 @@ export function doesItImprove() {
   };
 }
 
-function opponents({ against, measure }) {
+// "generation 6 wins 69% | against random play | 65% to 73% of 400 games"
+function opponents({ against, measure, who: own }) {
   const rate = measure === "win rate";
+  const text = (value) => (rate ? `${own} wins ${percent(value)}` : measure === "payoff" ? `${own} earns ${number(value)} more` : `earns ${number(value)}`);
   return h("table", { class: "opponents" },
-    h("caption", { class: "unseen", text: "Earlier strategies" }),
+    h("caption", { class: "unseen", text: "Against earlier strategies" }),
     h("tbody", null, against.map(({ who, estimate: { value, low, high }, games }) => h("tr", null,
       h("th", { scope: "row", class: "text", text: measure === "return" ? who : `against ${who}` }),
-      h("td", null, rate ? h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(value, 1) } })) : null, rate ? `wins ${percent(value)}` : `earns ${number(value)}`),
+      h("td", { class: "text" }, rate ? h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(value, 1) } })) : null, text(value)),
       h("td", { class: "faint", text: low === null ? "" : rate ? `${percent(low)} to ${percent(high)}` : `${number(low)} to ${number(high)}` }),
       h("td", { class: "faint", text: games ? `${whole(games)} games` : "computed" })))));
 }
@@ -100,7 +104,7 @@ function whatHappensNow({ run, source }) {
   node.classList.add("happens");
   const said = h("p", { class: "verdict" }), bar = h("div", { class: "progress", "aria-hidden": "true" }, h("i")), facts = h("dl"), trace = h("div", { class: "trace" }), noted = h("p", { class: "noted" }), usage = h("p", { class: "hint" });
   body.append(said, bar, facts, usage, trace, noted);
-  let overview = null, status = null, recent = null, timer = null, heard = 0;
+  let overview = null, status = null, recent = null, timer = null, heard = 0, trained = 0;
 
   function draw() {
     if (!overview) return;
@@ -111,11 +115,12 @@ function whatHappensNow({ run, source }) {
     if (!bar.hidden) bar.firstChild.style.width = percent(fraction, 1);
     const task = status ? doing(status, elapsed) : progress.doing;
     refill(said, [state, task, overview.end, progress.seconds], () => (busy ? going(kind, task) : ended(overview)));
+    trained = Math.max(trained, overview.figures.episodes, status ? episodes(status) : 0);
     const left = status?.seconds_left ?? progress.seconds_left, rate = overview.figures.steps_per_second;
     const entries = [
       ...(progress.generations === 0 ? [] : [["generation", `${whole(status?.generation ?? progress.generation)}${progress.generations === null ? "" : ` of ${whole(progress.generations)}`}`]]),
       ["policies", overview.figures.policies.map(whole).join(" + ")],
-      ...(progress.generations === 0 ? [] : [["episodes of training", whole(Math.max(overview.figures.episodes, status?.usage?.episodes ?? 0))]]),
+      ...(progress.generations === 0 ? [] : [["episodes of training", whole(trained)]]),
       ...(busy && left !== null && left !== undefined ? [["time left", span(Math.max(0, left - elapsed))]] : []),
       ...(!busy && rate !== null ? [["steps/s", whole(rate)]] : []),
     ];
@@ -178,7 +183,8 @@ function sparkline(values) {
 // ------------------------------------------------------------------------------------------------------------ who beats whom
 
 function whoBeatsWhom(run) {
-  const { node, hint, body } = card("Who beats whom?");
+  const { node, head, hint, body } = card("Who beats whom?"), many = h("span", { class: "many" });
+  head.append(many);
   node.classList.add("who-beats");
   return {
     node,
@@ -188,10 +194,19 @@ function whoBeatsWhom(run) {
       const { rows, columns, rate, others } = table;
       const same = rows.population === columns.population;
       const [row, column] = same ? ["the row", "the column"] : [`player ${rows.player} (row)`, `player ${columns.player} (column)`];
-      write(hint, `${rate ? `Games that ${row} wins (a draw is half)` : `What ${row} earns`} against ${column}; most played first.${others ? ` ${others}` : ""}`);
-      refill(body, table, () => [beats(run, table), beatsScale(table)]);
+      write(hint, `${rate ? `Games that ${row} wins (a draw is half)` : `What ${row} earns`} against ${column}.${others ? ` ${others}` : ""}`);
+      write(many, howMany(rows, columns, same));
+      refill(body, table, () => [beats(run, table), beatsScale(table)].flat().filter(Boolean));
     },
   };
+}
+
+// "the 12 most played of 65 policies", "all 9 and 8 policies, the most played first"
+function howMany(rows, columns, same) {
+  const sides = same ? [rows] : [rows, columns], alike = rows.count === columns.count, each = alike && !same ? " of each player" : "";
+  const told = (of) => (alike ? of(rows) : sides.map(of).join(" and "));
+  const all = sides.every(({ policies, count }) => policies.length === count);
+  return all ? `all ${told(({ count }) => whole(count))} policies${each}, the most played first` : `the ${told(({ policies, count }) => `${policies.length} most played of ${whole(count)}`)} policies${each}`;
 }
 
 // ------------------------------------------------------------------------------------------------------------ what is played
@@ -204,8 +219,8 @@ function whatIsPlayed(run) {
     h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(mixed.probability[k], 1) } })),
     h("span", { class: "share-text", text: share(mixed.probability[k]) }));
   const listed = (mixed, many) => [
-    many || mixed.joint ? h("h3", { text: mixed.joint ? "Together" : `Player ${mixed.players[0]}` }) : null,
-    h("ol", { class: "shares" }, mixed.policies.map((policy, k) => item(mixed, policy, k)), mixed.count > mixed.policies.length && h("li", { class: "faint", text: `${whole(mixed.count - mixed.policies.length)} more: ${share(mixed.rest)}` })),
+    many || mixed.joint ? h("h3", null, mixed.joint ? "Together" : [h("span", { class: `spot small p${mixed.players[0] % 8}`, "aria-hidden": "true" }), `Player ${mixed.players[0]}`]) : null,
+    h("ol", { class: `shares ${mixed.players.length > 1 ? "" : `p${mixed.players[0] % 8}`}` }, mixed.policies.map((policy, k) => item(mixed, policy, k)), mixed.count > mixed.policies.length && h("li", { class: "faint", text: `${whole(mixed.count - mixed.policies.length)} more: ${share(mixed.rest)}` })),
   ];
   return {
     node,

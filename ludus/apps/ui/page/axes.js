@@ -38,14 +38,23 @@ export function ticks(low, high, most = 5) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
 }
 
-// Of a logarithmic axis: the powers of ten that there is room for, 2 and 5 times them where few powers are seen, even steps within one power.
+const WITHIN = [1, 1.5, 2, 3, 5, 7];  // of a power, no more than half as much again as the one before
+const NARROW = 0.4;  // powers of ten below which even steps are as good
+
+// Of a logarithmic axis: the powers of ten that there is room for, 2 and 5 times them where few powers are seen, more of them or even steps within one power.
 export function logTicks(low, high, most) {
   const seen = Math.log10(high / low);
-  if (seen < 1) return ticks(low, high, Math.min(6, most)).filter((place) => place > 0);
+  if (seen < NARROW) return ticks(low, high, Math.min(6, most)).filter((place) => place > 0);
+  if (seen < 1) return within(WITHIN, low, high);
   const every = Math.max(1, Math.ceil(seen / most)), good = seen > 4 ? [1] : seen > 2 ? [1, 3] : [1, 2, 5];
+  return within(good, low, high, every);
+}
+
+// Multiples of each power of ten that lie on an axis. every: of how many powers one is taken.
+function within(multiples, low, high, every = 1) {
   const out = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
-    if (power % every === 0) out.push(...good.map((k) => Number(`${k}e${power}`)));
+    if (power % every === 0) out.push(...multiples.map((k) => Number(`${k}e${power}`)));
   }
   return out.filter((place) => place >= low * (1 - 1e-9) && place <= high * (1 + 1e-9));
 }

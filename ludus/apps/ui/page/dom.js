@@ -83,10 +83,12 @@ export function failure(error, again = null) {
   return h("div", { class: "empty failure", role: "alert" }, h("p", null, icon("warning"), ` ${sentence(error?.message ?? String(error))}`), button);
 }
 
-// A moment where the reader is: "2026-11-25 21:07:18", as Swedes write it. seconds: Unix time; "–" for what is none.
+// A moment where the reader is: "2026-11-25 21:07:18 GMT+1", as Swedes write it, with the time zone. seconds: Unix time; "–" for what is none.
 export function moment(seconds) {
   const date = new Date(1000 * seconds);
-  return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString("sv-SE");
+  if (Number.isNaN(date.getTime())) return "–";
+  const zone = new Intl.DateTimeFormat("en-US", { timeZoneName: "short" }).formatToParts(date).find(({ type }) => type === "timeZoneName").value;
+  return `${date.toLocaleString("sv-SE")} ${zone}`;
 }
 
 // The same as an element, whose title says the moment in UTC. text: what is written in its place.

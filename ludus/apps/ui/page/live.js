@@ -107,6 +107,11 @@ export function speed({ points, usage = {} }) {
   ].filter(Boolean).join(" · ");
 }
 
+// Episodes of training so far: of the trainings that are done, and of those in progress.
+export function episodes({ points, usage = {} }) {
+  return (points ?? []).reduce((sum, { over, counts }) => sum + (over ? 0 : counts.episodes ?? 0), usage.episodes ?? 0);
+}
+
 // "environment 41%, learning 30%": shares of the time since the last barrier; "" where nothing is known.
 export function shares({ usage = {} }) {
   const parts = Object.entries(usage).filter(([name]) => name.startsWith("seconds/")).map(([name, seconds]) => [name.slice(8), seconds]).sort((a, b) => b[1] - a[1]);

@@ -21,7 +21,7 @@ export async function show(root, { source, params }) {
 
   const wanted = (event) => LEVELS[state.level][1](event) && (!state.text || `${event.kind} ${event.text}`.toLowerCase().includes(state.text));
   const line = (event) => {
-    return h("li", { class: event.level }, time(event.time, moment(event.time).slice(11)), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
+    return h("li", { class: event.level }, time(event.time, moment(event.time).slice(11, 19)), h("span", { class: "kind", text: event.kind }), h("span", { class: "text", text: event.text }));
   };
 
   function draw() {

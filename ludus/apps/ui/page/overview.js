@@ -103,7 +103,8 @@ function leaders(run, alone) {
   let chooser = null, grid = null, drawn = "";
 
   function draw() {
-    const { population, rows } = state.tables[state.at];
+    const { population, players, rows } = state.tables[state.at];
+    body.className = players.length === 1 ? `p${players[0] % 8}` : "";
     const rated = rows.some((row) => row.rating !== null), key = `${population} ${rated} ${rows.some((row) => row.half_width != null)}`;
     if (grid && drawn === key) return grid.set(rows);
     drawn = key;
@@ -112,9 +113,9 @@ function leaders(run, alone) {
       columns: [
         { key: "place", title: "place", unseen: true, sorts: false, value: (row) => rows.indexOf(row), format: (_, __, place) => h("span", { class: "faint", text: String(place + 1) }) },
         { key: "policy", title: "policy", text: true, format: (name) => policyLink(run, population, name) },
-        { key: "probability", title: "probability", format: probability },
         { key: "mean", title: "mean return", format: (value, row) => interval(value, row.half_width) },
         ...(rated ? [{ key: "rating", title: "Elo", format: (value, row) => interval(value, row.rating_half_width) }] : []),
+        { key: "probability", title: "probability", format: probability },
         { key: "generation", title: "generation" },
         { key: "start", title: "started from", text: true },
       ],
@@ -165,11 +166,11 @@ function facts() {
   body.append(list, scenario);
   return {
     node,
-    set({ info, state, summary, end }) {
+    set({ info, state, summary }) {
       const entries = [
         ["Scenario", info.scenario], ["Environment", info.env], ["Algorithm", info.algorithm], ["Players", String(info.population.length)],
         ["Seed", String(info.seed)], ["Ludus", info.version], ["State", state],
-        ...(end.cause ? [["Ended by", sentence(end.cause)]] : []), ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
+        ...(summary?.places?.length ? [["Learned on", summary.places.join("; ")]] : []),
       ];
       clear(list).append(...entries.map(([term, told]) => h("div", null, h("dt", { text: term }), h("dd", { text: told }))));
       scenario.hidden = !info.text;

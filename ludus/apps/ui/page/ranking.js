@@ -83,11 +83,12 @@ class Ranking {
     const links = new Map();  // the same nodes again, so that an update leaves the focus where it is
     const link = (policy) => links.get(policy) ?? links.set(policy, policyLink(this.run, population, policy)).get(policy);
     const some = (key) => (all) => all.some((row) => row[key] !== null && row[key] !== undefined), rated = some("rating")(rows);
+    const mean = { key: "mean", title: "mean return", only: some("mean"), format: (value, row) => measured(value, row.interval, this.scale.mean) };
+    const rating = { key: "rating", title: "rating", only: some("rating"), format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) };
     const columns = [
       { key: "rank", title: "rank", only: some("rank"), hint: "Best and worst rank: a policy is better than another where its interval lies wholly above the other's", value: ({ rank }) => (rank ? -rank[0] - rank[1] / 1e6 : null), format: (_, { rank }) => ranks(rank) },
       { key: "policy", title: "policy", text: true, format: (policy) => link(policy) },
-      { key: "mean", title: "mean return", only: some("mean"), format: (value, row) => measured(value, row.interval, this.scale.mean) },
-      { key: "rating", title: "rating", only: some("rating"), format: (value, row) => measured(value, row.rating_half_width, this.scale.rating) },
+      ...(rated ? [rating, mean] : [mean, rating]),  // the one that sorts first stands where a phone shows it
       { key: "probability", title: "probability", format: probability },
       { key: "alpha_rank", title: "α-Rank", only: some("alpha_rank"), hint: "Share of time that α-Rank's evolution spends at the policy", format: (value) => (value === null ? "–" : share(value)) },
       { key: "games", title: "episodes", only: some("games"), format: (value) => (value ? whole(value) : "–") },
