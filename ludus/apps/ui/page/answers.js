@@ -57,7 +57,7 @@ export function doesItImprove() {
     const log = measure.startsWith("NashConv") && values.every((v) => v === null || v > 0);
     const banded = low.length > 0;
     const shown = {
-      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, note: opponent ? `Against ${opponent}.` : undefined, log, whole: xTitle === "generation", bare: others.length > 0, format: measure === "win rate" ? (v) => percent(v) : undefined,
+      x, xTitle, yTitle: measure, height: others.length ? LOW : HIGH, note: opponent ? `Against ${opponent}.` : undefined, log, whole: xTitle === "generation", bare: Boolean(opponent), format: measure === "win rate" ? (v) => percent(v) : undefined,
       yRange: measure === "win rate" ? [0, 1] : undefined,
       series: [{ name: measure, values, ...(banded ? { low, high } : {}) }],
     };

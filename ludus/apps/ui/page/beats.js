@@ -7,7 +7,7 @@ import { policyAddress } from "./links.js";
 import { interval, share, tidy } from "./measured.js";
 import { shortNames } from "./names.js";
 
-const NAMED = 8;  // columns up to which names stand in full
+const NAMED = 8;  // columns up to which the names of rows stand in full
 const LEGIBLE = 0.52;  // share of a colour on which text has a contrast of 4.5 in light and in dark
 const ROOM = 3;  // digits of a payoff
 
@@ -44,7 +44,7 @@ export function beats(run, data) {
     const end = mean < middle ? low : high, away = end === middle ? 0 : (mean - middle) / Math.abs(end - middle);
     return h("td", { title: told, style: { background: diverging(LEGIBLE * Math.min(1, Math.max(-1, away))) }, text: shown(tidy(mean)) });
   };
-  const [rowNames, columnNames] = [rows, columns].map(({ policies }) => (few ? policies : shortNames(policies)));
+  const [rowNames, columnNames] = [few ? rows.policies : shortNames(rows.policies), shortNames(columns.policies)];
   const link = (side, names, k) => h("a", { href: policyAddress(run, side.population, side.policies[k]), title: `${side.policies[k]}, played with ${share(side.share[k])}`, text: names[k] });
   const head = h("tr", null, h("td"), columns.policies.map((_, j) => h("th", { scope: "col" }, h("div", null, link(columns, columnNames, j)))));
   const body = rows.policies.map((_, i) => h("tr", null, h("th", { scope: "row" }, link(rows, rowNames, i)), value[i].map((mean, j) => cell(mean, i, j))));
