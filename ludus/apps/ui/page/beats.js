@@ -14,7 +14,7 @@ const ROOM = 3;  // digits of a payoff
 // Writes payoffs of a table alike, as short as tells them apart: ".57", "−1.2", "310", "12 k". values: all of them.
 export function brief(values) {
   const known = values.filter((v) => v !== null), most = Math.max(...known.map(Math.abs)), apart = Math.max(...known) - Math.min(...known);
-  const before = most < 1 ? 0 : Math.floor(Math.log10(most)) + 1, wanted = apart > 0 ? 1 - Math.floor(Math.log10(apart)) : 2;
+  const before = most < 1 ? 0 : Math.floor(Math.log10(most)) + 1, wanted = apart > 0 ? 1 - Math.floor(Math.log10(apart / 2)) : 2;
   const places = Math.min(Math.max(0, ROOM - before), Math.max(0, wanted));
   return (value) => {
     if (Math.abs(value) >= 1e4) return short(Number(value.toPrecision(2)));
