@@ -1,16 +1,14 @@
 """Multilayer perceptrons on one flat parameter vector: forward and backward without autograd, and evaluated for acting.
 
-By hand because a population's networks are tiny: on 468 rows of a 64 × 64 network, autograd's bookkeeping costs three times
-the arithmetic. For training everything is a torch operation, so the same code runs in float32 or float64. For acting a `Perceptron` is one
-compiled call a batch, whose products are BLAS's: on the few rows of a vector of environments, torch's bookkeeping costs several times the
-arithmetic. From the same weights both give the same outputs to rounding.
+By hand because a population's networks are tiny: on 64 rows of a 64 × 64 network, torch's bookkeeping costs several times the
+arithmetic, and autograd's more. For acting (`Perceptron`) and for learning (`Workspace`) a pass is one compiled call a batch, whose
+products are BLAS's. From the same weights both give the same outputs to rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
@@ -22,12 +20,7 @@ from ludus.core.arrays import inner, kernel, rows_from
 from ludus.core.errors import PolicyError
 from ludus.core.types import Array, Weights
 
-Layer: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight [out, in], bias [out], as torch has them
 ACTIVATIONS = ("tanh", "relu")
-
-_linear = torch.nn.functional.linear
-_tanh_backward = torch.ops.aten.tanh_backward.grad_input  # what autograd calls, into memory that is there
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,66 +57,6 @@ class Layout:
             out |= {f"{name}.weight": (outputs, inputs) for name, outputs in layer}
             out |= {f"{name}.bias": (outputs,) for name, outputs in layer}
         return out
-
-    def layers(self, flat: torch.Tensor) -> list[Layer]:
-        """Return views of float[size] as layers."""
-        out, at = [], 0
-        for i, o in zip(self.widths, self.widths[1:], strict=False):
-            weight = flat[at : at + i * o].view(o, i)
-            out.append((weight, flat[at + i * o : at + (i + 1) * o]))
-            at += (i + 1) * o
-        return out
-
-
-def forward(layers: Sequence[Layer], x: torch.Tensor, activation: str) -> torch.Tensor:
-    """Return the outputs float[n, outputs] for inputs float[n, inputs], without gradients."""
-    with torch.no_grad():
-        for k, (weight, bias) in enumerate(layers):
-            x = _linear(x, weight, bias)
-            if k < len(layers) - 1:
-                x = x.tanh_() if activation == "tanh" else x.relu_()
-    return x
-
-
-class Workspace:
-    """Buffers for passes over `rows` rows through one layout: the outputs of each layer, and the gradients of its inputs."""
-
-    def __init__(self, layout: Layout, rows: int, dtype: torch.dtype = torch.float32) -> None:
-        self.layout = layout
-        self.outputs = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
-        self.gradients = [torch.zeros(rows, width, dtype=dtype) for width in layout.widths[1:]]
-
-    @property
-    def out(self) -> torch.Tensor:
-        """float[rows, outputs], of the last forward pass."""
-        return self.outputs[-1]
-
-    @property
-    def gradient(self) -> torch.Tensor:
-        """float[rows, outputs]: the loss's gradient, to be filled in before the backward pass."""
-        return self.gradients[-1]
-
-    @torch.no_grad()
-    def forward(self, layers: Sequence[Layer], x: torch.Tensor) -> None:
-        """Write the outputs for inputs float[rows, inputs] to `out`."""
-        for k, (weight, bias) in enumerate(layers):
-            x = _linear(x, weight, bias, out=self.outputs[k])  # type: ignore[call-arg]
-            if k < len(layers) - 1:
-                x = x.tanh_() if self.layout.activation == "tanh" else x.relu_()
-
-    @torch.no_grad()
-    def backward(self, layers: Sequence[Layer], x: torch.Tensor, into: Sequence[Layer]) -> None:
-        """Write the gradients of the parameters to `into`, from `gradient` and the last forward pass over `x`."""
-        for k in reversed(range(len(layers))):
-            below = x if k == 0 else self.outputs[k - 1]
-            torch.mm(self.gradients[k].T, below, out=into[k][0])
-            torch.sum(self.gradients[k], 0, out=into[k][1])
-            if k > 0:
-                gradient = torch.mm(self.gradients[k], layers[k][0], out=self.gradients[k - 1])
-                if self.layout.activation == "tanh":
-                    _tanh_backward(gradient, below, grad_input=gradient)
-                else:
-                    _relu_backward(gradient, below, 0, grad_input=gradient)
 
 
 def flatten(weights: Weights, shapes: Sequence[str]) -> NDArray[np.float32]:
@@ -383,3 +316,156 @@ def _many(flat, size, widths, widest, activation, small, x, order, start, out): 
             for r in range(n):
                 for j in range(out.shape[1]):
                     out[rows[r], j] = tile_out[r, j]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Learned from: passes over a batch, forward and backward, each of them one compiled call whose products are BLAS's. Rows go through all
+# layers in blocks of `_TILE`, and gradients are added up block by block, in the order of the rows.
+
+
+class Workspace:
+    """Buffers for passes of batches through one layout: the outputs of each layer, and the gradients by them. They grow with the batch.
+
+    out float32[n, outputs]: of the last forward pass. gradient float32[n, outputs]: the loss's, to be filled in before the backward pass.
+    """
+
+    out: NDArray[np.float32]
+    gradient: NDArray[np.float32]
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._widths, self._activation = np.array(layout.widths), code(layout.activation)
+        self._rows = self._room = -1
+        self._resize(0)
+
+    def forward(self, flat: NDArray[np.float32], x: Array) -> None:
+        """Write the outputs of the network flat[layout.size] for inputs x[n, inputs] to `out`."""
+        rows = float_rows(x, self.layout.widths[0])
+        if len(rows) != self._rows:
+            self._resize(len(rows))
+        _forward(flat, self._widths, self._activation, rows, self._outputs)
+
+    def backward(self, flat: NDArray[np.float32], x: Array, into: NDArray[np.float32]) -> None:
+        """Write the gradient by the parameters to into[layout.size], from `gradient` and the last forward pass, over x."""
+        rows = float_rows(x, self.layout.widths[0])
+        _backward(flat, self._widths, self._activation, rows, self._outputs, self._gradients, into)
+
+    def input_gradient(self, flat: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the gradient by the inputs, float32[n, inputs], from `gradient` and the last forward pass."""
+        out = np.empty((self._rows, self.layout.widths[0]), np.float32)
+        _input_gradient(flat, self._widths, self._activation, self._outputs, self._gradients, out)
+        return out
+
+    def _resize(self, rows: int) -> None:
+        outputs, each = self.layout.widths[-1], sum(self.layout.widths[1:])
+        if rows > self._room:  # from torch, which aligns memory alike in every process
+            self._room, self._memory = rows, torch.zeros(2, rows * each).numpy()
+        self._rows = rows
+        self._outputs, self._gradients = self._memory[:, : rows * each]
+        self.out, self.gradient = (
+            buffer[rows * (each - outputs) :].reshape(rows, outputs) for buffer in (self._outputs, self._gradients)
+        )
+
+
+def evaluate(layout: Layout, flat: NDArray[np.float32], x: Array) -> NDArray[np.float32]:
+    """Return the outputs float32[n, outputs] of the network flat[layout.size] for inputs x[n, inputs]."""
+    work = Workspace(layout)
+    work.forward(flat, x)
+    return work.out
+
+
+@kernel(nogil=True)
+def _forward(flat, widths, activation, x, outputs):  # type: ignore[no-untyped-def]
+    """outputs: of layer after layer [n, width], one after the other. Weights are [out, in]."""
+    n, last = len(x), len(widths) - 2
+    for first in range(0, n, _TILE):
+        rows, at, base = min(_TILE, n - first), 0, 0
+        source = x[first : first + rows]
+        for k in range(last + 1):
+            i, o = widths[k], widths[k + 1]
+            target = rows_from(outputs, base + first * o, rows, o)
+            np.dot(source, rows_from(flat, at, o, i).T, target)
+            bias = rows_from(flat, at + i * o, 1, o)
+            for r in range(rows):
+                _activate(target[r], bias, -1 if k == last else activation)
+            at += (i + 1) * o
+            base += n * o
+            source = target
+
+
+@kernel(nogil=True)
+def _backward(flat, widths, activation, x, outputs, gradients, into):  # type: ignore[no-untyped-def]
+    """into: as flat. The gradients of the last layer's outputs are there; those of the others are written on the way."""
+    n, last, largest = len(x), len(widths) - 2, 0
+    for k in range(last + 1):
+        largest = max(largest, widths[k] * widths[k + 1])
+    block = np.empty(largest, np.float32)
+    if n == 0:
+        into[:] = 0
+    for first in range(0, n, _TILE):
+        rows, at, base = min(_TILE, n - first), len(flat), len(outputs)
+        for k in range(last, -1, -1):
+            i, o = widths[k], widths[k + 1]
+            at -= (i + 1) * o
+            base -= n * o
+            gradient = rows_from(gradients, base + first * o, rows, o)
+            if k == 0:
+                below = x[first : first + rows]
+            else:
+                below = rows_from(outputs, base - n * i + first * i, rows, i)
+            if first == 0:
+                np.dot(gradient.T, below, rows_from(into, at, o, i))
+            else:
+                np.dot(gradient.T, below, rows_from(block, 0, o, i))
+                for j in range(i * o):
+                    into[at + j] += block[j]
+            _sum_rows(gradient, into, at + i * o, first == 0)
+            if k > 0:
+                above = rows_from(gradients, base - n * i + first * i, rows, i)
+                np.dot(gradient, rows_from(flat, at, o, i), above)
+                _through(above, below, activation)
+
+
+@kernel(nogil=True)
+def _input_gradient(flat, widths, activation, outputs, gradients, out):  # type: ignore[no-untyped-def]
+    """As `_backward`, past the first layer, without the parameters' gradients."""
+    n, last = len(out), len(widths) - 2
+    for first in range(0, n, _TILE):
+        rows, at, base = min(_TILE, n - first), len(flat), len(outputs)
+        for k in range(last, -1, -1):
+            i, o = widths[k], widths[k + 1]
+            at -= (i + 1) * o
+            base -= n * o
+            gradient = rows_from(gradients, base + first * o, rows, o)
+            if k > 0:
+                above = rows_from(gradients, base - n * i + first * i, rows, i)
+                np.dot(gradient, rows_from(flat, at, o, i), above)
+                _through(above, rows_from(outputs, base - n * i + first * i, rows, i), activation)
+            else:
+                np.dot(gradient, rows_from(flat, at, o, i), out[first : first + rows])
+
+
+@inner(fastmath={"contract", "nsz"})
+def _sum_rows(gradient, into, at, fresh):  # type: ignore[no-untyped-def]
+    """into[at : at + o] = (or +=) the sum of the rows of gradient[n, o]."""
+    o = gradient.shape[1]
+    if fresh:
+        for j in range(o):
+            into[at + j] = 0.0
+    for r in range(len(gradient)):
+        row = gradient[r]
+        for j in range(o):
+            into[at + j] += row[j]
+
+
+@inner(fastmath={"contract", "nsz"})
+def _through(gradient, out, activation):  # type: ignore[no-untyped-def]
+    """Multiply the gradient by an activation's outputs with its derivative: in place, the gradient by its inputs."""
+    for r in range(len(gradient)):
+        g, y = gradient[r], out[r]
+        if activation == 0:
+            for j in range(len(g)):
+                g[j] *= np.float32(1.0) - y[j] * y[j]
+        else:
+            for j in range(len(g)):
+                g[j] = np.float32(0.0) if y[j] <= np.float32(0.0) else g[j]  # a NaN lets it through

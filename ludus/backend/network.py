@@ -16,7 +16,7 @@ from torch import nn
 
 from ludus.backend import device as core_device
 from ludus.backend.device import scalars_to_host, to_numpy
-from ludus.backend.mlp import Layer, Layout, Workspace, flatten, forward, split
+from ludus.backend.mlp import Layout, Workspace, evaluate, flatten, split
 from ludus.core.arrays import kernel
 from ludus.core.machine import keep_freed_memory
 from ludus.core.types import Array, State, Weights
@@ -134,11 +134,11 @@ def multiplications(module: nn.Module) -> int:
     return core_device.multiplications(parameter.shape for parameter in module.parameters())
 
 
-def views(layouts: Iterable[Layout], flat: torch.Tensor) -> list[list[Layer]]:
-    """Return the layers of perceptrons that lie one after the other in a vector."""
+def slices(layouts: Iterable[Layout]) -> list[slice]:
+    """Return where perceptrons lie that follow each other in a flat vector."""
     out, at = [], 0
     for layout in layouts:
-        out.append(layout.layers(flat[at : at + layout.size]))
+        out.append(slice(at, at + layout.size))
         at += layout.size
     return out
 
@@ -157,10 +157,7 @@ class TrainedNetwork:
         gradient = torch.zeros(size + sums)
         self.flat, self.joint = self._parameters.numpy(), gradient.numpy()
         self.gradient, self.sums = self.joint[:size], self.joint[size:]
-        self.layers, self.into = (
-            dict(zip(self.parts, views(self.parts.values(), flat), strict=True))
-            for flat in (self._parameters, gradient)
-        )
+        self.places = dict(zip(self.parts, slices(self.parts.values()), strict=True))
 
     def weights(self) -> dict[str, Array]:
         """Return copies of the parameters by name."""
@@ -170,32 +167,38 @@ class TrainedNetwork:
         """Load what `weights` returned, in any order."""
         self.flat[:] = flatten(weights, list(self._shapes))
 
-    def evaluate(self, part: str, x: torch.Tensor) -> Array:
+    def evaluate(self, part: str, x: Array) -> NDArray[np.float32]:
         """Return outputs float32[n, outputs] of one part on x float32[n, inputs]."""
-        return forward(self.layers[part], x, self.parts[part].activation).numpy()
+        return evaluate(self.parts[part], self.flat[self.places[part]], x)
 
 
 class ForwardBackwardBuffers:
-    """Repeated forward and backward passes of a network over the same inputs x float32[n, inputs], in the same buffers.
+    """Forward and backward passes of a network, in the same buffers again and again.
 
-    outputs[part] and gradients[part] are NumPy views float32[n, outputs]: the second is filled in before `backward`.
+    outputs[part] and gradients[part] are float32[n, outputs], of the last forward pass: the second is filled in before `backward`.
     """
 
-    def __init__(self, network: TrainedNetwork, x: torch.Tensor) -> None:
-        self._network, self._x = network, x
-        self._work = {name: Workspace(layout, len(x)) for name, layout in network.parts.items()}
-        self.outputs = {name: work.out.numpy() for name, work in self._work.items()}
-        self.gradients = {name: work.gradient.numpy() for name, work in self._work.items()}
+    outputs: dict[str, NDArray[np.float32]]
+    gradients: dict[str, NDArray[np.float32]]
 
-    def forward(self) -> None:
-        """Fill `outputs`."""
-        for name, work in self._work.items():
-            work.forward(self._network.layers[name], self._x)
+    def __init__(self, network: TrainedNetwork) -> None:
+        self._network = network
+        self._work = {name: Workspace(layout) for name, layout in network.parts.items()}
 
-    def backward(self) -> None:
-        """Fill the network's `gradient`."""
+    def forward(self, x: Array) -> None:
+        """Fill `outputs`, of x float32[n, inputs]."""
+        network = self._network
         for name, work in self._work.items():
-            work.backward(self._network.layers[name], self._x, self._network.into[name])
+            work.forward(network.flat[network.places[name]], x)
+        self.outputs = {name: work.out for name, work in self._work.items()}
+        self.gradients = {name: work.gradient for name, work in self._work.items()}
+
+    def backward(self, x: Array) -> None:
+        """Fill the network's `gradient`, after `forward` of the same x."""
+        network = self._network
+        for name, work in self._work.items():
+            place = network.places[name]
+            work.backward(network.flat[place], x, network.gradient[place])
 
 
 @kernel(fastmath={"reassoc", "contract"})

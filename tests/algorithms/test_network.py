@@ -1,5 +1,7 @@
 """Networks and the optimizer against torch's own."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -10,29 +12,52 @@ from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("hidden", [(), (5,), (5, 6, 7)])
-def test_gradients_are_autograds(activation, hidden):
+@pytest.mark.parametrize("rows", [1, 9, 600])  # 600: several blocks
+def test_gradients_are_autograds(activation, hidden, rows):
     random = torch.Generator().manual_seed(0)
     layout = Layout((4, *hidden, 3), activation)
-    flat = torch.randn(layout.size, generator=random, dtype=torch.float64)
-    x, upstream = (
-        torch.randn(9, 4, generator=random, dtype=torch.float64),
-        torch.randn(9, 3, generator=random, dtype=torch.float64),
-    )
-    work, gradient = Workspace(layout, 9, torch.float64), torch.zeros_like(flat)
-    layers = layout.layers(flat)
-    work.forward(layers, x)
-    work.gradient.copy_(upstream)
-    work.backward(layers, x, layout.layers(gradient))
+    flat, x, upstream = (torch.randn(*size, generator=random) for size in ((layout.size,), (rows, 4), (rows, 3)))
+    work, gradient = Workspace(layout), np.full(layout.size, 7.0, np.float32)
+    work.forward(flat.numpy(), np.ones((rows + 1, 4), np.float32))  # another size before
+    work.forward(flat.numpy(), x.numpy())
+    work.gradient[:] = upstream.numpy()
+    work.backward(flat.numpy(), x.numpy(), gradient)
 
-    tracked = flat.clone().requires_grad_(True)
-    h = x
-    for k, (weight, bias) in enumerate(layout.layers(tracked)):
-        h = h @ weight.T + bias
+    tracked, inputs = flat.double().requires_grad_(True), x.double().requires_grad_(True)
+    h, at = inputs, 0
+    for k, (i, o) in enumerate(pairwise(layout.widths)):
+        h = h @ tracked[at : at + i * o].view(o, i).T + tracked[at + i * o : at + (i + 1) * o]
+        at += (i + 1) * o
         if k < len(hidden):
             h = getattr(torch, activation)(h)
-    (h * upstream).sum().backward()
-    assert work.out.numpy() == pytest.approx(h.detach().numpy(), abs=1e-12)
-    assert gradient.numpy() == pytest.approx(tracked.grad.numpy(), abs=1e-12)
+    (h * upstream.double()).sum().backward()
+    pairs = (work.out, h), (gradient, tracked.grad), (work.input_gradient(flat.numpy()), inputs.grad)
+    for ours, theirs in pairs:
+        expected = theirs.detach().numpy()
+        assert ours == pytest.approx(expected, abs=1e-5 * np.abs(expected).max())
+
+
+def test_a_batch_without_rows_has_no_gradient():
+    layout = Layout((4, 5, 3))
+    work, gradient = Workspace(layout), np.full(layout.size, 7.0, np.float32)
+    flat, x = np.ones(layout.size, np.float32), np.ones((0, 4), np.float32)
+    work.forward(flat, x)
+    work.backward(flat, x, gradient)
+    assert work.out.shape == (0, 3)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_row_that_is_not_a_number_shows_in_outputs_and_gradients(activation):
+    layout = Layout((2, 3, 2), activation)
+    work, gradient = Workspace(layout), np.zeros(layout.size, np.float32)
+    flat, x = np.ones(layout.size, np.float32), np.array([[1.0, np.nan], [1.0, 2.0]], np.float32)
+    work.forward(flat, x)
+    work.gradient[:] = 1.0
+    work.backward(flat, x, gradient)
+    assert np.isnan(work.out[0]).all()
+    assert np.isfinite(work.out[1]).all()
+    assert np.isnan(gradient[1::2][:3]).any()
 
 
 def test_parts_lie_side_by_side_and_do_not_mix():
@@ -43,15 +68,15 @@ def test_parts_lie_side_by_side_and_do_not_mix():
         for layout in layouts.values()
         for name, shape in layout.shapes().items()
     }
-    network = TrainedNetwork(layouts, weights)
+    network, x = TrainedNetwork(layouts, weights), np.ones((4, 2), np.float32)
     assert all(np.array_equal(network.weights()[k], weights[k]) for k in weights)
-    passes = ForwardBackwardBuffers(network, torch.ones(4, 2))
-    passes.forward()
+    passes = ForwardBackwardBuffers(network)
+    passes.forward(x)
     expected = weights["value.0.weight"].sum(1) + weights["value.0.bias"]
     assert passes.outputs["value"][2] == pytest.approx(expected, abs=1e-6)
     passes.gradients["policy"][:] = 1.0
     passes.gradients["value"][:] = 0.0
-    passes.backward()
+    passes.backward(x)
     assert network.gradient.tolist() == [4.0] * 9 + [0.0] * 3
 
 

@@ -21,7 +21,7 @@ from ludus.algorithms.common.space_checks import reward_scale
 from ludus.algorithms.rewards.base import LearnedReward, LearnedRewardOptions
 from ludus.backend.device import Placement, to_numpy
 from ludus.backend.mlp import Layout, Workspace
-from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, views
+from ludus.backend.network import FlatModule, ModuleAdam, NonFiniteGuard, slices
 from ludus.backend.ranks import GradientSum, RankGroup, broadcast_from_rank0
 from ludus.core.errors import DataError, TrainingError
 from ludus.core.types import Array, Metrics, PolicySpec, State
@@ -33,8 +33,6 @@ from ludus.replay.trajectories import Trajectories
 # Networks that learn together, and targets that follow them.
 
 _SUMS = 3  # numbers that ranks add up together with the gradient
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
-_tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 class NetworkEnsemble:
@@ -44,8 +42,6 @@ class NetworkEnsemble:
     parameters.
 
     Attributes:
-        outputs: NumPy views float32[n, outputs] per network, of the last kernel forward pass.
-        gradients: Gradients of the outputs, to be filled in before `backward`.
         sums: float32[3], which `join` adds up over the ranks, together with the gradients.
     """
 
@@ -79,10 +75,8 @@ class NetworkEnsemble:
         self.target.values.copy_(self.online.values)
         self.adam = ModuleAdam(self.online, epsilon=epsilon)
         self._layouts = layouts
-        self._layers, self._into, self._followers = (
-            views(layouts, flat) for flat in (self.online.values, self.online.grad, self.target.values)
-        )
-        self._room(0)
+        self._places = slices(layouts)
+        self._work = [Workspace(layout) for layout in layouts]
 
     @property
     def sums(self) -> Array:
@@ -132,10 +126,15 @@ class NetworkEnsemble:
 
     # ------------------------------------------------------------------------------------------ CPU kernels
 
-    def _room(self, rows: int) -> None:
-        self._work = [Workspace(layout, rows) for layout in self._layouts]
-        self.outputs = [work.out.numpy() for work in self._work]
-        self.gradients = [work.gradient.numpy() for work in self._work]
+    @property
+    def outputs(self) -> list[Array]:
+        """Return float32[n, outputs] per network, of the last forward pass."""
+        return [work.out for work in self._work]
+
+    @property
+    def gradients(self) -> list[Array]:
+        """Return the gradients of `outputs`, to be filled in before `backward`."""
+        return [work.gradient for work in self._work]
 
     def forward(self, x: torch.Tensor, *, target: bool = False, count: int | None = None) -> list[Array]:
         """Evaluate the networks by CPU kernels: x float32[n, inputs] -> `outputs`, valid until the next pass.
@@ -145,35 +144,25 @@ class NetworkEnsemble:
             target: Whether the target networks are evaluated.
             count: Number of first networks to evaluate; None: all.
         """
-        if len(x) != len(self._work[0].out):
-            self._room(len(x))
-        for layers, work in zip((self._followers if target else self._layers)[:count], self._work, strict=False):
-            work.forward(layers, x)
+        flat, rows = (self.target if target else self.online).flat, x.numpy()
+        for place, work in zip(self._places[:count], self._work, strict=False):
+            work.forward(flat[place], rows)
         return self.outputs[:count]
 
     def backward(self, x: torch.Tensor) -> None:
         """Compute the parameters' gradients from `gradients` and the last forward pass over x, of the online networks."""
-        for layers, into, work in zip(self._layers, self._into, self._work, strict=True):
-            work.backward(layers, x, into)
+        rows = x.numpy()
+        for place, work in zip(self._places, self._work, strict=True):
+            work.backward(self.online.flat[place], rows, self.online.gradient[place])
 
-    @torch.no_grad()
     def input_gradient(self, columns: slice, *, count: int | None = None) -> Array:
         """Return the gradient float32[n, columns] by these columns of the inputs, summed over the networks, or over the
         first `count` of them."""
-        total: torch.Tensor | None = None
-        for layers, work in zip(self._layers[:count], self._work, strict=False):
-            gradient = work.gradients[-1]
-            for k in range(len(layers) - 1, 0, -1):
-                below = work.outputs[k - 1]
-                gradient = torch.mm(gradient, layers[k][0], out=work.gradients[k - 1])
-                if work.layout.activation == "tanh":
-                    _tanh_backward(gradient, below, grad_input=gradient)
-                else:
-                    _relu_backward(gradient, below, 0, grad_input=gradient)
-            part = torch.mm(gradient, layers[0][0][:, columns])
-            total = part if total is None else total.add_(part)
-        assert total is not None
-        return total.numpy()
+        pairs = zip(self._places[:count], self._work, strict=False)
+        first, *others = (work.input_gradient(self.online.flat[place])[:, columns] for place, work in pairs)
+        for other in others:
+            first += other
+        return first
 
     def join(self) -> None:
         """Add up the gradients and `sums` of all ranks."""

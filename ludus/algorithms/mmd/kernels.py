@@ -233,13 +233,13 @@ class KernelMMD(KernelModel):
     def _magnet_of(self, x: Tensor, mask: NDArray[np.bool_]) -> Floats:
         """Return the magnet's log-probabilities float64[m, A]; 0 where illegal."""
         uniform = self.config.magnet == "uniform"
-        return log_uniform(mask) if uniform else log_policy(self.magnet_network.evaluate("policy", x), mask)
+        return log_uniform(mask) if uniform else log_policy(self.magnet_network.evaluate("policy", x.numpy()), mask)
 
     def held(self, batch: Batch) -> tuple[Floats, ...]:
         """Return the log-probabilities of the policy before the update, and of the magnet."""
         assert batch.mask is not None
         mask = batch.mask.numpy()
-        return log_policy(self.parameters.evaluate("policy", batch.x), mask), self._magnet_of(batch.x, mask)
+        return log_policy(self.parameters.evaluate("policy", batch.x.numpy()), mask), self._magnet_of(batch.x, mask)
 
     def policy_losses(self, step: KernelStep, progress: float) -> tuple[float, tuple[float, ...]]:
         out, gradient = step.passes.outputs["policy"], step.passes.gradients["policy"]

@@ -62,8 +62,7 @@ class NFSPLearner:
         )
         self._device, layout = self._placement.torch, layouts(average)["policy"]
         self._network = FlatModule(network, layouts=[layout], device=self._device)
-        self._layers, self._into = layout.layers(self._network.values), layout.layers(self._network.grad)
-        self._work = Workspace(layout, 0)
+        self._work = Workspace(layout)
         self._adam = GuardedAdam(ModuleAdam(self._network), NonFiniteGuard(self._device))
         enumeration = context.env.enumeration
         self._states = InformationStates.of(enumeration, context.seats) if enumeration is not None else None
@@ -156,13 +155,11 @@ class NFSPLearner:
         x, mask, state = visited_states(
             self._states, columns["observation"], columns.get("mask"), inputs=inputs, actions=actions
         )
-        if len(x) != len(self._work.out):
-            self._work = Workspace(self._work.layout, len(x))
-        work = self._work
-        work.forward(self._layers, x)
+        work, network, rows = self._work, self._network, x.numpy()
+        work.forward(network.flat, rows)
         action = np.ascontiguousarray(columns["action"], np.int32)
-        loss = imitation_loss(work.out.numpy(), mask, state, action, work.gradient.numpy())
-        work.backward(self._layers, x, self._into)
+        loss = imitation_loss(work.out, mask, state, action, work.gradient)
+        work.backward(network.flat, rows, network.gradient)
         return loss
 
     def _autograd(self, columns: Mapping[str, Any]) -> Tensor:

@@ -106,6 +106,28 @@ def compress(
     )
 
 
+def compress_distinct(
+    action: Array, logp: Array, advantage: Array, target: Array, *, rows: int | None = None
+) -> CompressedRows:
+    """Return what `compress` does of n rows whose states all differ. rows: those of all ranks; None: n."""
+    n = len(action)
+    columns = np.empty((7, n))
+    _distinct(np.ascontiguousarray(logp), np.ascontiguousarray(advantage), np.ascontiguousarray(target), columns)
+    action = np.ascontiguousarray(action, np.int32)
+    return CompressedRows(n if rows is None else rows, np.arange(n, dtype=np.int32), action, *columns)
+
+
+@kernel
+def _distinct(logp, advantage, target, columns):  # type: ignore[no-untyped-def]
+    """Write the seven columns of float64 that compressed rows have, in their order."""
+    for k in range(len(logp)):
+        a, g = float(advantage[k]), float(target[k])
+        columns[0, k] = logp[k]
+        columns[1, k], columns[2, k] = (a, 0.0) if a > 0.0 else (0.0, a)  # a NaN stays
+        columns[3, k] = columns[4, k] = 1.0
+        columns[5, k], columns[6, k] = g, g * g
+
+
 @kernel
 def _sums(state, target, count, total, square):  # type: ignore[no-untyped-def]
     for k in range(len(state)):
@@ -278,12 +300,13 @@ class KernelStep:
 
     Attributes:
         rows: Rows of all ranks, the denominator of means.
+        distinct: Whether every row is a state of its own.
         held: Log-probabilities float64[m, A] each that the policy of a state is kept close to.
         compressed: The rows, compressed.
         passes: Buffers of the forward and backward passes of the states.
     """
 
-    x: Tensor
+    x: Array
     mask: NDArray[np.bool_]
     state: NDArray[np.int32]
     action: Array
@@ -292,32 +315,37 @@ class KernelStep:
     target: Array
     value: Array
     rows: int
+    distinct: bool
     held: tuple[Floats, ...] = ()
     compressed: CompressedRows = field(init=False)
     passes: ForwardBackwardBuffers = field(init=False)
 
     @staticmethod
-    def of(batch: Batch, *held: Floats) -> KernelStep:
+    def of(batch: Batch, *held: Floats, distinct: bool) -> KernelStep:
         """Return all rows of a batch."""
         assert batch.mask is not None
         assert batch.state_index is not None
         columns = (batch.action.int(), batch.logp, batch.advantage, batch.target, batch.value)
         action, logp, advantage, target, value = (column.numpy() for column in columns)
         rows = batch.state_index, action, logp, advantage, target, value
-        return KernelStep(batch.x, batch.mask.numpy(), *rows, len(batch), held)
+        return KernelStep(batch.x.numpy(), batch.mask.numpy(), *rows, len(batch), distinct, held)
 
     def part(self, index: NDArray[np.int64], ranks: RankGroup) -> KernelStep:
         """Return some of the rows, those of this rank: the rows of its share of their distinct states. Without an
         enumeration every row is a state, so that this is a share of the rows."""
         rows = len(index)
-        states, state = unique_ids(self.state[index], len(self.mask))
-        if ranks.size > 1:
+        if self.distinct:
+            index = index if ranks.size == 1 else index[ranks.share(rows)]
+            states, state = index, np.arange(len(index), dtype=np.int32)
+        else:
+            states, state = unique_ids(self.state[index], len(self.mask))
+        if ranks.size > 1 and not self.distinct:
             share = ranks.share(len(states))
             local = (state >= share.start) & (state < share.stop)
             index, state, states = index[local], state[local] - np.int32(share.start), states[share]
         columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
         held = tuple(held[states] for held in self.held)
-        return KernelStep(self.x[torch.from_numpy(states)], self.mask[states], state, *columns, rows, held)
+        return KernelStep(self.x[states], self.mask[states], state, *columns, rows, self.distinct, held)
 
 
 def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
@@ -345,6 +373,7 @@ class KernelModel(Model):
         self.config, parts = config, layouts(spec)
         self.parameters = TrainedNetwork(parts, weights, sums=1 + len(self.names))
         self.adam = Adam(len(self.parameters.flat))
+        self._passes = ForwardBackwardBuffers(self.parameters)
         if self._ranks.size > 1:
             broadcast_from_rank0(self._ranks, self.parameters.flat)
         self._begin()
@@ -360,12 +389,12 @@ class KernelModel(Model):
     def values(
         self, x: Tensor, memory: Tensor | None, start: NDArray[np.int64] | None, state: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        return torch.from_numpy(self.parameters.evaluate(self._value_part, x)[:, -1]), None
+        return torch.from_numpy(self.parameters.evaluate(self._value_part, x.numpy())[:, -1]), None
 
     def log_prob(self, batch: Batch) -> Tensor:
         assert batch.mask is not None
         assert batch.state_index is not None
-        out, action = self.parameters.evaluate("policy", batch.x), batch.action.numpy().astype(np.int32)
+        out, action = self.parameters.evaluate("policy", batch.x.numpy()), batch.action.numpy().astype(np.int32)
         return torch.from_numpy(log_probs(out, batch.mask.numpy(), batch.state_index, action))
 
     def snapshot(self) -> Any:
@@ -378,7 +407,7 @@ class KernelModel(Model):
     @contextmanager
     def learning(self, batch: Batch, seed: int) -> Iterator[KernelStep]:
         self._begin()
-        yield KernelStep.of(batch, *self.held(batch))
+        yield KernelStep.of(batch, *self.held(batch), distinct=self.table is None)
 
     def held(self, batch: Batch) -> tuple[Floats, ...]:
         """Return the log-probabilities float64[m, A] that the loss keeps the policy close to, if it does."""
@@ -392,9 +421,12 @@ class KernelModel(Model):
         return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
 
     def _prepared(self, step: KernelStep) -> KernelStep:
-        columns, states = (step.state, step.action, step.logp, step.advantage, step.target), len(step.mask)
-        step.compressed = compress(*columns, states=states, actions=self.actions, rows=step.rows)
-        step.passes = ForwardBackwardBuffers(self.parameters, step.x)
+        columns = step.action, step.logp, step.advantage, step.target
+        if step.distinct:
+            step.compressed = compress_distinct(*columns, rows=step.rows)
+        else:
+            states = len(step.mask)
+            step.compressed = compress(step.state, *columns, states=states, actions=self.actions, rows=step.rows)
         return step
 
     @property
@@ -406,10 +438,11 @@ class KernelModel(Model):
         return self.adam.step(network.flat, network.gradient, rate=rate, max_norm=self.config.max_gradient_norm)
 
     def compute_gradient(self, part: KernelStep, progress: float) -> list[float]:
-        part.passes.forward()
+        part.passes = self._passes
+        part.passes.forward(part.x)
         policy, (first, *others) = self.policy_losses(part, progress)
         value = self._value_loss(part)
-        part.passes.backward()
+        part.passes.backward(part.x)
         scalars = [policy + self.config.value_coefficient * value, first, value, *others]
         if self._ranks.size == 1:
             return scalars
