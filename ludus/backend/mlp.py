@@ -7,8 +7,12 @@ products are BLAS's. From the same weights both give the same outputs to roundin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
@@ -38,7 +42,7 @@ class Layout:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return sum((i + 1) * o for i, o in zip(self.widths, self.widths[1:], strict=False))
+        return sum((i + 1) * o for i, o in pairwise(self.widths))
 
     def under(self, prefix: str) -> Layout:
         """Return the same, whose modules' names begin with `prefix.`."""
@@ -320,7 +324,33 @@ def _many(flat, size, widths, widest, activation, small, x, order, start, out): 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Learned from: passes over a batch, forward and backward, each of them one compiled call whose products are BLAS's. Rows go through all
-# layers in blocks of `_TILE`, and gradients are added up block by block, in the order of the rows.
+# layers in tiles of `_TILE`. A batch of several tiles is cut into at most `_BLOCKS` blocks of them, which several threads may take; their
+# gradients are added up in the order of the blocks. So bits depend on the number of rows, and not on the number of threads.
+
+_BLOCKS = 16
+
+
+def _blocks(rows: int) -> int:
+    return min(_BLOCKS, max(1, -(-rows // _TILE)))
+
+
+def _in_threads(call: Callable[[int, int], None], blocks: int) -> None:
+    """Call for all blocks [first, end), in as many threads as torch has at most."""
+    threads = min(blocks, torch.get_num_threads()) if blocks > 1 else 1
+    if threads == 1:
+        call(0, blocks)
+        return
+    bounds = [blocks * t // threads for t in range(threads + 1)]
+    others = [_pool(os.getpid(), threads).submit(call, *pair) for pair in pairwise(bounds[1:])]
+    call(0, bounds[1])
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001  a part of the key
+    """Return the threads beside the caller's. process: of a fork's others there is nothing left."""
+    return ThreadPoolExecutor(threads - 1, thread_name_prefix="gradients")
 
 
 class Workspace:
@@ -336,6 +366,7 @@ class Workspace:
         self.layout = layout
         self._widths, self._activation = np.array(layout.widths), code(layout.activation)
         self._rows = self._room = -1
+        self._blocks = 0
         self._resize(0)
 
     def forward(self, flat: NDArray[np.float32], x: Array) -> None:
@@ -343,12 +374,17 @@ class Workspace:
         rows = float_rows(x, self.layout.widths[0])
         if len(rows) != self._rows:
             self._resize(len(rows))
-        _forward(flat, self._widths, self._activation, rows, self._outputs)
+        arguments = flat, self._widths, self._activation, rows, self._outputs, self._blocks
+        _in_threads(lambda first, end: _forward(*arguments, first, end), self._blocks)
 
     def backward(self, flat: NDArray[np.float32], x: Array, into: NDArray[np.float32]) -> None:
         """Write the gradient by the parameters to into[layout.size], from `gradient` and the last forward pass, over x."""
         rows = float_rows(x, self.layout.widths[0])
-        _backward(flat, self._widths, self._activation, rows, self._outputs, self._gradients, into)
+        partial = into.reshape(1, -1) if self._blocks == 1 else self._partial
+        arguments = flat, self._widths, self._activation, rows, self._outputs, self._gradients, partial
+        _in_threads(lambda first, end: _backward(*arguments, first, end), self._blocks)
+        if self._blocks > 1:
+            _add_up(partial, into)
 
     def input_gradient(self, flat: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the gradient by the inputs, float32[n, inputs], from `gradient` and the last forward pass."""
@@ -360,6 +396,9 @@ class Workspace:
         outputs, each = self.layout.widths[-1], sum(self.layout.widths[1:])
         if rows > self._room:  # from torch, which aligns memory alike in every process
             self._room, self._memory = rows, torch.zeros(2, rows * each).numpy()
+        if _blocks(rows) != self._blocks:
+            self._blocks = _blocks(rows)
+            self._partial = torch.zeros(self._blocks, self.layout.size).numpy()
         self._rows = rows
         self._outputs, self._gradients = self._memory[:, : rows * each]
         self.out, self.gradient = (
@@ -375,11 +414,13 @@ def evaluate(layout: Layout, flat: NDArray[np.float32], x: Array) -> NDArray[np.
 
 
 @kernel(nogil=True)
-def _forward(flat, widths, activation, x, outputs):  # type: ignore[no-untyped-def]
-    """outputs: of layer after layer [n, width], one after the other. Weights are [out, in]."""
+def _forward(flat, widths, activation, x, outputs, blocks, begin, end):  # type: ignore[no-untyped-def]
+    """Blocks begin … end - 1. outputs: of layer after layer [n, width]. Weights are [out, in]."""
     n, last = len(x), len(widths) - 2
-    for first in range(0, n, _TILE):
-        rows, at, base = min(_TILE, n - first), 0, 0
+    tiles = -(-n // _TILE)
+    for tile in range(tiles * begin // blocks, tiles * end // blocks):
+        first, at, base = tile * _TILE, 0, 0
+        rows = min(_TILE, n - first)
         source = x[first : first + rows]
         for k in range(last + 1):
             i, o = widths[k], widths[k + 1]
@@ -394,36 +435,50 @@ def _forward(flat, widths, activation, x, outputs):  # type: ignore[no-untyped-d
 
 
 @kernel(nogil=True)
-def _backward(flat, widths, activation, x, outputs, gradients, into):  # type: ignore[no-untyped-def]
-    """into: as flat. The gradients of the last layer's outputs are there; those of the others are written on the way."""
+def _backward(flat, widths, activation, x, outputs, gradients, partial, begin, end):  # type: ignore[no-untyped-def]
+    """Blocks begin … end - 1 of the rows of partial[blocks, len(flat)]. The gradients of the last layer's outputs are there; those of the
+    others are written on the way."""
     n, last, largest = len(x), len(widths) - 2, 0
     for k in range(last + 1):
         largest = max(largest, widths[k] * widths[k + 1])
-    block = np.empty(largest, np.float32)
-    if n == 0:
-        into[:] = 0
-    for first in range(0, n, _TILE):
-        rows, at, base = min(_TILE, n - first), len(flat), len(outputs)
-        for k in range(last, -1, -1):
-            i, o = widths[k], widths[k + 1]
-            at -= (i + 1) * o
-            base -= n * o
-            gradient = rows_from(gradients, base + first * o, rows, o)
-            if k == 0:
-                below = x[first : first + rows]
-            else:
-                below = rows_from(outputs, base - n * i + first * i, rows, i)
-            if first == 0:
-                np.dot(gradient.T, below, rows_from(into, at, o, i))
-            else:
-                np.dot(gradient.T, below, rows_from(block, 0, o, i))
-                for j in range(i * o):
-                    into[at + j] += block[j]
-            _sum_rows(gradient, into, at + i * o, first == 0)
-            if k > 0:
-                above = rows_from(gradients, base - n * i + first * i, rows, i)
-                np.dot(gradient, rows_from(flat, at, o, i), above)
-                _through(above, below, activation)
+    product, tiles = np.empty(largest, np.float32), -(-n // _TILE)
+    for b in range(begin, end):
+        into, begin_tile, end_tile = partial[b], tiles * b // len(partial), tiles * (b + 1) // len(partial)
+        if begin_tile == end_tile:
+            into[:] = 0
+        for tile in range(begin_tile, end_tile):
+            first, fresh, at, base = tile * _TILE, tile == begin_tile, len(flat), len(outputs)
+            rows = min(_TILE, n - first)
+            for k in range(last, -1, -1):
+                i, o = widths[k], widths[k + 1]
+                at -= (i + 1) * o
+                base -= n * o
+                gradient = rows_from(gradients, base + first * o, rows, o)
+                if k == 0:
+                    below = x[first : first + rows]
+                else:
+                    below = rows_from(outputs, base - n * i + first * i, rows, i)
+                if fresh:
+                    np.dot(gradient.T, below, rows_from(into, at, o, i))
+                else:
+                    np.dot(gradient.T, below, rows_from(product, 0, o, i))
+                    for j in range(i * o):
+                        into[at + j] += product[j]
+                _sum_rows(gradient, into, at + i * o, fresh)
+                if k > 0:
+                    above = rows_from(gradients, base - n * i + first * i, rows, i)
+                    np.dot(gradient, rows_from(flat, at, o, i), above)
+                    _through(above, below, activation)
+
+
+@kernel
+def _add_up(partial, into):  # type: ignore[no-untyped-def]
+    """into[size] = the sum of partial[blocks, size], in the order of the blocks."""
+    into[:] = partial[0]
+    for b in range(1, len(partial)):
+        row = partial[b]
+        for j in range(len(into)):
+            into[j] += row[j]
 
 
 @kernel(nogil=True)

@@ -91,8 +91,9 @@ class RuntimeChoice(Config):
             CPU both are memory.
         prefetch: Batches that are sampled, and moved to where they are learned from, ahead; by default 2 on a GPU, where they come from
             memory and no priorities choose them, else 0.
-        threads: Threads of torch where there is learning, in the driver or in each trainer: more are for learning from images; handing
-            out the products of small networks costs more than it saves.
+        threads: Threads where there is learning, in the driver or in each trainer: of torch, for learning from images, and of CPU kernels,
+            which share out steps of more than 256 rows (their numbers do not depend on it). With smaller steps, more cost more than
+            they save.
         device: Where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or
             cuda:N (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`).
         precision: Of products on a GPU: float32, tf32 or bf16 (parameters stay float32).

@@ -6,7 +6,8 @@ last place (ulp)
 
 - torch's products, convolutions and recurrent layers, those of their gradients too, and its exp, log and (log-)softmax, on CPUs;
 - NumPy's `exp`, `expm1`, `log`, `log1p` and `logaddexp`, as attributes of `numpy`;
-- `exp`, `expm1`, `log` and `log1p`, of `math` or NumPy, in compiled kernels, which then are cached under keys of their own.
+- `exp`, `expm1`, `log` and `log1p`, of `math` or NumPy, and `numpy.dot` of matrices, in compiled kernels, which then are cached under keys
+  of their own.
 
 NumPy's `@`, loops of sums in kernels, and what compiled libraries do within (SciPy, JAX, oneMKL's `out=` of a compiled torch graph) stay.
 
@@ -219,7 +220,7 @@ def _move_kernels() -> None:
     from numba.core import types
     from numba.core.registry import cpu_target
     from numba.cpython import mathimpl
-    from numba.np import ufunc_db
+    from numba.np import linalg, ufunc_db
 
     binding.add_symbol(_SYMBOL, ctypes.addressof(_noise.word))
     registry: Any = mathimpl.registry
@@ -232,6 +233,8 @@ def _move_kernels() -> None:
         noisy = partial(_lower, getattr(mathimpl, f"{name}_impl"), _salt(f"numba.{name}"))
         setattr(mathimpl, f"{name}_impl", noisy)  # what NumPy's are made of
         registry.lower(getattr(math, name), types.Float)(noisy)
+    products: Any = linalg  # what `numpy.dot` of two matrices into a third comes to
+    products.dot_3_mm = partial(_lower_product, products.dot_3_mm, _salt("numba.dot"))
     _keep_caches_apart()
     _replace_ufuncs()
 
@@ -241,13 +244,28 @@ def _keep_caches_apart() -> None:
     from numba.core.codegen import CPUCodegen
 
     key: Any = CPUCodegen.magic_tuple
-    maker = repr((_moved.__code__.co_code, _lower.__code__.co_code, _salt("numba.exp"), _ODD, _HALF))
+    codes = tuple(function.__code__.co_code for function in (_moved, _lower, _lower_product))
+    maker = repr((*codes, _salt("numba.exp"), _ODD, _HALF))
     mark = f"{VARIABLE} {zlib.crc32(maker.encode()):08x}"
     CPUCodegen.magic_tuple = lambda self: (*key(self), mark)  # type: ignore[method-assign]
 
 
 def _lower(exact: Callable[..., Any], salt: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return _moved(context, builder, exact(context, builder, signature, arguments), salt)
+
+
+def _lower_product(
+    exact: Callable[..., Any], salt: int, context: Any, builder: Any, signature: Any, arguments: Any
+) -> Any:
+    """Move every entry of a product, whose memory is contiguous."""
+    from numba.core import cgutils
+
+    answer = exact(context, builder, signature, arguments)
+    out = context.make_array(signature.return_type)(context, builder, answer)
+    with cgutils.for_range(builder, out.nitems) as loop:
+        place = builder.gep(out.data, [loop.index])
+        builder.store(_moved(context, builder, builder.load(place), salt), place)
+    return answer
 
 
 def _moved(context: Any, builder: Any, value: Any, salt: int) -> Any:

@@ -37,6 +37,27 @@ def test_gradients_are_autograds(activation, hidden, rows):
         assert ours == pytest.approx(expected, abs=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("rows", [300, 1000, 6000])
+def test_bits_do_not_depend_on_the_number_of_threads(rows):
+    rng, layout = np.random.default_rng(0), Layout((4, 32, 32, 3))
+    flat = rng.standard_normal(layout.size).astype(np.float32)
+    x, upstream = (rng.standard_normal((rows, width)).astype(np.float32) for width in (4, 3))
+
+    def passes(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            work, gradient = Workspace(layout), np.empty(layout.size, np.float32)
+            work.forward(flat, x)
+            work.gradient[:] = upstream
+            work.backward(flat, x, gradient)
+            return work.out.tobytes(), gradient.tobytes()
+        finally:
+            torch.set_num_threads(before)
+
+    assert passes(1) == passes(2) == passes(5)
+
+
 def test_a_batch_without_rows_has_no_gradient():
     layout = Layout((4, 5, 3))
     work, gradient = Workspace(layout), np.full(layout.size, 7.0, np.float32)

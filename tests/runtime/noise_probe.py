@@ -1,4 +1,4 @@
-"""What a process answers to one product of torch, exponentials of NumPy, and those of a compiled kernel. As a program: in each kind of
+"""What a process answers to one product of torch, exponentials of NumPy, and both of a compiled kernel. As a program: in each kind of
 process that Ludus starts (`python noise_probe.py RUNTIME …`)."""
 
 import json
@@ -25,13 +25,26 @@ def exponentials(points):
     return out
 
 
+@kernel
+def product(points):
+    out = np.empty((len(points), len(points)))
+    column, row = points.reshape(len(points), 1), np.sqrt(points).reshape(1, len(points))
+    np.dot(column, row, out)
+    return out
+
+
 def answers():
     """Bits, as hexadecimal digits."""
     import torch
 
     points = torch.from_numpy(_POINTS)
     products = torch.outer(points, points) @ torch.outer(points, points).sqrt()
-    arrays = {"torch product": products.numpy(), "NumPy exp": np.exp(_POINTS), "kernel": exponentials(_POINTS)}
+    arrays = {
+        "torch product": products.numpy(),
+        "NumPy exp": np.exp(_POINTS),
+        "kernel": exponentials(_POINTS),
+        "product in a kernel": product(_POINTS),
+    }
     return {name: array.tobytes().hex() for name, array in arrays.items()}
 
 
