@@ -324,14 +324,15 @@ def _many(flat, size, widths, widest, activation, small, x, order, start, out): 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Learned from: passes over a batch, forward and backward, each of them one compiled call whose products are BLAS's. Rows go through all
-# layers in tiles of `_TILE`. A batch of several tiles is cut into at most `_BLOCKS` blocks of them, which several threads may take; their
+# layers in tiles of `_ROWS`. A batch of several tiles is cut into at most `_BLOCKS` blocks of them, which several threads may take; their
 # gradients are added up in the order of the blocks. So bits depend on the number of rows, and not on the number of threads.
 
+_ROWS = 512  # of a tile: activations and products stay in the second-level cache
 _BLOCKS = 16
 
 
 def _blocks(rows: int) -> int:
-    return min(_BLOCKS, max(1, -(-rows // _TILE)))
+    return min(_BLOCKS, max(1, -(-rows // _ROWS)))
 
 
 def _in_threads(call: Callable[[int, int], None], blocks: int) -> None:
@@ -417,10 +418,10 @@ def evaluate(layout: Layout, flat: NDArray[np.float32], x: Array) -> NDArray[np.
 def _forward(flat, widths, activation, x, outputs, blocks, begin, end):  # type: ignore[no-untyped-def]
     """Blocks begin … end - 1. outputs: of layer after layer [n, width]. Weights are [out, in]."""
     n, last = len(x), len(widths) - 2
-    tiles = -(-n // _TILE)
+    tiles = -(-n // _ROWS)
     for tile in range(tiles * begin // blocks, tiles * end // blocks):
-        first, at, base = tile * _TILE, 0, 0
-        rows = min(_TILE, n - first)
+        first, at, base = tile * _ROWS, 0, 0
+        rows = min(_ROWS, n - first)
         source = x[first : first + rows]
         for k in range(last + 1):
             i, o = widths[k], widths[k + 1]
@@ -441,14 +442,14 @@ def _backward(flat, widths, activation, x, outputs, gradients, partial, begin, e
     n, last, largest = len(x), len(widths) - 2, 0
     for k in range(last + 1):
         largest = max(largest, widths[k] * widths[k + 1])
-    product, tiles = np.empty(largest, np.float32), -(-n // _TILE)
+    product, tiles = np.empty(largest, np.float32), -(-n // _ROWS)
     for b in range(begin, end):
         into, begin_tile, end_tile = partial[b], tiles * b // len(partial), tiles * (b + 1) // len(partial)
         if begin_tile == end_tile:
             into[:] = 0
         for tile in range(begin_tile, end_tile):
-            first, fresh, at, base = tile * _TILE, tile == begin_tile, len(flat), len(outputs)
-            rows = min(_TILE, n - first)
+            first, fresh, at, base = tile * _ROWS, tile == begin_tile, len(flat), len(outputs)
+            rows = min(_ROWS, n - first)
             for k in range(last, -1, -1):
                 i, o = widths[k], widths[k + 1]
                 at -= (i + 1) * o
@@ -485,8 +486,8 @@ def _add_up(partial, into):  # type: ignore[no-untyped-def]
 def _input_gradient(flat, widths, activation, outputs, gradients, out):  # type: ignore[no-untyped-def]
     """As `_backward`, past the first layer, without the parameters' gradients."""
     n, last = len(out), len(widths) - 2
-    for first in range(0, n, _TILE):
-        rows, at, base = min(_TILE, n - first), len(flat), len(outputs)
+    for first in range(0, n, _ROWS):
+        rows, at, base = min(_ROWS, n - first), len(flat), len(outputs)
         for k in range(last, -1, -1):
             i, o = widths[k], widths[k + 1]
             at -= (i + 1) * o

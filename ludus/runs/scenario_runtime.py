@@ -92,7 +92,7 @@ class RuntimeChoice(Config):
         prefetch: Batches that are sampled, and moved to where they are learned from, ahead; by default 2 on a GPU, where they come from
             memory and no priorities choose them, else 0.
         threads: Threads where there is learning, in the driver or in each trainer: of torch, for learning from images, and of CPU kernels,
-            which share out steps of more than 256 rows (their numbers do not depend on it). With smaller steps, more cost more than
+            which share out steps of more than 512 rows (their numbers do not depend on it). With smaller steps, more cost more than
             they save.
         device: Where learners, inference servers and policies (on Ray those of workers that have `gpus`) compute: auto, cpu, cuda or
             cuda:N (cuda, where Ray places them). auto takes a GPU, where there is one, for what is large enough (`ludus.backend.device`).

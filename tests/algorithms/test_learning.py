@@ -164,6 +164,6 @@ def test_values_are_the_networks_at_each_row_whether_rows_or_states_are_fewer(se
     assert (rollout.num_rows < 6) == (segments == 1)  # player 1 has six information states
     part = {"shared": "policy", "separate": "value"}[network]
     rows = as_rows(enumerated.enumeration.observation[rollout.observation], 4)
-    expected = TrainedNetwork(layouts(learner.spec), learner.weights()).evaluate(part, rows)[:, -1]
+    expected = TrainedNetwork(layouts(learner.spec), learner.weights()).evaluate(part, rows.numpy())[:, -1]
     ((_, items),) = learner.items(rollout)
     np.testing.assert_allclose(items["value"], expected, atol=1e-6)

@@ -12,7 +12,7 @@ from ludus.backend.network import Adam, ForwardBackwardBuffers, TrainedNetwork
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("hidden", [(), (5,), (5, 6, 7)])
-@pytest.mark.parametrize("rows", [1, 9, 600])  # 600: several blocks
+@pytest.mark.parametrize("rows", [1, 9, 1100])  # 1100: several blocks
 def test_gradients_are_autograds(activation, hidden, rows):
     random = torch.Generator().manual_seed(0)
     layout = Layout((4, *hidden, 3), activation)
@@ -37,7 +37,7 @@ def test_gradients_are_autograds(activation, hidden, rows):
         assert ours == pytest.approx(expected, abs=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("rows", [300, 1000, 6000])
+@pytest.mark.parametrize("rows", [600, 2000, 12_000])
 def test_bits_do_not_depend_on_the_number_of_threads(rows):
     rng, layout = np.random.default_rng(0), Layout((4, 32, 32, 3))
     flat = rng.standard_normal(layout.size).astype(np.float32)
