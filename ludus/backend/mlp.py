@@ -350,7 +350,7 @@ def _in_threads(call: Callable[[int, int], None], blocks: int) -> None:
 
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001  a part of the key
-    """Return the threads beside the caller's. process: of a fork's others there is nothing left."""
+    """Return the threads that join the caller's. process: a fork has none of them."""
     return ThreadPoolExecutor(threads - 1, thread_name_prefix="gradients")
 
 
