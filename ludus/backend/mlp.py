@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (what compiled `np.dot` calls: loaded here, so that thread limits reach it)
@@ -335,15 +336,15 @@ def _blocks(rows: int) -> int:
     return min(_BLOCKS, max(1, -(-rows // _ROWS)))
 
 
-def _in_threads(call: Callable[[int, int], None], blocks: int) -> None:
-    """Call for all blocks [first, end), in as many threads as torch has at most."""
-    threads = min(blocks, torch.get_num_threads()) if blocks > 1 else 1
+def _in_threads(call: Callable[..., None], arguments: Sequence[Any], blocks: int) -> None:
+    """Call with these arguments and begin, end for all blocks, in as many threads as torch has at most."""
+    threads = 1 if blocks == 1 else min(blocks, torch.get_num_threads())
     if threads == 1:
-        call(0, blocks)
+        call(*arguments, 0, blocks)
         return
     bounds = [blocks * t // threads for t in range(threads + 1)]
-    others = [_pool(os.getpid(), threads).submit(call, *pair) for pair in pairwise(bounds[1:])]
-    call(0, bounds[1])
+    others = [_pool(os.getpid(), threads).submit(call, *arguments, *pair) for pair in pairwise(bounds[1:])]
+    call(*arguments, 0, bounds[1])
     for other in others:
         other.result()
 
@@ -375,15 +376,14 @@ class Workspace:
         rows = float_rows(x, self.layout.widths[0])
         if len(rows) != self._rows:
             self._resize(len(rows))
-        arguments = flat, self._widths, self._activation, rows, self._outputs, self._blocks
-        _in_threads(lambda first, end: _forward(*arguments, first, end), self._blocks)
+        _in_threads(_forward, (flat, self._widths, self._activation, rows, self._outputs, self._blocks), self._blocks)
 
     def backward(self, flat: NDArray[np.float32], x: Array, into: NDArray[np.float32]) -> None:
         """Write the gradient by the parameters to into[layout.size], from `gradient` and the last forward pass, over x."""
         rows = float_rows(x, self.layout.widths[0])
         partial = into.reshape(1, -1) if self._blocks == 1 else self._partial
         arguments = flat, self._widths, self._activation, rows, self._outputs, self._gradients, partial
-        _in_threads(lambda first, end: _backward(*arguments, first, end), self._blocks)
+        _in_threads(_backward, arguments, self._blocks)
         if self._blocks > 1:
             _add_up(partial, into)
 

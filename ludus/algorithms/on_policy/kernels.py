@@ -106,15 +106,11 @@ def compress(
     )
 
 
-def compress_distinct(
-    action: Array, logp: Array, advantage: Array, target: Array, *, rows: int | None = None
-) -> CompressedRows:
-    """Return what `compress` does of n rows whose states all differ. rows: those of all ranks; None: n."""
-    n = len(action)
-    columns = np.empty((7, n))
+def compress_distinct(action: Array, logp: Array, advantage: Array, target: Array) -> tuple[Array, ...]:
+    """Return the columns of `CompressedRows`, from `action` on, of n rows whose states all differ."""
+    columns = np.empty((7, len(action)))
     _distinct(np.ascontiguousarray(logp), np.ascontiguousarray(advantage), np.ascontiguousarray(target), columns)
-    action = np.ascontiguousarray(action, np.int32)
-    return CompressedRows(n if rows is None else rows, np.arange(n, dtype=np.int32), action, *columns)
+    return np.ascontiguousarray(action, np.int32), *columns
 
 
 @kernel
@@ -331,21 +327,36 @@ class KernelStep:
         return KernelStep(batch.x.numpy(), batch.mask.numpy(), *rows, len(batch), distinct, held)
 
     def part(self, index: NDArray[np.int64], ranks: RankGroup) -> KernelStep:
-        """Return some of the rows, those of this rank: the rows of its share of their distinct states. Without an
-        enumeration every row is a state, so that this is a share of the rows."""
+        """Return some of the rows, those of this rank: the rows of its share of their distinct states."""
         rows = len(index)
-        if self.distinct:
-            index = index if ranks.size == 1 else index[ranks.share(rows)]
-            states, state = index, np.arange(len(index), dtype=np.int32)
-        else:
-            states, state = unique_ids(self.state[index], len(self.mask))
-        if ranks.size > 1 and not self.distinct:
+        states, state = unique_ids(self.state[index], len(self.mask))
+        if ranks.size > 1:
             share = ranks.share(len(states))
             local = (state >= share.start) & (state < share.stop)
             index, state, states = index[local], state[local] - np.int32(share.start), states[share]
         columns = (self.action[index], self.logp[index], self.advantage[index], self.target[index], self.value[index])
         held = tuple(held[states] for held in self.held)
         return KernelStep(self.x[states], self.mask[states], state, *columns, rows, self.distinct, held)
+
+    def parts(self, which: Sequence[NDArray[np.int64]], ranks: RankGroup) -> Iterator[KernelStep]:
+        """Yield lots of rows, those of this rank: its share of them. For rows whose states all differ: they are put in
+        order and compressed once, and lots are slices."""
+        order = np.concatenate(which)
+        state = np.arange(len(order), dtype=np.int32)
+        columns = [c[order] for c in (self.action, self.logp, self.advantage, self.target, self.value)]
+        x, mask, held = self.x[order], self.mask[order], [held[order] for held in self.held]
+        sums = compress_distinct(*columns[:4])
+        begin = 0
+        for index in which:
+            rows = len(index)
+            share = ranks.share(rows)
+            lot, size = slice(begin + share.start, begin + share.stop), share.stop - share.start
+            begin += rows
+            action, logp, advantage, target, value = (column[lot] for column in columns)
+            own = tuple(one[lot] for one in held)
+            step = KernelStep(x[lot], mask[lot], state[:size], action, logp, advantage, target, value, rows, True, own)
+            step.compressed = CompressedRows(rows, state[:size], *(column[lot] for column in sums))
+            yield step
 
 
 def kernel_placement(config: KernelOptions, spec: PolicySpec, context: LearnerContext) -> Placement:
@@ -418,12 +429,14 @@ class KernelModel(Model):
         if which is None and self._ranks.size == 1:
             return iter([self._prepared(rows)])
         lots = [np.arange(rows.rows)] if which is None else which
+        if rows.distinct:
+            return rows.parts(lots, self._ranks)
         return map(self._prepared, [rows.part(index, self._ranks) for index in lots])
 
     def _prepared(self, step: KernelStep) -> KernelStep:
         columns = step.action, step.logp, step.advantage, step.target
         if step.distinct:
-            step.compressed = compress_distinct(*columns, rows=step.rows)
+            step.compressed = CompressedRows(step.rows, step.state, *compress_distinct(*columns))
         else:
             states = len(step.mask)
             step.compressed = compress(step.state, *columns, states=states, actions=self.actions, rows=step.rows)

@@ -40,12 +40,12 @@ def policy_losses(
     """Return the losses of network outputs float[m, >= A]. The gradient of surrogate - `entropy` × entropy is written
     to gradient[:, :A]."""
     arguments = (*compressed.columns, float(compressed.rows), clip, entropy, gradient)
-    return PPOLosses(*_policy(out, mask, *arguments, *np.zeros((2, *mask.shape))))
+    return PPOLosses(*_policy(out, mask, *arguments))
 
 
 @kernel
-def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient, logp, prob):  # type: ignore[no-untyped-def]
-    actions = mask.shape[1]
+def _policy(out, mask, state, action, old, up, down, weight, count, rows, clip, bonus, gradient):  # type: ignore[no-untyped-def]
+    logp, prob, actions = np.zeros(mask.shape), np.zeros(mask.shape), mask.shape[1]
     entropy = 0.0
     for s in range(len(mask)):
         h = log_softmax(out[s], mask[s], logp[s], prob[s])
