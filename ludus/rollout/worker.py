@@ -554,14 +554,18 @@ class RolloutWorker:
         self, request: RolloutRequest, sampler: OpponentSampler, player: int, due: ActionRequests
     ) -> NDArray[np.float32]:
         """Return what the policies of these rows draw their actions with."""
-        width, agents = self.bank.noise_width, self._agents[player]
-        environment = due.slot if agents == 1 else due.slot // agents
+        width = self.bank.noise_width
         if request.planned is not None:
-            return self._planned.take(environment, width)
+            return self._planned.take(self._environments(player, due), width)
         noise = self._noise.take(len(due.slot), width)
         if request.place and player in sampler.learners:
+            environment = self._environments(player, due)
             np.copyto(noise[:, 0], self._place[environment], where=sampler.is_learner[player, environment])
         return noise
+
+    def _environments(self, player: int, due: ActionRequests) -> NDArray[np.int32]:
+        agents = self._agents[player]
+        return due.slot if agents == 1 else due.slot // agents
 
     def _write(self, run: _Run, sampler: OpponentSampler, player: int, due: ActionRequests, act: PolicyOutput) -> None:
         """Record the learner's decisions; every environment in which somebody has to act counts this step."""

@@ -33,6 +33,7 @@ from ludus.rollout.base import RolloutRequest, Shard
 #     place   int32[rows, 2]       of each row: SEGMENT_OF and T
 #     head    int64[segments, 6]   of each segment: TAIL, how it ends, SEAT, AGENT, EPISODE, VERSION and ENDING, the row of
 #                                  its bootstrap observation
+#     when    int64[tails]         of each bootstrap observation: its step in the episode
 
 OPEN, SEGMENT, MINE = 0, 1, 2
 STEP, TIME = 0, 1
@@ -53,22 +54,24 @@ class WriterArrays(NamedTuple):
     opened: NDArray[np.int64]
     clock: NDArray[np.int64]
     episode: NDArray[np.int64]
+    when: NDArray[np.int64]
 
     def table(self) -> NDArray[np.int64]:
         """Return the table for the kernels, as long as these arrays stay."""
         return addresses(*self)
 
 
-_SLOTS, _REWARD, _PLACE, _HEAD, _PICKED, _OPENED, _CLOCK, _INDEX = range(8)
+_SLOTS, _REWARD, _PLACE, _HEAD, _PICKED, _OPENED, _CLOCK, _INDEX, _WHEN = range(9)
 
 
 @kernel
-def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table):  # type: ignore[no-untyped-def]
+def settle(end_slot, end_reward, terminated, slot, reward, first, agents, tail, table):  # type: ignore[no-untyped-def]
     """Ended rows, then due rows, pay their slots' open decisions. `picked` gets the ended rows whose segments close; their observations
-    are to be written to the bootstrap observations from row `tail` on. Returns how many closed, and how many due rows paid, or -1 - slot
-    where a first decision finds one still open."""
+    are to be written to the bootstrap observations from row `tail` on, their times are. Returns how many closed, and how many due rows
+    paid, or -1 - slot where a first decision finds one still open."""
     slots, rewards = rows_at(table, _SLOTS, np.int64, 3), flat_at(table, _REWARD, np.float32)
     head, picked = rows_at(table, _HEAD, np.int64, HEAD), flat_at(table, _PICKED, np.int64)
+    clock, when = rows_at(table, _CLOCK, np.int64, 2), flat_at(table, _WHEN, np.int64)
     closed = 0
     for i in range(len(end_slot)):
         s = end_slot[i]
@@ -77,6 +80,7 @@ def settle(end_slot, end_reward, terminated, slot, reward, first, tail, table): 
             rewards[row] = end_reward[i]
             head[segment, TAIL] = _TERMINATED if terminated[i] else _TRUNCATED
             head[segment, ENDING] = tail + closed
+            when[tail + closed] = clock[s // agents, TIME]
             picked[closed] = i
             closed += 1
             slots[s, OPEN] = -1
@@ -241,7 +245,7 @@ class GrowingColumns(dict[str, Array]):
         if rows is None:
             column[start:end] = values
         elif column.dtype == values.dtype:
-            np.take(values, rows, axis=0, out=column[start:end], mode="clip")
+            values.take(rows, 0, column[start:end], "clip")
         else:
             column[start:end] = values[rows]
 
@@ -350,6 +354,7 @@ class TrajectoryWriter:
     def settle(self, player: int, ended: ClosedDecisions, due: ActionRequests) -> None:
         """Decisions that ended get their reward, kind of end and final observation; the reward of due slots goes to their last decisions.
         Raises EnvError if an episode began over an open decision."""
+        self._reserve_tails(len(ended.slot))
         closed, paid = settle(
             ended.slot,
             ended.reward,
@@ -357,13 +362,13 @@ class TrajectoryWriter:
             due.slot,
             due.reward,
             due.first,
+            self._agents[player],
             self._num_bootstrap,
             self._tables[player],
         )
         if closed:
             rows = None if closed == len(ended.slot) else self._picked[:closed]
-            when = self._times(player, ended.slot if rows is None else ended.slot[rows])
-            self._put_tails(ended.observation, ended.mask, rows, self._state_after(player, ended.slot, rows), when)
+            self._put_tails(ended.observation, ended.mask, rows, self._state_after(player, ended.slot, rows))
         if paid < 0:
             raise EnvError(
                 f"slot {-1 - paid} of player {player} began an episode while its last decision was open; an environment must "
@@ -429,6 +434,7 @@ class TrajectoryWriter:
         self._place = self._rows.column("place", shape=(2,), dtype=np.int32)
         self._reward = self._rows.column("reward", dtype=np.float32)
         self._head = self._segments.column("head", shape=(HEAD,), dtype=np.int64)
+        self._when = self._bootstrap.column("when", dtype=np.int64)
         self._tables = [
             WriterArrays(
                 slots,
@@ -439,9 +445,17 @@ class TrajectoryWriter:
                 self._opened,
                 self._clocks.clock,
                 self._clocks.index,
+                self._when,
             ).table()
             for slots in self._slots
         ]
+
+    def _reserve_tails(self, count: int) -> None:
+        """Make room for so many more bootstrap observations."""
+        needed = self._num_bootstrap + count
+        if needed > self._bootstrap.capacity:
+            self._bootstrap.ensure(needed)
+            self._hold()
 
     def _put_rows(self, due: ActionRequests, act: PolicyOutput, *, rows: NDArray[np.int64] | None) -> None:
         start, put = self._num_rows, self._rows.put
@@ -467,11 +481,6 @@ class TrajectoryWriter:
     def _environments(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
         return slots.astype(np.int64) // self._agents[player]
 
-    def _times(self, player: int, slots: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the times of the present step, in the episodes of these slots' environments."""
-        times: NDArray[np.int64] = self._clocks.clock[self._environments(player, slots), TIME]
-        return times
-
     def _state_after(self, player: int, slots: NDArray[np.int32], rows: NDArray[np.int64] | None) -> Array | None:
         """Return the state of decisions that closed: of the rows `rows` (None: all)."""
         if self.states is None:
@@ -484,15 +493,12 @@ class TrajectoryWriter:
         mask: Array | None,
         rows: NDArray[np.int64] | None,
         state: Array | None,
-        when: NDArray[np.int64],
     ) -> None:
-        """observation[rows] (all of them: None), and their masks, are the next bootstrap observations; state [n, …] and when int[n], their
-        steps: one for each of those."""
+        """observation[rows] (all of them: None), and their masks, are the next bootstrap observations, for which there is room; state
+        [n, …]: one for each of those."""
         start, bootstrap = self._num_bootstrap, self._bootstrap
         end = self._num_bootstrap = start + (len(observation) if rows is None else len(rows))
-        bootstrap.ensure(end)
         bootstrap.put("observation", observation, start=start, rows=rows)
-        bootstrap.put("t", when, start=start)
         legal = self._rows.get("mask")
         if legal is not None:
             target = bootstrap.column("mask", shape=legal.shape[1:], dtype=np.bool_)
@@ -507,21 +513,25 @@ class TrajectoryWriter:
             slots = self._slots[player]
             rows = np.flatnonzero(slots[now.slot, SEGMENT] >= 0)
             if len(rows):  # another player's observations may have another shape
-                self._number_tails(slots[now.slot[rows], SEGMENT])
-                state = None if self.states is None else self.states.now[self._environments(player, now.slot[rows])]
+                environments = self._environments(player, now.slot[rows])
+                self._number_tails(slots[now.slot[rows], SEGMENT], self._clocks.clock[environments, TIME])
+                state = None if self.states is None else self.states.now[environments]
                 selected = None if len(rows) == len(now.slot) else rows
-                self._put_tails(now.observation, now.mask, selected, state, self._times(player, now.slot[rows]))
+                self._put_tails(now.observation, now.mask, selected, state)
                 slots[now.slot[rows], SEGMENT] = -1
             off_turn = slots[waiting[player]]
             if len(off_turn):
-                self._number_tails(off_turn[:, SEGMENT])
                 own = off_turn[:, OPEN]
+                self._number_tails(off_turn[:, SEGMENT], self._place[own, T])
                 state = None if self.states is None else self._rows["state"][own]
-                self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state, self._place[own, T])
+                self._put_tails(self._rows["observation"], self._rows.get("mask"), own, state)
 
-    def _number_tails(self, segments: NDArray[np.int64]) -> None:
-        """The bootstrap observations that are put next belong to these segments."""
-        self._head[segments, ENDING] = np.arange(self._num_bootstrap, self._num_bootstrap + len(segments))
+    def _number_tails(self, segments: NDArray[np.int64], when: NDArray[np.integer]) -> None:
+        """The bootstrap observations that are put next belong to these segments, and were made in these steps."""
+        self._reserve_tails(len(segments))
+        rows = np.arange(self._num_bootstrap, self._num_bootstrap + len(segments))
+        self._head[segments, ENDING] = rows
+        self._when[rows] = when
 
     def _gather(self, order: NDArray[np.int64], start: NDArray[np.int64], lengths: NDArray[np.int64]) -> Trajectories:
         rows, bootstrap = self._rows, self._bootstrap
@@ -535,7 +545,7 @@ class TrajectoryWriter:
         memory0 = self._segments.get("memory0")
         t, starts = self._place[:, T].take(order), np.concatenate([start[segments], start[-1:]])
         dt = np.append(t[1:], 0) - t
-        dt[starts[1:] - 1] = bootstrap["t"].take(ending) - t[starts[1:] - 1]
+        dt[starts[1:] - 1] = self._when.take(ending) - t[starts[1:] - 1]
         return Trajectories(
             start=starts,
             observation=rows["observation"].take(order, axis=0),
